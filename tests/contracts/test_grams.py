@@ -13,13 +13,14 @@ from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.gram
 from kernelmosaic.backend import NUMPY, Backend, torch_backend
-from kernelmosaic.gram import KernelSet, StoredStack, make_feature_stack, make_stack
+from kernelmosaic.gram import KernelSet, StoredStack, make_feature_stack, make_pair_stack, make_stack
 from kernelmosaic.gram.factored import DenseFactors, FactoredGram
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram, OnDemandGram, SomeRows
+from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.gram.stack import StackClasses
-from kernelmosaic.kernels import Linear
+from kernelmosaic.kernels import Linear, pairwise
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 
 RNG = np.random.RandomState(0)
@@ -31,6 +32,8 @@ WEIGHTS = np.array([0.5, 0.0, 2.0])
 GATES = RNG.standard_normal((N, 3))
 CLASS_WEIGHTS = np.array([[0.5, 0.0, 2.0], [0.0, 0.0, 0.0], [1.0, 3.0, 0.0], [0.2, 0.1, 0.4]])
 BETA = np.where(RNG.rand(N, 4) < 0.6, RNG.standard_normal((N, 4)), 0.0)
+#: The members of pairs.
+RNG_PAIRS = RNG.randint(0, 4, (N, 2))
 #: Samples in no order, once fewer and once more than there are features.
 FEW, MANY = RNG.permutation(N)[:4], RNG.permutation(N)[:20]
 
@@ -106,6 +109,21 @@ def on_demand(gates: np.ndarray | None = None, device: str | None = None) -> Exa
     return gram, combined(matrices(), gates)
 
 
+def of_pairs(gates: np.ndarray | None = None) -> Example:
+    """Products and sums of linear kernels of members that the samples share."""
+    members = np.random.RandomState(1).standard_normal((4, 4))
+    pairs = np.hstack([members[RNG_PAIRS[:, 0], :2], members[RNG_PAIRS[:, 1], 2:]])
+    modes, sides = ("product", "sum", "cartesian"), ([("a", Linear(), [0, 1])], [("b", Linear(), [2, 3])])
+    listed = [pairwise(*sides, mode=mode)[0] for mode in modes]
+    kernel_set = KernelSet.fit(lay_specs(read_kernels(listed), pairs), pairs, None)
+    views = kernel_set.views(pairs)
+    stack = make_pair_stack(kernel_set, views, options=StackOptions(few_pairs=0, pair_factorised=10))
+    left, right = pairs[:, :2] @ pairs[:, :2].T, pairs[:, 2:] @ pairs[:, 2:].T
+    same = [np.equal.outer(one, one) for one in RNG_PAIRS.T]
+    Ks = np.array([left * right, left + right, left * same[1] + same[0] * right])
+    return stack.combine(WEIGHTS if gates is None else gates), combined(Ks, gates)
+
+
 def features_part() -> Example:
     return features().combine(WEIGHTS).take(np.arange(N)), combined(matrices())
 
@@ -139,6 +157,8 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "on demand under gates": lambda: on_demand(GATES),
     "on demand on a device": lambda: on_demand(device="cpu"),
     "on demand under gates on a device": lambda: on_demand(GATES, "cpu"),
+    "pairs": of_pairs,
+    "pairs under gates": lambda: of_pairs(GATES),
     "features": lambda: (features().combine(WEIGHTS), combined(matrices())),
     "features under gates": lambda: (features().combine(GATES), combined(matrices(), GATES)),
     "features side by side": features_part,

@@ -29,6 +29,7 @@ from kernelmosaic.kernels import (
     Kernel,
     Laplacian,
     Linear,
+    Pairwise,
     Polynomial,
     Precomputed,
     Product,
@@ -189,6 +190,39 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
             Precomputed(MATRIX) * Diffusion(ADJACENCY, beta=0.4),
             ROWS,
             lambda x, z: MATRIX[x[0], z[0]] * HEAT[x[0]][z[0]],
+        ),
+    ],
+    Pairwise: [
+        Example(
+            Pairwise(Gaussian(1.7), Polynomial(), 3),
+            NUMBERS,
+            lambda x, z: naive.gaussian(x[:3], z[:3], 1.7) * naive.polynomial(x[3:], z[3:]),
+        ),
+        Example(
+            Pairwise(Linear(), Linear(), 2, "sum"),
+            NUMBERS[:, :4],
+            lambda x, z: naive.linear(x, z),
+        ),
+        Example(
+            Pairwise(Linear(), Gaussian(2.0), 1, "cartesian"),
+            CODES[:, :2],
+            lambda x, z: x[0] * z[0] * (x[1] == z[1]) + (x[0] == z[0]) * naive.gaussian(x[1:], z[1:], 2.0),
+        ),
+        Example(
+            Pairwise(Linear(), Linear(), 2, "antisymmetric"),
+            NUMBERS[:, :4],
+            lambda x, z: (
+                (
+                    naive.linear(x[:2], z[:2]) * naive.linear(x[2:], z[2:])
+                    - naive.linear(x[:2], z[2:]) * naive.linear(x[2:], z[:2])
+                )
+                / 2
+            ),
+        ),
+        Example(
+            Pairwise(Linear(), Spectrum(2)),
+            np.array([[x, s] for x, s in zip(NUMBERS[:7, 0], PROTEINS, strict=True)], dtype=object),
+            lambda x, z: x[0] * z[0] * naive.spectrum(x[1], z[1], 2),
         ),
     ],
     Projected: [

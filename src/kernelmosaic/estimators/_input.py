@@ -20,6 +20,7 @@ from kernelmosaic.backend import is_dask
 from kernelmosaic.gram.feature_maps import APPROXIMATIONS
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, open_rows
 from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
+from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.subsets import SubsetFamily
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
 
@@ -355,6 +356,8 @@ def _reads_scale(kernel: Kernel | SubsetFamily) -> bool:
     """Whether a kernel, or one it is made of, is a function of products or distances of its columns."""
     if isinstance(kernel, StatisticKernel | SubsetFamily):
         return True
+    if isinstance(kernel, Pairwise):  # whose sides are not added up
+        return False
     parts = kernel.get_params(deep=False).values()
     return any(isinstance(part, Kernel) and _reads_scale(part) for part in parts)
 

@@ -19,6 +19,7 @@ from kernelmosaic.estimators._expansion import (
     ROUNDING,
     Expansion,
     FeatureSums,
+    PairSums,
     PartialExpansion,
     PartialSums,
     SupportSums,
@@ -28,10 +29,13 @@ from kernelmosaic.estimators._input import DistinctSamples, is_streamed, named_c
 from kernelmosaic.gram import (
     GramStack,
     KernelSet,
+    PairStack,
     StoredStack,
     SubsetKernels,
     SubsetStack,
+    Views,
     make_feature_stack,
+    make_pair_stack,
     make_stack,
     take_rows,
 )
@@ -42,6 +46,7 @@ from kernelmosaic.gram.missing import Mask, MissingViews, present_views
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.gram.stack import ComputedStack
 from kernelmosaic.kernels.matrices import Precomputed
+from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs
 from kernelmosaic.learning.certificate import CombinedKernel
@@ -255,6 +260,9 @@ class ExactSet(TrainingSet):
         # A matrix of 128 samples is stored under any budget: smaller working sets take seconds for what one block
         # solves in milliseconds.
         budget = None if self.budget is None else max(self.budget, 8 * 128**2)
+        pairs = make_pair_stack(self.kernel_set, self.views, budget) if self.device is None else None
+        if pairs is not None:
+            return pairs
         stack = make_stack(self.kernel_set, self.views, dtype=dtype, budget=budget, device=self.device)
         if self.missing is not None and self.present is not None:
             if not isinstance(stack, StoredStack):
@@ -305,9 +313,14 @@ class ExactSet(TrainingSet):
         samples = take_rows(self.kernel_set.take_views(self.views, kept), support)
         kernel_set.check_definite(samples, beta[:, support])
         if self.missing is None:
-            return Expansion(SupportSums(kernel_set, samples, own), eta[:, kept], kept, eta.shape[1], self.device)
+            return Expansion(self._sums(kernel_set, samples, own), eta[:, kept], kept, eta.shape[1], self.device)
         sums = PartialSums(kernel_set, samples, own, self.missing, kept)
         return PartialExpansion(sums, eta[:, kept], kept, eta.shape[1], self.device)
+
+    def _sums(self, kernel_set: KernelSet, samples: Views, beta: Array) -> SupportSums:
+        """Return the sums over support samples, by the members of pairs where the stack is made of them."""
+        kind = PairSums if isinstance(self.stack, PairStack) else SupportSums
+        return kind(kernel_set, samples, beta)
 
     def _own_coefficients(
         self, beta: Array, missing: MissingViews, present: Mask, kept: NDArray[np.intp]
@@ -330,7 +343,7 @@ class ExactSet(TrainingSet):
         self.kernel_set.check_definite(samples, np.concatenate([beta[:, support] for beta, _ in machines]))
         beta = np.concatenate([beta[:, np.newaxis, support] * gates[support].T for beta, gates in machines])
         if self.missing is None or kernel_set is not None:
-            sums = SupportSums(kernel_set or self.kernel_set, samples, hide_rounding(beta))
+            sums = self._sums(kernel_set or self.kernel_set, samples, hide_rounding(beta))
         else:
             every = np.arange(beta.shape[1])
             sums = PartialSums(self.kernel_set, samples, hide_rounding(beta), self.missing, every)
@@ -446,7 +459,12 @@ class FeatureSet(TrainingSet):
 
 
 def may_lack(specs: Sequence[KernelSpec]) -> bool:
-    """Whether a sample can lack a view and have another: kernels read different columns, or matrices with gaps."""
+    """Whether a sample can lack a view and have another: kernels read different columns, or matrices with gaps.
+
+    A pair is one sample with two members, neither of which it may lack.
+    """
+    if any(isinstance(one.kernel, Pairwise) for one in specs):
+        return False
     if len(specs) < 2 or len({None if one.columns is None else one.columns.tobytes() for one in specs}) > 1:
         return len(specs) > 1
     for one in specs:

@@ -33,6 +33,7 @@ from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack, StoredFeatures
 from kernelmosaic.gram.missing import present_views
 from kernelmosaic.gram.normalizing import Centered
+from kernelmosaic.gram.pairs import PairStack, side_ties
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, by_group, family
 from kernelmosaic.kernels.base import is_missing, refuse_text
@@ -240,7 +241,7 @@ class BaseRidge(KernelEstimator):
         prepared = self._prepare(whole, groups, has_classes)
         first, unit = prepared.first, prepared.unit
         with prepared.data.threads():
-            found = self._learn(prepared.data.stack, prepared.targets, start=first)
+            found = self._learn(prepared.data, prepared.targets, start=first)
         learned = replace(
             found,
             beta=found.beta * unit,
@@ -273,7 +274,7 @@ class BaseRidge(KernelEstimator):
         else:
             self._expansion = data.expansion(learned.beta.T, np.arange(len(learned.beta)), eta)
         self._ridge, self._left_out = learned.alpha / targets.weight, learned.residuals
-        self._covariance = None
+        self._covariance, self._has_matrix = None, not isinstance(data.stack, FeatureStack | PairStack)
         if isinstance(data.stack, FeatureStack):
             with data.threads():
                 covariance = FeatureForm(data.stack, targets, self.criterion).covariance(learned.weights, learned.alpha)
@@ -313,14 +314,19 @@ class BaseRidge(KernelEstimator):
                 outputs[rest] -= (self._influence(Z, prepared.scaled.X) * same) @ learned.residuals
         return outputs
 
-    def _learn(self, stack: MatrixStack | FeatureStack, targets: RidgeTargets, **start: Any) -> RidgeLearned:
-        """Learn what the parameters leave open, on the kernels of a training set."""
+    def _learn(
+        self, data: TrainingSet, targets: RidgeTargets, stack: MatrixStack | FeatureStack | None = None, **start: Any
+    ) -> RidgeLearned:
+        """Learn what the parameters leave open, on a training set's kernels, or on the same ones in another form."""
+        tied = isinstance(self.weights, str) and self.weights == "factorized"
+        given = None if self.weights is None or tied else given_weights(self.weights, len(data.kernel_set))
         return learn_ridge(
-            stack,
+            data.stack if stack is None else stack,
             targets,
             criterion=self.criterion,
             alpha=None if self.alpha == "learn" else float(self.alpha),
-            weights=None if self.weights is None else given_weights(self.weights, stack.n_kernels),
+            weights=given,
+            ties=side_ties(data.kernel_set) if tied else None,
             tol=self.tol,
             max_iter=self.max_iter,
             n_init=self.n_init,
@@ -369,7 +375,7 @@ class BaseRidge(KernelEstimator):
             X = fitted.transform(view) if isinstance(fitted, Ranked) else view
             widths[m] = RadialWidths(learner, data.stack.backend.asarray(X))
         with data.threads():
-            return self._learn(data.stack, some, widths=widths)
+            return self._learn(data, some, widths=widths)
 
     def _warn_of_repeats(self, X: MatrixLike, Y: Array, groups: Any) -> None:
         """Warn where many samples have an equal one: leave-one-out does not leave it out, evidence sees no noise."""
@@ -414,11 +420,11 @@ class BaseRidge(KernelEstimator):
     def _without(self, X: MatrixLike) -> Iterator[tuple[slice, Array]]:
         """Yield (rows of validated samples X, their outputs by all machines without one sample, or its group).
 
-        Outputs have the shape (rows, n, outputs). In features no sample changes the machine by much, and they are those
+        Outputs have the shape (rows, n, outputs). In features, or of many pairs, no sample changes the machine by much, and they are those
         of the machine itself, of shape (rows, 1, outputs).
         """
         outputs, r = self._outputs_of(X), self._left_out
-        if self._rules["approximation"] is not None:
+        if not self._has_matrix:
             yield slice(0, len(outputs)), outputs[:, np.newaxis]
             return
         h, group = self._influence(X, self._X), np.arange(len(r))
@@ -477,8 +483,9 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         the Gaussian process with this kernel and noise.
     alpha : float or "learn", default="learn"
         The ridge.
-    weights : array-like of shape (P,) or "uniform", default=None
-        Given weights; None learns them.
+    weights : array-like of shape (P,), "uniform" or "factorized", default=None
+        Given weights; None learns them. ``"factorized"``, for the products of :func:`kernels.pairwise`, learns one
+        factor per kernel of the left and one per kernel of the right, whose products are the weights.
     per_target : bool, default=False
         Whether every column of a 2-D `y` has weights and a ridge of its own; a single column is fitted as a 1-D `y` is.
         They are chosen for all targets together from about 300 candidates, each one factorisation: a design, then
@@ -598,9 +605,9 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         stack = _columns_of(data) or data.stack
         Y = given.y if len(prepared.rows) == len(given.y) else given.y[prepared.rows]
         with data.threads():
-            shared = self._learn(stack, prepared.targets, start=prepared.first)
+            shared = self._learn(data, prepared.targets, stack, start=prepared.first)
             each = [
-                self._learn(stack, replace(prepared.targets, Y=prepared.targets.Y[:, t : t + 1]), start=shared)
+                self._learn(data, replace(prepared.targets, Y=prepared.targets.Y[:, t : t + 1]), stack, start=shared)
                 for t in range(T if 1 < T <= _ONE_BY_ONE else 0)
             ]
         first = np.array([one.weights / one.alpha for one in [shared, *each]])
@@ -714,6 +721,11 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         if not return_std:
             return outputs
         self._refuse_each("return_std=True")
+        if not self._has_matrix and self._covariance is None:
+            raise ValueError(
+                f"return_std=True: the matrix of the {len(self._left_out)} training pairs is not made; use "
+                "predict_interval, which adds quantiles of the leave-one-out residuals."
+            )
         # Of a small variance rounding may leave less than nothing.
         variance = np.maximum(self._variances(self._validate(X, reset=False)), 0.0) + self.alpha_
         deviation = np.sqrt(variance)[:, np.newaxis] * self._noise
@@ -733,8 +745,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         The jackknife+ of Barber et al. (2021): quantiles of the predictions of all leave-one-out machines, each with
         its own residual added and subtracted, all in closed form. Whatever the distribution, the targets of samples
         that are exchangeable with the training ones are inside with a probability of at least 2·coverage − 1, were
-        the weights given; in practice of about `coverage`. In features no sample changes the machine by much, and the
-        quantile of the leave-one-out residuals alone is added and subtracted (the jackknife).
+        the weights given; in practice of about `coverage`. In features, and of many pairs, no sample changes the
+        machine by much, and the quantile of the leave-one-out residuals alone is added and subtracted (the jackknife).
 
         Parameters
         ----------

@@ -3,6 +3,7 @@
 from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.gram import DenseGram
 from kernelmosaic.gram.kernel_set import KernelSet, Views, take_rows
+from kernelmosaic.gram.pairs import PairStack, make_pair_stack
 from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
 from kernelmosaic.gram.subsets import SubsetKernels, SubsetStack
 
@@ -11,11 +12,13 @@ __all__ = [
     "DenseGram",
     "GramStack",
     "KernelSet",
+    "PairStack",
     "StoredStack",
     "SubsetKernels",
     "SubsetStack",
     "Views",
     "make_feature_stack",
+    "make_pair_stack",
     "make_stack",
     "take_rows",
 ]

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, backend_of, format_bytes, is_tensor, row_strips
 from kernelmosaic.gram.linear_algebra import (
+    conjugate_gradients,
     multiply_rows,
     nonzero_rows,
     regularised_cholesky,
     rounding_jitter,
     solve_block,
 )
+from kernelmosaic.gram.options import BlockOptions
 
 Array = NDArray[np.float64]
 #: From row numbers and their coefficients to Kβ in double precision.
@@ -81,9 +83,12 @@ class Gram(ClassGram):
         Whether K = Z Zᵀ + diag e with known Z: the kernel is then a `FactoredGram`.
     shift : ndarray of shape (n,) or None
         Of a kernel that is not written down: e ≥ 0, which is added to its diagonal; None for zeros.
+    has_cheap_products : bool
+        Whether a product costs far less than the entries it stands for: linear systems are solved by products.
     """
 
     factored: bool = False
+    has_cheap_products: bool = False
     shift: Array | None = None
 
     def take(self, rows: RowIndex) -> Gram:
@@ -111,6 +116,19 @@ class Gram(ClassGram):
         place = self.backend.asarray
         A = self.block(self.backend.index(rows))
         return self.backend.to_numpy(solve_block(A, place(ridge), place(right))).astype(np.float64, copy=False)
+
+    def solve_by_products(self, ridge: Array, right: Array, options: BlockOptions, sums: bool = False) -> Array:
+        """Return (K + diag ridge)⁻¹ times the right-hand sides, (n, k), by `conjugate_gradients`."""
+        diagonal = self.diagonal() + ridge
+
+        def times(p: Array) -> Array:
+            return np.asarray(self.products(p) + ridge[:, np.newaxis] * p)
+
+        return np.asarray(conjugate_gradients(times, diagonal, right, options, sums, self.preconditioner(ridge)))
+
+    def preconditioner(self, ridge: Array) -> Callable[[Array], Array] | None:
+        """Return what multiplies columns by roughly (K + diag ridge)⁻¹; None for the diagonal."""
+        return None
 
     def host_rows(self, rows: RowIndex) -> NDArray[np.intp]:
         """Return row numbers in this process."""

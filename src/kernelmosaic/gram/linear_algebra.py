@@ -79,6 +79,7 @@ def conjugate_gradients(
     right: ArrayOrTensor,
     options: BlockOptions,
     sums: bool = False,
+    precondition: Callable[[Any], Any] | None = None,
 ) -> ArrayOrTensor:
     """Solve A x = right for all columns at once, each with step sizes of its own, to a few digits.
 
@@ -94,15 +95,19 @@ def conjugate_gradients(
         How many steps to take, and to what precision.
     sums : bool
         Whether to stay among the x that sum to zero, where the solution minimises ½xᵀAx − ⟨right, x⟩.
+    precondition : callable, optional
+        Multiplies a symmetric matrix near A⁻¹ with columns; by default that of the diagonal.
     """
     xp, inverse = backend_of(right).xp, 1.0 / diagonal[:, None]
+    nearly = precondition or (lambda r: inverse * r)
+    ones = nearly(xp.ones_like(inverse)) if sums else inverse
 
     def within(r: ArrayOrTensor) -> ArrayOrTensor:
         """Return a residual less its multiplier, which x cannot change; else it grows, and rounding with it."""
-        return r - (inverse * r).sum(0) / inverse.sum() if sums else r
+        return r - (ones * r).sum(0) / ones.sum() if sums else r
 
     x, r = xp.zeros_like(right), within(right)
-    p = inverse * r
+    p = nearly(r)
     size = (r * p).sum(0)
     goal = options.cg_tol**2 * size
     for _ in range(options.cg_steps):
@@ -110,7 +115,7 @@ def conjugate_gradients(
         curvature = (p * Ap).sum(0)
         step = xp.where(curvature > 0, size / xp.where(curvature > 0, curvature, 1.0), 0.0)
         x, r = x + step * p, within(r - step * Ap)
-        z = inverse * r
+        z = nearly(r)
         before, size = size, (r * z).sum(0)
         if bool((size <= goal).all()):
             break

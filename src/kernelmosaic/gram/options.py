@@ -32,6 +32,12 @@ class StackOptions:
         Most columns of the low-rank factors of a kernel that is not stored, and the share of the budget they may take.
     subset_numbers, subset_batch : int
         Of kernels of column subsets: distances held at once, and kernels evaluated at once in double precision.
+    few_pairs, pair_share : int, float
+        Matrices of up to so many pairs are stored where there is room; and those of pairs with more members, on both
+        sides together, than this share of their number are not made of their members'.
+    pair_block, pair_factorised, pair_members : int
+        Most pairs whose block of a combined kernel is formed, and whose linear system is factorised; and most members
+        on a side whose eigenvectors are computed.
     """
 
     few_samples: int = TINY
@@ -45,6 +51,11 @@ class StackOptions:
     rank_share: float = 0.1
     subset_numbers: int = 2**19
     subset_batch: int = 256
+    few_pairs: int = 2000
+    pair_share: float = 0.5
+    pair_block: int = 3000
+    pair_factorised: int = 1500
+    pair_members: int = 3000
 
     def block_samples(self, n: int, budget: float, dtype: np.dtype[DType]) -> int:
         """Return how many of n samples a block within the budget may have."""

@@ -7,6 +7,7 @@ from kernelmosaic.kernels.gaussian import Gaussian, Laplacian
 from kernelmosaic.kernels.graphs import ShortestPath, WeisfeilerLehman
 from kernelmosaic.kernels.linear import Linear, Polynomial
 from kernelmosaic.kernels.matrices import Diffusion, Precomputed
+from kernelmosaic.kernels.pairs import Pairwise, pairwise
 from kernelmosaic.kernels.strings import SmithWaterman, Spectrum, WeightedDegree
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.tanimoto import Tanimoto
@@ -23,6 +24,7 @@ __all__ = [
     "Kernel",
     "Laplacian",
     "Linear",
+    "Pairwise",
     "PerColumn",
     "Polynomial",
     "Precomputed",
@@ -41,6 +43,7 @@ __all__ = [
     "WeisfeilerLehman",
     "by_group",
     "family",
+    "pairwise",
     "per_column",
     "read_gmt",
 ]

@@ -19,6 +19,9 @@ from scipy.optimize import minimize
 from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import Backend, backend_of
 from kernelmosaic.gram.feature_stack import FeatureStack
+from kernelmosaic.gram.gram import Gram
+from kernelmosaic.gram.options import BlockOptions
+from kernelmosaic.gram.pairs import PairStack
 from kernelmosaic.gram.stack import MatrixStack, StoredStack
 from kernelmosaic.kernels.gaussian import RadialWidths
 from kernelmosaic.solvers.leave_one_out import (
@@ -64,6 +67,10 @@ class RidgeOptions:
         Most samples, evenly spread, that widths are learned from; weights and ridge are learned from all.
     first_rows : int
         Several starts are tried on a third of the samples, if these are at least so many.
+    probe_signs, most_probes : int
+        Of kernels of pairs, how many random signs a trace is made of, in two vectors at least and so many at most.
+    product_steps, product_tol : int, float
+        Of kernels of pairs, most conjugate-gradient steps of a linear system, and the residual at which they end.
     """
 
     weight_prior: float = 0.2
@@ -82,6 +89,10 @@ class RidgeOptions:
     slope_samples: int = 300
     width_rows: int = 2000
     first_rows: int = 100
+    probe_signs: int = 16_000
+    most_probes: int = 20
+    product_steps: int = 400
+    product_tol: float = 1e-4
 
     def first_logs(self, n_kernels: int) -> Array:
         """Return log η, log α and log a to start from."""
@@ -199,6 +210,7 @@ def learn_ridge(
     criterion: str = "loo",
     alpha: float | None = None,
     weights: Array | None = None,
+    ties: Array | None = None,
     widths: Mapping[int, RadialWidths] | None = None,
     start: RidgeLearned | None = None,
     tol: float = 1e-3,
@@ -222,6 +234,8 @@ def learn_ridge(
         Leave-one-out error (squares; log-loss if there are labels), or evidence.
     alpha, weights : float, ndarray of shape (P,), optional
         Given ones are kept.
+    ties : ndarray of shape (P, k), optional
+        log η moves by ties z, and z is learned: weights that are products of others.
     widths : dict of int to RadialWidths, optional
         The kernels of the stack that have widths to learn.
     start : RidgeLearned, optional
@@ -243,8 +257,8 @@ def learn_ridge(
     P, widths = stack.n_kernels, dict(widths or {})
     form = _make_form(stack, targets, criterion, widths, options)
     problem = RidgeProblem(form, P, criterion == "loo" and targets.labels is not None, options, widths)
-    if start is None and n_init > 1 and alpha is None and not widths and isinstance(stack, MatrixStack):
-        start = _learn_ridge_of_some(stack, targets, criterion, weights, tol, max_iter, n_init, options)
+    if start is None and n_init > 1 and alpha is None and not widths and isinstance(form, MatrixForm):
+        start = _learn_ridge_of_some(form.stack, targets, criterion, weights, tol, max_iter, n_init, options)
     first = options.first_logs(P) if start is None else start.logs()
     x = np.concatenate([first, *(one.start for one in widths.values())])
     free = np.arange(len(x)) < P + 2
@@ -264,19 +278,29 @@ def learn_ridge(
 
     def improve(x: Array, free: NDArray[np.bool_], steps: int) -> tuple[Array, float, Array]:
         """Return where the steps end, the value there, and its slopes."""
+        tied = free & (ties is not None) & (np.arange(len(x)) < P)
+        alone = free & ~tied
+        # The parameters are those that are free, and what tied ones move by.
+        moves = np.zeros((len(x), 0)) if ties is None else np.vstack([ties, np.zeros((len(x) - P, ties.shape[1]))])
 
         def value(part: Array) -> tuple[float, Array]:
             whole = x.copy()
-            whole[free] = part
+            whole[alone] = part[: alone.sum()]
+            whole[tied] += (moves @ part[alone.sum() :])[tied]
             found, slope = problem.value(whole)
             history.append(found)
-            return found, slope[free]
+            return found, np.concatenate([slope[alone], moves[tied].T @ slope[tied]])
 
         end, slopes = x.copy(), np.zeros(len(x))
         limits = {"maxiter": steps, "gtol": tol * samples, "ftol": 1e-14, "maxcor": 20}
-        bounds = list(zip(low[free], high[free], strict=True))
-        found = minimize(value, x[free], jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
-        end[free], slopes[free] = found.x, found.jac
+        reach = 0.5 * (options.range[1] - options.range[0])
+        bounds = [*zip(low[alone], high[alone], strict=True), *[(-reach, reach)] * moves.shape[1]]
+        first = np.concatenate([x[alone], np.zeros(moves.shape[1])])
+        found = minimize(value, first, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
+        end[alone], slopes[alone] = found.x[: alone.sum()], found.jac[: alone.sum()]
+        end[tied] += (moves @ found.x[alone.sum() :])[tied]
+        # The largest slope in a parameter is compared, whichever it is.
+        slopes[tied] = np.abs(found.jac[alone.sum() :]).max(initial=0.0)
         return end, float(found.fun), slopes
 
     if start is None and free[P] and n_init > 1:
@@ -352,7 +376,9 @@ def _make_form(
     widths: Mapping[int, RadialWidths],
     options: RidgeOptions,
 ) -> RidgeForm:
-    """Return the criterion in features, if the stack has them, or else in matrices."""
+    """Return the criterion in features, if the stack has them, by products of pairs, or else in matrices."""
+    if isinstance(stack, PairStack):
+        return PairForm(stack, targets, criterion, options)
     if not isinstance(stack, FeatureStack):
         return MatrixForm(stack, targets, criterion, widths)
     if stack.n_samples <= int(np.sum(stack.widths)):
@@ -671,6 +697,61 @@ class FeatureForm:
         """Return α B in features that are not weighted: the variance of an output is φᵀ α B φ, φ = [z_m(x), 1]."""
         root, B, _ = self._solve(weights, alpha)
         return np.asarray(alpha * root[:, np.newaxis] * self.stack.backend.to_numpy(B) * root)
+
+
+class PairForm:
+    """The criterion by products with kernels of pairs: conjugate gradients, and traces by random signs.
+
+    A is not written down, and so its diagonal is not known: A_ii counts as w_i τ, where τ is the mean of A_ii / w_i, as
+    in generalised cross-validation. τ = Σ_j z_jᵀ A z_j / (n s) of s vectors z_j of random signs over √w, which stay the
+    same during a search: what is minimised is a smooth function, and its slopes are exact.
+    """
+
+    def __init__(self, stack: PairStack, targets: RidgeTargets, criterion: str, options: RidgeOptions) -> None:
+        if criterion != "loo":
+            raise ValueError(
+                f"criterion={criterion!r}: {stack.form}, and the evidence takes a matrix of all pairs; use "
+                "criterion='loo'."
+            )
+        if targets.groups is not None:
+            raise ValueError(
+                f"groups: {stack.form}, and groups of pairs are not left out together; choose alpha by folds of "
+                "PairSplit, or fit to fewer pairs."
+            )
+        self.stack, self.targets = stack, targets
+        count = min(max(2, -(-options.probe_signs // stack.n_samples)), options.most_probes)
+        signs = np.random.RandomState(0).choice([-1.0, 1.0], (stack.n_samples, count))
+        self.probes = signs / np.sqrt(targets.weight)[:, np.newaxis]
+        self.accuracy = BlockOptions(cg_steps=options.product_steps, cg_tol=options.product_tol)
+
+    def _solved(self, gram: Gram, at: RidgePoint, right: Array) -> Array:
+        """Return A times the right-hand sides."""
+        return gram.solve_by_products(at.alpha / self.targets.weight, right, self.accuracy, sums=True)
+
+    def _left_out(self, gram: Gram, at: RidgePoint) -> tuple[Array, Array, Array, float]:
+        """Return β, A z of the probes, the residuals of samples left out, and τ."""
+        t = self.targets
+        found = self._solved(gram, at, np.column_stack([t.Y, self.probes]))
+        beta, U = found[:, : t.Y.shape[1]], found[:, t.Y.shape[1] :]
+        tau = max(float(np.sum(self.probes * U)) / U.size, np.finfo(float).tiny)
+        return beta, U, beta / (tau * t.weight[:, np.newaxis]), tau
+
+    def judge(self, at: RidgePoint) -> Judged:
+        t, ridge, gram = self.targets, (at.alpha / self.targets.weight)[:, np.newaxis], self.stack.combine(at.weights)
+        beta, U, r, tau = self._left_out(gram, at)
+        value, g, in_scale = t.loss(r, at.scale)
+        H = self._solved(gram, at, g / (tau * t.weight[:, np.newaxis]))
+        # dβ = −A dM β and dτ = −Σ_j u_jᵀ dM u_j / (n s).
+        share = float(np.sum(g * r)) / (tau * U.size)
+        slopes = share * self.stack.bilinear_forms(U, U) - self.stack.bilinear_forms(H, beta)
+        in_alpha = share * float(np.sum(ridge * U * U)) - float(np.sum(ridge * H * beta))
+        return Judged(value, at.weights * slopes, in_alpha, in_scale)
+
+    def machine(self, at: RidgePoint) -> RidgeMachine:
+        t, gram = self.targets, self.stack.combine(at.weights)
+        beta, _, r, _ = self._left_out(gram, at)
+        missed = t.Y - gram.products(beta) - (at.alpha / t.weight)[:, np.newaxis] * beta
+        return RidgeMachine(beta, missed.mean(axis=0), r, t.loss(r, at.scale)[0])
 
 
 class RidgeProblem:

@@ -1,9 +1,10 @@
-"""Choosing parameters by validation: paths of C, the response-surface search and the 5×2 folds of the papers."""
+"""Choosing parameters by validation: paths of C, the response-surface search, folds of pairs and the 5×2 folds."""
 
 from __future__ import annotations
 
 from kernelmosaic.estimators._shared import SharedKernels
 from kernelmosaic.model_selection.folds import FiveByTwoFold
+from kernelmosaic.model_selection.pairs import PairSplit
 from kernelmosaic.model_selection.path_search import PathSearchCV
 from kernelmosaic.model_selection.response_surface import ResponseSurfaceSearchCV
 from kernelmosaic.model_selection.split_conformal import SplitConformal
@@ -11,6 +12,7 @@ from kernelmosaic.model_selection.surface import ResponseSurface
 
 __all__ = [
     "FiveByTwoFold",
+    "PairSplit",
     "PathSearchCV",
     "ResponseSurface",
     "ResponseSurfaceSearchCV",

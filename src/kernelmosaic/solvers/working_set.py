@@ -21,9 +21,10 @@ from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram
+from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.solvers.free_newton import GramForm, newton_on_free
 from kernelmosaic.solvers.options import DEFAULTS, RoundOptions, SolverOptions
-from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
+from kernelmosaic.solvers.program import Program, Solution, Vector, assess, certify, relative_gap
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import initial_point, maximise, require_numbers, solve_smo
 
@@ -148,8 +149,29 @@ def solve_on_demand(
     Rounds are as large as memory allows, each solved to the end by the solver of stored matrices. The certificate takes
     one more pass, in double precision.
     """
+    unbounded = not (program.epsilon or np.isfinite(program.lower).any() or np.isfinite(program.upper).any())
+    if unbounded and gram.has_cheap_products:
+        start = np.zeros(program.n_samples) if warm_start is None else warm_start
+        return _solve_by_products(gram, program, program.feasible(start), tol)
     beta = _first_point(gram, program, options) if warm_start is None else program.feasible(warm_start)
     return SingleOutput(gram, program, beta, FreeThenViolating(gram, options)).solve(tol)
+
+
+def _solve_by_products(gram: Gram, program: Program, beta: Vector, tol: float, rounds: int = 6) -> Solution:
+    """Solve (K + diag ρ) β = t − b, Σβ = total, by conjugate gradients, to more digits until the gap is met."""
+    best = assess(gram, program, beta)
+    goal = 0.03 * np.sqrt(tol)
+    for steps in range(1, rounds + 1):
+        if best.gap <= tol:
+            break
+        left = program.target - best.values - program.ridge * best.beta
+        options = BlockOptions(cg_steps=1000, cg_tol=goal)
+        change = gram.solve_by_products(program.ridge, left[:, np.newaxis], options, program.total is not None)
+        found = assess(gram, program, program.feasible(best.beta + change[:, 0]), steps)
+        if not found.gap < best.gap:
+            break
+        best, goal = found, 0.1 * goal
+    return best
 
 
 def _first_point(gram: Gram, program: Program, options: SolverOptions) -> Vector:

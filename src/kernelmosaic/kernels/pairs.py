@@ -1,0 +1,289 @@
+"""Kernels between pairs, such as a drug with a protein: a kernel of the left member and one of the right in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_array
+
+from kernelmosaic._typing import AnyArray, KernelsLike, MatrixLike, TargetLike
+from kernelmosaic.kernels.base import Block, Kernel, is_whole
+from kernelmosaic.kernels.subsets import Subsets
+from kernelmosaic.kernels.views import Entry, PerColumn, check_kernel, read_kernels
+
+#: Of every mode, how the members of a pair are exchanged: not at all, or with this sign.
+MODES = {"product": 0, "sum": 0, "cartesian": 0, "symmetric": 1, "antisymmetric": -1}
+
+#: And of what its terms are products, left and right: a kernel, ones, or whether two members are the same.
+TERMS = {
+    "product": [("kernel", "kernel")],
+    "sum": [("kernel", "ones"), ("ones", "kernel")],
+    "cartesian": [("kernel", "same"), ("same", "kernel")],
+    "symmetric": [("kernel", "kernel")],
+    "antisymmetric": [("kernel", "kernel")],
+}
+
+
+@dataclass(frozen=True)
+class Members:
+    """One side of some pairs: the distinct members, and which of them each pair has.
+
+    Attributes
+    ----------
+    values : array of shape (m, columns)
+        What the kernels of the side read of every member.
+    codes : ndarray of shape (n,)
+        The number of every pair's member.
+    """
+
+    values: AnyArray
+    codes: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, V: AnyArray) -> Members:
+        """Find the distinct rows of an array of numbers or objects."""
+        if V.dtype.kind in "OUS":
+            known: dict[Any, int] = {}
+            codes = np.array([known.setdefault(row, len(known)) for row in map(tuple, V.tolist())], dtype=np.intp)
+            first = np.unique(codes, return_index=True)[1]
+        else:
+            _, first, codes = np.unique(V, axis=0, return_index=True, return_inverse=True)
+        return cls(V[first], codes.reshape(-1))
+
+    @classmethod
+    def of_one_kind(cls, left: AnyArray, right: AnyArray) -> tuple[Members, Members]:
+        """Find the distinct rows of both sides together."""
+        both = cls.of(np.concatenate([left, right]))
+        return cls(both.values, both.codes[: len(left)]), cls(both.values, both.codes[len(left) :])
+
+
+class Pairwise(Kernel):
+    """A kernel between pairs (a, b), whose left members a are compared by one kernel and right members b by another.
+
+    What a side's kernel learns, such as a width, it learns from the distinct members, each counted once. With k for
+    `left` and g for `right`, the modes are:
+
+    - ``"product"``: k(a, a') g(b, b');
+    - ``"sum"``: k(a, a') + g(b, b');
+    - ``"cartesian"``: k(a, a') 1[b = b'] + 1[a = a'] g(b, b');
+    - ``"symmetric"``, for pairs of one kind: ½ (k(a, a') k(b, b') + k(a, b') k(b, a')), whose functions are
+      f(a, b) = f(b, a);
+    - ``"antisymmetric"``: the same with a minus, whose functions are f(a, b) = −f(b, a).
+
+    Parameters
+    ----------
+    left, right : Kernel
+        The kernels of the sides; the same one for both in the last two modes.
+    split : int, default=1
+        How many of the columns belong to the left member; the others belong to the right one.
+    mode : {"product", "sum", "cartesian", "symmetric", "antisymmetric"}, default="product"
+        How the two make one kernel.
+
+    Attributes
+    ----------
+    left_, right_ : Kernel
+        The fitted clones.
+
+    See Also
+    --------
+    pairwise : Makes all products of two lists of kernels.
+
+    References
+    ----------
+    Viljanen, Airola and Pahikkala (2022), "Generalized vec trick for fast learning of pairwise kernel models".
+    Kashima, Oyama, Yamanishi and Tsuda (2009), "On pairwise kernels: an efficient alternative and generalization
+    analysis".
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Linear, Pairwise
+    >>> Pairwise(Linear(), Linear())([[1.0, 2.0], [3.0, 4.0]])
+    array([[  4.,  24.],
+           [ 24., 144.]])
+    """
+
+    learned: ClassVar[str] = "left_"
+    left_: Kernel
+    right_: Kernel
+
+    def __init__(self, left: Kernel, right: Kernel, split: int = 1, mode: str = "product") -> None:
+        self.left = left
+        self.right = right
+        self.split = split
+        self.mode = mode
+
+    @property
+    def input_kind(self) -> str:  # type: ignore[override]
+        self._check_parameters()
+        return "numbers" if {self.left.input_kind, self.right.input_kind} == {"numbers"} else "table"
+
+    @property
+    def keeps_scale(self) -> bool:  # type: ignore[override]
+        return self.left.keeps_scale or self.right.keeps_scale
+
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
+        left, right = self.members(self.validate(X))
+        self.left_ = clone(self.left).fit(left.values)
+        self.right_ = clone(self.right).fit(right.values)
+        return self
+
+    def validate(self, X: MatrixLike) -> Any:
+        self._check_parameters()
+        if self.input_kind == "numbers":
+            X = super().validate(X)
+        else:
+            kind = None if hasattr(X, "dtype") else object  # a list of numbers and text stays as it is
+            X = check_array(X, dtype=kind, ensure_all_finite=False, input_name="X", estimator=self)
+        if X.shape[1] <= self.split:
+            raise ValueError(
+                f"X has {X.shape[1]} columns: Pairwise(split={self.split}) reads {self.split} of the left member and "
+                "at least one of the right; give the columns of both."
+            )
+        if self.input_kind != "numbers":
+            self.left.validate(X[:, : self.split])
+            self.right.validate(X[:, self.split :])
+        return X
+
+    def members(self, X: AnyArray) -> tuple[Members, Members]:
+        """Return both sides of validated pairs; those of one kind share their members."""
+        sides = X[:, : self.split], X[:, self.split :]
+        return Members.of_one_kind(*sides) if MODES[self.mode] else (Members.of(sides[0]), Members.of(sides[1]))
+
+    def terms(self, left: tuple[Members, Members], right: tuple[Members, Members]) -> list[tuple[Block, Block]]:
+        """Return A and B of every term A ⊗ B between the distinct members of pairs."""
+        (a, b), (c, d) = left, right
+        return [
+            (compare(first, self.left_, a.values, c.values), compare(second, self.right_, b.values, d.values))
+            for first, second in TERMS[self.mode]
+        ]
+
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
+        left = self.members(X)
+        right = left if Y is X else self.members(Y)
+        (a, b), (c, d) = ([one.codes for one in side] for side in (left, right))
+        K: Any = 0.0
+        for A, B in self.terms(left, right):
+            term = A[np.ix_(a, c)] * B[np.ix_(b, d)]
+            if MODES[self.mode]:
+                term = (term + MODES[self.mode] * A[np.ix_(a, d)] * B[np.ix_(b, c)]) / 2
+            K = K + term
+        return np.asarray(K)
+
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+        a, b = self.members(X)
+        left = self.left_._diagonal(self.left_.validate(a.values))[a.codes]
+        right = self.right_._diagonal(self.right_.validate(b.values))[b.codes]
+        if MODES[self.mode]:
+            across = compare("kernel", self.left_, a.values, a.values)[a.codes, b.codes]
+            return np.asarray(0.5 * (left * right + MODES[self.mode] * across**2), dtype=np.float64)
+        return np.asarray(left * right if self.mode == "product" else left + right, dtype=np.float64)
+
+    def entry_roundings(self, X: MatrixLike) -> float:
+        return self.left.entry_roundings(X[:, : self.split]) + self.right.entry_roundings(X[:, self.split :])
+
+    def _check_parameters(self) -> None:
+        check_kernel("left", self.left, "Pairwise")
+        check_kernel("right", self.right, "Pairwise")
+        if not is_whole(self.split):
+            raise ValueError(f"split={self.split!r}: give the number of columns of the left member, at least 1.")
+        if self.mode not in MODES:
+            raise ValueError(f"mode={self.mode!r}: choose one of {', '.join(map(repr, MODES))}.")
+        if MODES[self.mode] and description(self.left) != description(self.right):
+            raise ValueError(
+                f"mode={self.mode!r} is for pairs of one kind, whose members are compared by one kernel, but "
+                f"left={self.left!r} and right={self.right!r} differ; give the same kernel twice."
+            )
+
+
+def description(value: Any) -> Any:
+    """Return what is equal for kernels of the same class and parameters; large arrays are equal to themselves alone."""
+    if isinstance(value, BaseEstimator):
+        parameters = value.get_params(deep=False).items()
+        return type(value), *((name, description(one)) for name, one in parameters)
+    if isinstance(value, str | int | float | None):
+        return value
+    return np.asarray(value).tobytes() if np.size(value) <= 4096 else id(value)
+
+
+def compare(what: str, kernel: Kernel, V: AnyArray, W: AnyArray) -> Block:
+    """Return a factor of a term between members of one side, as `TERMS` has it."""
+    if what == "kernel":
+        return kernel._block(kernel.validate(V), kernel.validate(W))
+    if what == "ones":  # in single precision, which keeps that of what they are multiplied with
+        return np.ones((len(V), len(W)), dtype=np.float32)
+    v, w = Members.of_one_kind(V, W)
+    return np.equal.outer(v.codes, w.codes).astype(np.float32)
+
+
+def pairwise(left: KernelsLike, right: KernelsLike, *, mode: str = "product") -> list[tuple[str, Pairwise, list[Any]]]:
+    """Return the kernels of pairs that two lists of kernels make, for the `kernels` parameter of an estimator.
+
+    Parameters
+    ----------
+    left, right : list of (name, kernel, columns)
+        Kernels of the left and of the right member, each with its columns: a name or number, or a list of them. Row
+        numbers of a given matrix are a column, too (`Precomputed`).
+    mode : {"product", "sum", "cartesian", "symmetric", "antisymmetric"}, default="product"
+        How two make one, as :class:`Pairwise` says. The first three make a kernel of every item on the left with every
+        item on the right. The last two are for pairs of one kind: item i of both lists is the same kernel, on the
+        columns of the first and of the second member, and one kernel is made of every item.
+
+    Returns
+    -------
+    list of (name, Pairwise, columns)
+        The left items in order, each with all on the right.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Gaussian, Spectrum, pairwise
+    >>> drugs = [("narrow", Gaussian(1.0), ["mass", "charge"]), ("wide", Gaussian(5.0), ["mass", "charge"])]
+    >>> proteins = [("words", Spectrum(3), "sequence")]
+    >>> [(name, columns) for name, _, columns in pairwise(drugs, proteins)]
+    [('narrow × words', ['mass', 'charge', 'sequence']), ('wide × words', ['mass', 'charge', 'sequence'])]
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode={mode!r}: choose one of {', '.join(map(repr, MODES))}.")
+    sides = [_read_side(name, given) for name, given in (("left", left), ("right", right))]
+    if not MODES[mode]:
+        return [_pair(a, b, mode) for a in sides[0] for b in sides[1]]
+    if len(sides[0]) != len(sides[1]):
+        raise ValueError(
+            f"mode={mode!r}: left has {len(sides[0])} items and right {len(sides[1])}; give every kernel twice, on the "
+            "columns of the first member and on those of the second."
+        )
+    return [_pair(a, b, mode) for a, b in zip(*sides, strict=True)]
+
+
+def _read_side(side: str, given: KernelsLike) -> list[tuple[Entry, list[Any]]]:
+    """Return the items of one side with their columns as lists."""
+    found = []
+    for entry in read_kernels(given):
+        if isinstance(entry.kernel, PerColumn | Subsets):
+            raise ValueError(f"{side}: {entry.kernel!r} stands for several kernels; write them out, one item each.")
+        columns = entry.columns
+        if isinstance(columns, str | Integral):
+            columns = [columns]
+        if isinstance(columns, np.ndarray):
+            columns = columns.tolist()
+        if not isinstance(columns, Sequence) or not columns or any(isinstance(one, bool) for one in columns):
+            raise ValueError(
+                f"{side}: kernel {entry.name!r} has columns={entry.columns!r}; give (name, kernel, columns) with a "
+                "name or number, or a list of them: the columns of the left member differ from those of the right."
+            )
+        found.append((entry, list(columns)))
+    return found
+
+
+def _pair(left: tuple[Entry, list[Any]], right: tuple[Entry, list[Any]], mode: str) -> tuple[str, Pairwise, list[Any]]:
+    (a, own), (b, others) = left, right
+    signs = {"product": "×", "sum": "+", "cartesian": "□"}
+    name = f"{a.name} {signs[mode]} {b.name}" if mode in signs else f"{a.name}, {mode}"
+    kernel = Pairwise(clone(a.kernel), clone(b.kernel), len(own), mode)
+    kernel._check_parameters()
+    return name, kernel, own + others

@@ -1,0 +1,129 @@
+"""Folds of pairs: of new pairs, of new left or right members, or of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils import _safe_indexing, check_random_state
+
+from kernelmosaic._typing import MatrixLike, Seed, TargetLike
+from kernelmosaic.kernels.base import is_whole
+from kernelmosaic.kernels.pairs import Members
+
+Rows = NDArray[np.intp]
+NEW = ("pairs", "left", "right", "both")
+
+
+class PairSplit(BaseCrossValidator):  # type: ignore[misc]
+    """Folds of pairs, such as drugs with proteins, by what is new in the test part.
+
+    Errors on known drugs and proteins in new combinations say nothing of new drugs: which of the four a published
+    figure is of must be known before it is compared with.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Parts that the pairs, or the members of a side, are divided into at random.
+    new : {"pairs", "left", "right", "both"}, default="pairs"
+        What the training part lacks: the test pairs; all pairs of the left, or right, members of the test pairs; or
+        those of either. Then every part of the left side is tested with every part of the right: ``n_splits`` squared
+        splits, and pairs of a new member with a known one are in neither part.
+    left, right : int, str or list, default=0 and 1
+        The columns of X by which the members of a side are told apart. Unused where `split` is given `groups`.
+    random_state : int, RandomState instance or None, default=None
+        Seed or generator; an int gives the same folds every time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic.model_selection import PairSplit
+    >>> X = np.array([[drug, protein] for drug in range(4) for protein in range(3)])
+    >>> train, test = next(PairSplit(2, new="left", random_state=0).split(X))
+    >>> sorted(set(X[test, 0])), sorted(set(X[train, 0]))
+    ([np.int64(2), np.int64(3)], [np.int64(0), np.int64(1)])
+    """
+
+    def __init__(
+        self,
+        n_splits: int = 5,
+        new: str = "pairs",
+        *,
+        left: Any = 0,
+        right: Any = 1,
+        random_state: Seed = None,
+    ) -> None:
+        self.n_splits = n_splits
+        self.new = new
+        self.left = left
+        self.right = right
+        self.random_state = random_state
+
+    def get_n_splits(self, X: MatrixLike = None, y: TargetLike = None, groups: Any = None) -> int:
+        """Return the number of splits; the arguments are there for compatibility."""
+        self._check_parameters()
+        return int(self.n_splits) ** (2 if self.new == "both" else 1)
+
+    def split(self, X: MatrixLike, y: TargetLike = None, groups: Any = None) -> Iterator[tuple[Rows, Rows]]:
+        """Yield the row numbers of the training and of the test pairs.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_pairs, n_features)
+            Pairs.
+        y : ignored
+            There for compatibility.
+        groups : array-like of shape (n_pairs, 2), optional
+            Labels of the left and of the right members, in place of the columns of X.
+        """
+        self._check_parameters()
+        n, random = len(X) if hasattr(X, "__len__") else X.shape[0], check_random_state(self.random_state)
+        if self.new == "pairs":
+            parts = [np.arange(n)]
+            numbers = [random.permutation(n) % self.n_splits]
+        else:
+            members = self._members(X, groups, n)
+            chosen = {"left": (0,), "right": (1,), "both": (0, 1)}[self.new]
+            parts = [members[side] for side in chosen]
+            numbers = [random.permutation(int(codes.max()) + 1) % self.n_splits for codes in parts]
+        # The number of the part that every pair is in, by each side.
+        places = [number[codes] for number, codes in zip(numbers, parts, strict=True)]
+        for fold in np.ndindex(*[int(self.n_splits)] * len(places)):
+            inside = np.array([place == part for place, part in zip(places, fold, strict=True)])
+            train, test = np.flatnonzero(~inside.any(axis=0)), np.flatnonzero(inside.all(axis=0))
+            if not len(train) or not len(test):
+                empty = "test" if len(train) else "training"
+                raise ValueError(
+                    f"n_splits={self.n_splits}, new={self.new!r}: a split of the {n} pairs has no {empty} pair; use "
+                    "fewer splits, or another random_state."
+                )
+            yield train, test
+
+    def _members(self, X: MatrixLike, groups: Any, n: int) -> tuple[Rows, Rows]:
+        """Return the numbers of the left and of the right members."""
+        if groups is not None:
+            labels = np.asarray(groups)
+            if labels.shape != (n, 2):
+                raise ValueError(f"groups has shape {labels.shape}: give the labels of both members, ({n}, 2).")
+            return Members.of(labels[:, :1]).codes, Members.of(labels[:, 1:]).codes
+        table = X if hasattr(X, "shape") else np.asarray(X)
+        sides = []
+        for name, columns in (("left", self.left), ("right", self.right)):
+            listed = [columns] if isinstance(columns, str | int | np.integer) else columns
+            try:
+                sides.append(Members.of(np.asarray(_safe_indexing(table, listed, axis=1))).codes)
+            except (ValueError, IndexError, KeyError, TypeError) as error:
+                raise ValueError(
+                    f"{name}={columns!r}: X has no such columns: {error}; name those of the {name} members, or give "
+                    "groups to split."
+                ) from error
+        return sides[0], sides[1]
+
+    def _check_parameters(self) -> None:
+        if not is_whole(self.n_splits, 2):
+            raise ValueError(f"n_splits={self.n_splits!r}: give a whole number of at least 2.")
+        if self.new not in NEW:
+            raise ValueError(f"new={self.new!r}: choose one of {', '.join(map(repr, NEW))}.")
