@@ -77,12 +77,12 @@ def rare_class(rare, n_classes, n=8):
 )
 def test_scores_are_those_of_plain_fits_to_the_classes_of_each_fold(name, rare, n_classes):
     search, plain, along = SEARCHES[name]
-    X, y = rare_class(rare, n_classes)
-    search = clone(search).set_params(cv=3).fit(X, y)
+    X, y = rare_class(rare, n_classes, n=12)
+    search = clone(search).set_params(cv=4).fit(X, y)
     if isinstance(plain, LocalizedMKLClassifier):
         # Every fit of the search draws its starts by this seed.
         plain = clone(plain).set_params(random_state=np.random.RandomState(0).randint(np.iinfo(np.int32).max))
-    folds = list(StratifiedKFold(3).split(X, y))
+    folds = list(StratifiedKFold(4).split(X, y))
     assert any(len(np.unique(y[train])) < n_classes for train, _ in folds) == (rare == 1)
     for f, (train, held) in enumerate(folds):
         for i, value in enumerate(search.Cs_):
@@ -92,7 +92,7 @@ def test_scores_are_those_of_plain_fits_to_the_classes_of_each_fold(name, rare, 
                 model = make_pipeline(StandardScaler(), clone(plain).set_params(**{along: value}))
                 predicted = model.fit(X[train], y[train]).predict(X[held])
             assert search.scores_[f, i] == np.mean(predicted == y[held])
-    assert search.duality_gaps_.shape == search.weights_paths_.shape[:2] == (3, len(search.Cs_))
+    assert search.duality_gaps_.shape == search.weights_paths_.shape[:2] == (4, len(search.Cs_))
     assert np.all(np.isfinite(search.weights_path_))
     p = search.predict_proba(X)
     assert p.shape == (len(y), n_classes)
