@@ -58,25 +58,36 @@ def table_lines(output):
 
 
 @pytest.fixture(scope="module")
-def small_run(tmp_path_factory):
-    report = tmp_path_factory.mktemp("report") / "page.html"
-    result = CliRunner().invoke(app, ["demo", "--samples", "80", "--seed", "3", "--report", str(report)])
+def whole_run(tmp_path_factory):
+    """What the demonstration prints, the page it writes, and what it has found."""
+    from kernelmosaic import demo
+
+    folder, found = tmp_path_factory.mktemp("report"), []
+
+    def noted(*given, run=demo.run_demo, **options):
+        found.append(run(*given, **options))
+        return found[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "run_demo", noted)
+        patch.chdir(folder)
+        result = CliRunner().invoke(app, ["demo"])
     assert result.exit_code == 0, result.output
-    return result.stdout, report
+    return result.stdout, folder / "kernelmosaic-demo.html", *found
 
 
-def test_the_table_has_a_line_a_method(small_run):
-    output, report = small_run
+def test_the_table_has_a_line_a_method(whole_run):
+    output, report, _ = whole_run
     lines = table_lines(output)
     assert len(lines) == len(METHODS)
     for line in lines[:-1]:
         assert re.search(r"\d\d\.\d\d\D+\d+ \(\d+\.\d %\)\D+\d\.\de[+-]\d\d\D+\d+\.\d{3}", line), line
     assert "89.74 %" in output
-    assert str(report) in output.replace("\n", "")
+    assert f"Report: {report.name}" in output
 
 
-def test_the_page_stands_alone_and_repeats_the_table(small_run):
-    output, report = small_run
+def test_the_page_stands_alone_and_repeats_the_table(whole_run):
+    output, report, _ = whole_run
     page = Page(report.read_text(encoding="utf-8"))
     assert [row[0] for row in page.rows[1:]] == list(METHODS)
     for row, line in zip(page.rows[1:], table_lines(output), strict=True):
@@ -86,12 +97,11 @@ def test_the_page_stands_alone_and_repeats_the_table(small_run):
     assert all(image["alt"] for image in page.images)
 
 
-def test_the_page_says_what_is_missing_when_matplotlib_is(hide, tmp_path):
+def test_the_page_says_what_is_missing_when_matplotlib_is(whole_run, hide, tmp_path):
     from kernelmosaic import demo
-    from kernelmosaic.demo import run_demo
 
     hide("matplotlib")
-    demo.write_report(run_demo(n_train=40, n_test=100), tmp_path / "page.html")
+    demo.write_report(whole_run[2], tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert Page(text).images == []
     assert 'pip install "kernelmosaic[plots]"' in text
@@ -135,16 +145,10 @@ def test_the_figures_are_those_of_libsvm():
         assert row.model.duality_gap_ < 1e-2
 
 
-def test_the_whole_demonstration_is_a_moments_work(tmp_path, monkeypatch):
-    from kernelmosaic.demo import run_demo
-
-    monkeypatch.chdir(tmp_path)
-    said = CliRunner().invoke(app, ["demo"])
-    assert said.exit_code == 0
-    assert (tmp_path / "kernelmosaic-demo.html").is_file()
+def test_the_whole_demonstration_is_a_moments_work(whole_run):
+    said, _, result = whole_run
     # Machines of 600 samples, a few hundredths of a second each: that many are far from the minute promised.
-    assert "GAUSS4: 600 training" in said.output
-    result = run_demo(600)
+    assert "GAUSS4: 600 training" in said
     assert sum(row.model.n_solves_ for row in result.rows[:-1]) <= 200
 
 
@@ -181,13 +185,20 @@ def test_mistakes_are_one_line_and_exit_code_2(arguments, words, capsys, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_that_fills_up_is_one_line_too(capsys, full_disk, tmp_path, hide):
-    from kernelmosaic.demo import run_demo
+def test_a_disk_that_fills_up_is_one_line_too(whole_run, capsys, full_disk, monkeypatch, tmp_path, hide):
+    from kernelmosaic import demo
 
-    run_demo(20, n_test=20)  # compiles the loops, which on a slow machine takes long enough for a line of progress
+    given = []
+
+    def run(samples, seed, advance):
+        given.extend((samples, seed))
+        return whole_run[2]
+
+    monkeypatch.setattr(demo, "run_demo", run)
     hide("matplotlib")  # the page fills it without its pictures too
     full_disk()
-    assert main(["demo", "--samples", "20", "--report", str(tmp_path / "page.html")]) == 2
+    assert main(["demo", "--samples", "20", "--seed", "3", "--report", str(tmp_path / "page.html")]) == 2
+    assert given == [20, 3]
     output, errors = capsys.readouterr()
     assert "Report:" not in output
     assert len(errors.strip().splitlines()) == 1

@@ -192,91 +192,104 @@ def fresh(code: str) -> str:
 
 
 @cache
-def modules_after(code: str) -> set[str]:
-    """Return the modules that a new interpreter has loaded after the code."""
-    return set(fresh(f"import sys\n{code}\nprint()\nprint(*sys.modules)").splitlines()[-1].split())
+def modules_after(*steps: str) -> list[set[str]]:
+    """Return the modules that a new interpreter has loaded after each of the steps, which it takes in turn."""
+    look = "print()\nprint('loaded', *sys.modules)\n"
+    lines = fresh("import sys\n" + "".join(f"{step}\n{look}" for step in steps)).splitlines()
+    found = [set(line.split()[1:]) for line in lines if line.startswith("loaded ")]
+    assert len(found) == len(steps)
+    return found
 
 
-def packages_after(code: str) -> set[str]:
-    return {module.partition(".")[0] for module in modules_after(code)}
+def packages(modules: set[str]) -> set[str]:
+    return {module.partition(".")[0] for module in modules}
+
+
+#: What scikit-learn's base classes load by themselves, then its machines.
+THEIRS = ("import sklearn.base, sklearn.utils.multiclass, sklearn.utils.validation", "import sklearn.svm")
+#: Nothing, the kernels, an estimator, then fits to few samples.
+OURS = (
+    "import kernelmosaic",
+    "import kernelmosaic.kernels",
+    "kernelmosaic.MKLClassifier",
+    """
+import numpy as np
+rng = np.random.RandomState(0)
+X = rng.standard_normal((200, 5))
+target = X[:, 0] + 0.5 * rng.standard_normal(200)
+kernelmosaic.MKLClassifier().fit(X, target > 0).predict(X)
+""",
+    "kernelmosaic.MKLClassifier().fit(X, np.digitize(target, [-0.5, 0.5])).predict(X)",
+    "kernelmosaic.MKLRegressor().fit(X, target).predict(X)",
+    "kernelmosaic.MKLOneClass().fit(X).predict(X)",
+)
 
 
 def test_import_loads_no_more_than_scikit_learns_svm():
     # The names resolve on first use, so the plain import alone would say nothing: the class is fetched as well.
-    theirs = len(modules_after("import sklearn.svm"))
-    assert len(modules_after("import kernelmosaic; kernelmosaic.MKLClassifier")) <= 1.1 * theirs
-    assert len(modules_after("import kernelmosaic")) <= 0.1 * theirs
+    _, theirs = modules_after(*THEIRS)
+    bare, _, fetched, *_ = modules_after(*OURS)
+    assert len(fetched) <= 1.1 * len(theirs)
+    assert len(bare) <= 0.1 * len(theirs)
 
 
 def test_import_brings_no_late_package_along():
-    ours = packages_after("import kernelmosaic; kernelmosaic.MKLClassifier")
+    bare, _, fetched, *_ = modules_after(*OURS)
+    ours = packages(fetched)
     assert "kernelmosaic" in ours
     # SciPy's array interface loads pandas and others by itself where they are installed; that is not ours to stop.
-    theirs = packages_after("import sklearn.svm")
+    theirs = packages(modules_after(*THEIRS)[1])
     assert set(LATE) & (ours - theirs) == set()
     assert "numba" not in ours
-    assert set(LATE) & packages_after("import kernelmosaic") == set()
+    assert set(LATE) & packages(bare) == set()
+
+
+def test_importing_the_kernels_loads_nothing_heavy():
+    base, _ = modules_after(*THEIRS)
+    extra = modules_after(*OURS)[1] - base
+    assert "kernelmosaic.kernels" in extra
+    assert packages(extra) & {"numba", "parasail", "pandas"} == set()
+    assert extra & {f"sklearn.{room}" for room in ("neighbors", "svm", "metrics", "linear_model")} == set()
 
 
 #: Parts of this package and of scikit-learn that the fit of an estimator has no use for.
 ELSEWHERE = {f"kernelmosaic.{room}" for room in ("cli", "datasets", "plots", "reports", "stats", "tables")}
 ELSEWHERE |= {f"kernelmosaic.{room}" for room in ("demo", "model_selection", "persistence", "stacking")}
 ELSEWHERE |= {f"sklearn.{room}" for room in ("linear_model", "metrics", "model_selection", "neighbors", "svm")}
-#: What scikit-learn's base classes load by themselves.
-BASE = "import sklearn.base, sklearn.utils.multiclass, sklearn.utils.validation"
-FITS = """
-import sys
-import numpy as np
-import kernelmosaic
-rng = np.random.RandomState(0)
-X = rng.standard_normal((200, 5))
-target = X[:, 0] + 0.5 * rng.standard_normal(200)
-two, three = target > 0, np.digitize(target, [-0.5, 0.5])
-for name, y in (("Classifier", two), ("Classifier", three), ("Regressor", target), ("OneClass", None)):
-    getattr(kernelmosaic, f"MKL{name}")().fit(X, y).predict(X)
-    print(*sys.modules)
-"""
 
 
 def test_a_fit_of_few_samples_loads_neither_a_compiler_nor_what_it_does_not_use():
-    base = modules_after(BASE)
-    lines = fresh(FITS).splitlines()
-    assert len(lines) == 4
+    base, _ = modules_after(*THEIRS)
+    _, _, _, *fits = modules_after(*OURS)
+    assert len(fits) == 4
     # After each fit, so that the first that loads too much is the one shown.
-    for line in lines:
-        loaded = set(line.split())
+    for loaded in fits:
         assert "kernelmosaic.solvers.smo" in loaded
         extra = loaded - base
         assert extra & ELSEWHERE == set()
-        assert {module.partition(".")[0] for module in extra} & set(LATE) == set()
-
-
-COMMAND = """
-import os
-from kernelmosaic.cli import main
-os.chdir({folder!r})
-assert main({arguments!r}) == 0
-"""
+        assert packages(extra) & set(LATE) == set()
 
 
 def test_the_command_line_loads_what_a_command_needs(tmp_path):
     for package in ("typer", "rich", "pandas", "skops"):
         pytest.importorskip(package)
-    rows = [f"{i % 7},{i % 5},{'yes' if i % 7 > 2 else 'no'}" for i in range(40)]
-    (tmp_path / "table.csv").write_text("\n".join(["a,b,y", *rows]), encoding="utf-8")
+    from kernelmosaic.cli import main
 
-    def after(*arguments: str) -> set[str]:
-        return modules_after(COMMAND.format(folder=str(tmp_path), arguments=list(arguments)))
-
-    bare = {module.partition(".")[0] for module in after("--version")}
-    assert bare & {"numpy", "scipy", "sklearn", "numba", "pandas", "matplotlib", "skops"} == set()
+    rows = [(i % 7, i % 5, "yes" if i % 7 > 2 else "no") for i in range(40)]
+    for name, columns in (("table", "aby"), ("new", "ab")):
+        lines = [columns, *(row[: len(columns)] for row in rows)]
+        text = "\n".join(",".join(map(str, line)) for line in lines)
+        (tmp_path / f"{name}.csv").write_text(text, encoding="utf-8")
+    table, model, new, out = (str(tmp_path / name) for name in ("table.csv", "model.skops", "new.csv", "out.csv"))
+    fit = ["fit", table, "--target", "y", "--C", "1", "--folds", "0", "-o", model]
+    assert main(fit) == 0
+    commands = (["--version"], ["predict", model, new, "-o", out], fit)
+    steps = [f"from kernelmosaic.cli import main\nassert main({arguments!r}) == 0" for arguments in commands]
+    version, predicted, fitted = modules_after(*steps)
+    assert packages(version) & {"numpy", "scipy", "sklearn", "numba", "pandas", "matplotlib", "skops"} == set()
     unused = {"kernelmosaic.plots", "kernelmosaic.datasets", "kernelmosaic.demo", "numba", "matplotlib", "torch"}
-    allowed = modules_after("import typer, rich, pandas, skops.io")
-    fitted = after("fit", "table.csv", "--target", "y", "--C", "1", "--folds", "0", "-o", "model.skops")
+    (allowed,) = modules_after("import typer, rich, pandas, skops.io")
     assert (fitted - allowed) & unused == set()
-    rows = [row.rpartition(",")[0] for row in rows]
-    (tmp_path / "table.csv").write_text("\n".join(["a,b", *rows]), encoding="utf-8")
-    predicted = after("predict", "model.skops", "table.csv", "-o", "out.csv")
     assert (predicted - allowed) & (unused | {"kernelmosaic.cli.fit", "kernelmosaic.cli.report"}) == set()
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from html import unescape
 from pathlib import Path
 
@@ -17,7 +14,6 @@ from tests.cli.tables import QUICK, done, flowers, run, write
 
 from kernelmosaic import load
 
-SRC = Path(__file__).parents[2] / "src"
 N = 40
 
 
@@ -47,14 +43,11 @@ def columns_of(path="model.skops"):
 # The target is never learned from -----------------------------------------------------------------------------------
 
 
-def test_the_training_table_as_a_view_does_not_leak_the_target(here):
-    command = [sys.executable, "-m", "kernelmosaic", "fit", "train.csv", "--target", "kind", "--on", "id"]
-    command += ["--view", "clin=train.csv", "--report", "report.html", *QUICK]
-    env = {**os.environ, "PYTHONPATH": str(SRC)}
-    said = subprocess.run(command, env=env, capture_output=True, text=True, encoding="utf-8", check=True)
+def test_the_training_table_as_a_view_does_not_leak_the_target(capsys, here):
+    said = fit(capsys, "--view", "clin=train.csv", "--report", "report.html")
     assert columns_of() == ["clin.age", "clin.sex"]
-    assert "column 'kind' of train.csv is left out: it has the name of the target." in said.stderr
-    accuracy = float(re.search(r"cross-validated accuracy\D*([\d.]+) %", said.stdout)[1])
+    assert "column 'kind' of train.csv is left out: it has the name of the target." in said.err
+    accuracy = float(re.search(r"cross-validated accuracy\D*([\d.]+) %", said.out)[1])
     assert accuracy < 80
     page = unescape(Path("report.html").read_text(encoding="utf-8"))
     assert f"{accuracy:.1f} %" in page
@@ -96,6 +89,18 @@ def test_a_view_that_names_the_target_or_the_ids_is_refused(capsys, here, view, 
     assert "never learned from" in line
 
 
+SAME = "says the same as the target 'kind'"
+
+
+def fit_to_copies(capsys, here, code, *arguments):
+    write(here.assign(status=code(here["kind"])), "train.csv")
+    write(here[["id"]].assign(u=range(N), v=code(here["kind"])), "more.csv")
+    views = ("--view", "m=more.csv:linear", "--view", "c=status,age:linear")
+    warned = [line for line in fit(capsys, *views, *arguments).err.splitlines() if SAME in line]
+    assert len(warned) == 2
+    assert {re.search(r"column '([^']*)'", line)[1] for line in warned} == {"status", "m.v"}
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -107,18 +112,16 @@ def test_a_view_that_names_the_target_or_the_ids_is_refused(capsys, here, view, 
     ids=["copy", "0 and 1", "letters", "numbers"],
 )
 def test_a_column_that_is_the_target_in_another_code_is_named_in_a_warning(capsys, here, code):
-    write(here.assign(status=code(here["kind"])), "train.csv")
-    write(here[["id"]].assign(u=range(N), v=code(here["kind"])), "more.csv")
-    words = "says the same as the target 'kind'"
-    said = fit(capsys, "--view", "m=more.csv", "--view", "c=status,age", "--report", "r.html")
-    warned = [line for line in said.err.splitlines() if words in line]
-    assert len(warned) == 2
-    assert {re.search(r"column '([^']*)'", line)[1] for line in warned} == {"status", "m.v"}
-    assert words in unescape(Path("r.html").read_text(encoding="utf-8"))
-    assert sum(words in text for text in load("model.skops").training_["warnings"]) == 2
-    assert words in done(capsys, "inspect", "model.skops", "--json").out
+    fit_to_copies(capsys, here, code)
+
+
+def test_the_warning_of_such_a_column_is_on_the_page_and_in_the_model(capsys, here):
+    fit_to_copies(capsys, here, lambda kind: np.where(kind == "sick", "A", "B"), "--report", "r.html")
+    assert SAME in unescape(Path("r.html").read_text(encoding="utf-8"))
+    assert sum(SAME in text for text in load("model.skops").training_["warnings"]) == 2
+    assert SAME in done(capsys, "inspect", "model.skops", "--json").out
     said = done(capsys, "fit", "train.csv", "--target", "kind", "--drop", "status,id", *QUICK)
-    assert words not in said.err
+    assert SAME not in said.err
 
 
 def test_so_is_a_quantity_in_another_unit(capsys, here):

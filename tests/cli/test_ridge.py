@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import r2_score
 from sklearn.preprocessing import StandardScaler
-from tests.cli.tables import curve, done, flowers, run, strings, write
+from tests.cli.tables import QUICK, curve, done, flowers, run, strings, write
 from tests.reports.test_page import Reader
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV, load
@@ -46,10 +46,15 @@ def without_seconds(said):
     return [line for line in said.out.splitlines() if "seconds" not in line]
 
 
-@pytest.mark.parametrize(("table", "target"), [(flowers(), "kind"), (noisy(), "y")], ids=["classes", "numbers"])
-def test_classes_and_numbers_are_learned_by_ridge(capsys, tmp_path, table, target):
-    named, said = fitted(capsys, tmp_path, table, target)
-    default = done(capsys, "fit", tmp_path / "data.csv", "--target", target, "-o", tmp_path / "m.skops")
+@pytest.mark.parametrize(
+    ("table", "target", "view"),
+    [(flowers(), "kind", "shape_*:linear+gauss"), (noisy(), "y", "u,v:gauss+linear")],
+    ids=["classes", "numbers"],
+)
+def test_classes_and_numbers_are_learned_by_ridge(capsys, tmp_path, table, target, view):
+    view = ("--view", f"s={view}")
+    named, said = fitted(capsys, tmp_path, table, target, *view)
+    default = done(capsys, "fit", tmp_path / "data.csv", "--target", target, *view, "-o", tmp_path / "m.skops")
     assert method_taken(default) == f"ridge, {named.training_['task']}"
     assert without_seconds(default) == without_seconds(said)
     assert default.err == said.err
@@ -71,7 +76,12 @@ def test_an_option_of_mkl_alone_takes_mkl(capsys, tmp_path, arguments, reason):
     common = ("fit", path, "--target", "kind", "--view", "s=shape_*:linear", *arguments, "-o", tmp_path / "m.skops")
     default = done(capsys, *common)
     assert method_taken(default) == f"mkl ({reason}), classification"
-    named = done(capsys, *common, "--method", "mkl")
+
+
+def test_the_method_that_is_taken_is_the_one_that_can_be_named(capsys, tmp_path):
+    path = write(flowers(), tmp_path / "data.csv")
+    common = ("fit", path, "--target", "kind", "--view", "s=shape_*:linear", *QUICK, "-o", tmp_path / "m.skops")
+    default, named = done(capsys, *common), done(capsys, *common, "--method", "mkl")
     assert method_taken(named) == "mkl, classification"
     assert without_seconds(default)[1:] == without_seconds(named)[1:]
 
@@ -430,5 +440,5 @@ def test_a_class_in_held_out_groups_alone(capsys, tmp_path):
     table = patients(n_patients=4).assign(kind=["a"] * 12 + ["b"] * 4)
     path = write(table, tmp_path / "data.csv")
     common = ("--target", "kind", "--view", "all=u,v:linear", "--groups", "who", "--test", "0.25")
-    lines = [run(capsys, "fit", path, *common, "--seed", seed, "-o", tmp_path / "m.skops").err for seed in range(8)]
+    lines = (run(capsys, "fit", path, *common, "--seed", seed, "-o", tmp_path / "m.skops").err for seed in range(8))
     assert any("--test 0.25 holds out every group with class 'b'; give a smaller share" in line for line in lines)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -431,21 +429,3 @@ def test_missing_and_infinite_numbers_are_refused(example, bad):
             use(X)
     with pytest.raises(ValueError, match=r"X contains (NaN|infinity)"):
         clone(example.kernel)(example.X, X)
-
-
-def test_importing_the_kernels_loads_nothing_heavy():
-    code = (
-        "import sys, sklearn.base; before = set(sys.modules); import kernelmosaic.kernels;"
-        "print(*(set(sys.modules) - before))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    heavy = {
-        "numba",
-        "parasail",
-        "pandas",
-        "sklearn.neighbors",
-        "sklearn.svm",
-        "sklearn.metrics",
-        "sklearn.linear_model",
-    }
-    assert heavy & set(done.stdout.split()) == set()

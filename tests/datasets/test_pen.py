@@ -30,7 +30,7 @@ def by_hand(trace, stroke, size, pen):
     return image.ravel() / fine**2
 
 
-@pytest.mark.parametrize("size", [4, 7, 16])
+@pytest.mark.parametrize("size", [7, 16])
 def test_against_a_loop(size):
     rng = np.random.RandomState(size)
     points = rng.randint(-200, 300, (11, 2))

@@ -36,7 +36,7 @@ from kernelmosaic.model_selection import PathSearchCV
 KERNELS = [("line", Linear()), ("bell", Gaussian())]
 
 
-def blobs(n_classes: int, n: int = 90, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def blobs(n_classes: int, n: int = 50, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return make_classification(
         n, 4, n_informative=3, n_redundant=0, n_classes=n_classes, class_sep=0.7, random_state=seed
     )
@@ -147,7 +147,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_cross_fitting_is_a_loop_of_plain_fits(name):
     n_classes, model = MODELS[name]
-    X, y = blobs(n_classes)
+    X, y = blobs(n_classes, 90 if name == "learned C" else 50)  # in folds of fewer samples no kernel earns a weight
     samples = FitInput(X, y, None, X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -38,7 +38,7 @@ CS = [0.03, 0.3, 3.0, 30.0]
 KERNELS = [("line", Linear()), ("near", Gaussian(factor=0.5)), ("far", Gaussian(factor=2.0))]
 
 
-def two_classes(n=150, **options):
+def two_classes(n=90, **options):
     return make_classification(n, 6, n_informative=4, flip_y=0.1, random_state=3, **options)
 
 
@@ -79,21 +79,21 @@ def test_decision_values_are_those_of_plain_fits():
 
 @pytest.mark.parametrize("options", [{}, {"multi_class": "ovr-shared"}, {"multi_class": "joint"}, {"slack": 2}])
 def test_several_classes(options):
-    X, y = (every[::2] for every in load_iris(return_X_y=True))
+    X, y = (every[::3] for every in load_iris(return_X_y=True))
     expected = grid_scores(MKLClassifier(KERNELS, tol=1e-5, **options), "C", CS[::2], X, y)
     model = MKLClassifierCV(KERNELS, Cs=CS[::2], norms=[1], cv=3, scale=False, tol=1e-5, **options).fit(X, y)
     # A sample on the very border may fall to either side.
-    np.testing.assert_allclose(model.scores_, expected, atol=1.01 / 25)
-    assert model.predict_proba(X).shape == (75, 3)
+    np.testing.assert_allclose(model.scores_, expected, atol=1.01 / 16)
+    assert model.predict_proba(X).shape == (50, 3)
 
 
 @pytest.mark.parametrize("options", [{}, {"slack": 2}, {"loss": "huber"}, {"loss": "squared"}])
 def test_regression(options):
     X, y = load_diabetes(return_X_y=True)
-    X, y = X[:120], y[:120]
+    X, y = X[:80], y[:80]
     plain = make_pipeline(StandardScaler(), MKLRegressor(KERNELS, epsilon=5.0, tol=1e-6, **options))
-    expected = grid_scores(plain, "mklregressor__C", [1.0, 10.0, 100.0], X, y)
-    model = MKLRegressorCV(KERNELS, Cs=[1, 10, 100], norms=[1], epsilon=5.0, cv=3, tol=1e-6, **options).fit(X, y)
+    expected = grid_scores(plain, "mklregressor__C", [1.0, 100.0], X, y)
+    model = MKLRegressorCV(KERNELS, Cs=[1, 100], norms=[1], epsilon=5.0, cv=3, tol=1e-6, **options).fit(X, y)
     np.testing.assert_allclose(model.scores_, expected, atol=1e-3)
 
 
@@ -254,19 +254,22 @@ def test_loose_fits_are_spoken_of_once():
 
 def test_splitters_and_groups():
     X, y = two_classes()
-    groups = np.arange(150) % 7
+    groups = np.arange(90) % 7
     expected = grid_scores(MKLClassifier(KERNELS), "C", CS, X, y, cv=GroupKFold(4), groups=groups)
     model = MKLClassifierCV(KERNELS, Cs=CS, norms=[1], cv=GroupKFold(4), scale=False)
-    np.testing.assert_allclose(model.fit(X, y, groups=groups).scores_, expected, atol=1.01 / 37)
-    assert MKLClassifierCV(KERNELS, Cs=[1], cv=ShuffleSplit(6, random_state=0)).fit(X, y).scores_.shape == (6, 1)
-    assert MKLClassifierCV(KERNELS, Cs=[1], cv=list(KFold(3).split(X))).fit(X, y).scores_.shape == (3, 1)
+    np.testing.assert_allclose(model.fit(X, y, groups=groups).scores_, expected, atol=1.01 / 22)
+    assert MKLClassifierCV(KERNELS, Cs=[1], norms=[1], cv=ShuffleSplit(6, random_state=0)).fit(X, y).scores_.shape == (
+        6,
+        1,
+    )
+    assert MKLClassifierCV(KERNELS, Cs=[1], norms=[1], cv=list(KFold(3).split(X))).fit(X, y).scores_.shape == (3, 1)
     with pytest.raises(TypeError, match="'colour'"):
         MKLClassifierCV(KERNELS).fit(X, y, colour="red")
 
 
 def test_metadata_routing():
     X, y = two_classes()
-    groups, weight = np.arange(150) % 5, np.linspace(0.5, 1.5, 150)
+    groups, weight = np.arange(90) % 5, np.linspace(0.5, 1.5, 90)
     with sklearn.config_context(enable_metadata_routing=True):
         scorer = make_scorer(roc_auc_score, response_method="decision_function").set_score_request(sample_weight=True)
         splitter = GroupKFold(3).set_split_request(groups=True)
@@ -282,29 +285,29 @@ def test_metadata_routing():
 
 def test_a_weight_of_zero_is_no_sample():
     X, y = two_classes()
-    weight = np.r_[np.zeros(30), np.full(120, 2.0)]
-    folds = [(np.arange(30, 110), np.arange(110, 150)), (np.arange(70, 150), np.arange(30, 70))]
-    with_zeros = [(np.r_[np.arange(30), train], held) for train, held in folds]
-    without = [(train - 30, held - 30) for train, held in folds]
+    weight = np.r_[np.zeros(20), np.full(70, 2.0)]
+    folds = [(np.arange(20, 65), np.arange(65, 90)), (np.arange(45, 90), np.arange(20, 45))]
+    with_zeros = [(np.r_[np.arange(20), train], held) for train, held in folds]
+    without = [(train - 20, held - 20) for train, held in folds]
     options = {"kernels": KERNELS, "Cs": CS, "norms": [1], "tol": 1e-6}
     model = MKLClassifierCV(cv=with_zeros, **options).fit(X, y, sample_weight=weight)
-    other = MKLClassifierCV(cv=without, **options).fit(X[30:], y[30:], sample_weight=weight[30:])
+    other = MKLClassifierCV(cv=without, **options).fit(X[20:], y[20:], sample_weight=weight[20:])
     np.testing.assert_allclose(model.scores_, other.scores_, atol=1e-12)
     np.testing.assert_allclose(model.decision_function(X), other.decision_function(X), atol=1e-4)
 
 
 def test_jobs_change_nothing():
     X, y = two_classes()
-    one = MKLClassifierCV(KERNELS, Cs=CS, cv=3, norms=[1, "uniform"]).fit(X, y)
-    two = MKLClassifierCV(KERNELS, Cs=CS, cv=3, norms=[1, "uniform"], n_jobs=2).fit(X, y)
+    search = MKLClassifierCV(KERNELS, Cs=CS[:2], cv=2, norms=[1, "uniform"])
+    one, two = search.fit(X, y), clone(search).set_params(n_jobs=2).fit(X, y)
     np.testing.assert_allclose(one.weights_paths_, two.weights_paths_, atol=1e-6)
     np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(X), atol=1e-6)
 
 
 def test_without_a_refit_there_are_scores_alone():
     X, y = two_classes()
-    model = MKLClassifierCV(KERNELS, Cs=CS, cv=3, refit=False).fit(X, y)
-    assert model.scores_.shape == (3, 4)
+    model = MKLClassifierCV(KERNELS, Cs=CS[:2], cv=3, norms=[1], refit=False).fit(X, y)
+    assert model.scores_.shape == (3, 2)
     with pytest.raises(sklearn.exceptions.NotFittedError):
         model.predict(X)
 
@@ -322,9 +325,9 @@ def test_scorers_see_calibrated_probabilities_of_the_other_folds():
 
 def test_a_fold_without_a_class():
     X, y = load_iris(return_X_y=True)
-    rows = np.r_[0:50, 50:100, 100:103]
+    rows = np.r_[0:50:2, 50:100:2, 100:103]
     model = MKLClassifierCV(KERNELS, Cs=[1, 10], cv=KFold(3), norms=[1]).fit(X[rows], y[rows])
-    assert model.predict_proba(X[rows]).shape == (103, 3)
+    assert model.predict_proba(X[rows]).shape == (53, 3)
     assert model.score(X[rows], y[rows]) > 0.9
 
 
@@ -334,14 +337,14 @@ def test_a_fold_without_a_class():
 def test_columns_are_standardised_inside():
     X, y = two_classes()
     wild = X * np.logspace(-3, 6, 6) + 1e3
-    tame = MKLClassifierCV(KERNELS, Cs=CS, cv=3).fit(X, y)
-    model = MKLClassifierCV(KERNELS, Cs=CS, cv=3).fit(wild, y)
-    np.testing.assert_allclose(model.scores_, tame.scores_, atol=1.01 / 50)
+    search = MKLClassifierCV(KERNELS, Cs=CS[1:3], norms=[1], cv=3)
+    tame, model = clone(search).fit(X, y), clone(search).fit(wild, y)
+    np.testing.assert_allclose(model.scores_, tame.scores_, atol=1.01 / 30)
     np.testing.assert_allclose(model.decision_function(wild), tame.decision_function(X), atol=1e-2)
     unscaled = sparse.csr_matrix(np.where(X > 0, wild, 0.0))
-    assert MKLClassifierCV(KERNELS, Cs=CS, cv=3).fit(unscaled, y).best_score_ > 0.6
-    single = MKLClassifierCV(KERNELS, Cs=CS, cv=3).fit(X.astype(np.float32), y)
-    np.testing.assert_allclose(single.scores_, tame.scores_, atol=1.01 / 50)
+    assert clone(search).fit(unscaled, y).best_score_ > 0.6
+    single = clone(search).fit(X.astype(np.float32), y)
+    np.testing.assert_allclose(single.scores_, tame.scores_, atol=1.01 / 30)
 
 
 def test_what_is_no_number_is_left_alone():
@@ -364,19 +367,19 @@ def test_what_is_no_number_is_left_alone():
 
 def test_low_rank():
     X, y = two_classes()
-    model = MKLClassifierCV(KERNELS, Cs=CS, cv=3, norms=[1], approximation="nystroem", rank=150, scale=False, tol=1e-5)
+    model = MKLClassifierCV(KERNELS, Cs=CS, cv=3, norms=[1], approximation="nystroem", rank=90, scale=False, tol=1e-5)
     exact = MKLClassifierCV(KERNELS, Cs=CS, cv=3, norms=[1], scale=False, tol=1e-5).fit(X, y)
-    np.testing.assert_allclose(model.fit(X, y).scores_, exact.scores_, atol=1.01 / 50)
+    np.testing.assert_allclose(model.fit(X, y).scores_, exact.scores_, atol=1.01 / 30)
 
 
 def test_model_files(tmp_path):
-    X, y = load_iris(return_X_y=True)
+    X, y = (every[::3] for every in load_iris(return_X_y=True))
     for method in ("sigmoid", "isotonic"):
-        model = MKLClassifierCV(KERNELS, Cs=[1, 10], cv=3, calibration=method).fit(X, y)
+        model = MKLClassifierCV(KERNELS, Cs=[1], norms=[1], cv=3, calibration=method).fit(X, y)
         save(model, tmp_path / "model.kmz")
         again = load(tmp_path / "model.kmz")
         np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    model = MKLRegressorCV(KERNELS, Cs=[1, 10], cv=3).fit(X, X[:, 0])
+    model = MKLRegressorCV(KERNELS, Cs=[1], norms=[1], cv=3).fit(X, X[:, 0])
     save(model, tmp_path / "model.kmz")
     np.testing.assert_array_equal(load(tmp_path / "model.kmz").predict(X), model.predict(X))
 
@@ -444,7 +447,7 @@ def test_shared_kernels_are_computed_once():
 
 def test_sharing_tells_samples_and_kernels_apart():
     X, y = two_classes()
-    weight = np.linspace(0.5, 1.5, 150)
+    weight = np.linspace(0.5, 1.5, 90)
     fits = [
         (MKLClassifier(KERNELS, tol=1e-6), X, None),
         (MKLClassifier(KERNELS[:2], tol=1e-6), X, None),
@@ -474,7 +477,7 @@ def test_a_shared_kernel_is_that_of_its_own_penalties():
 
 def test_what_is_kept_fits_the_budget():
     X, y = two_classes()
-    with SharedKernels(memory_budget=3 * 150**2 * 8 * 1.5) as shared:
+    with SharedKernels(memory_budget=3 * 90**2 * 8 * 1.5) as shared:
         for shift in range(4):
             MKLClassifier(KERNELS).fit(X + 0.1 * shift, y)
             assert sum(data.nbytes for data in shared.training_sets) <= shared.memory_budget

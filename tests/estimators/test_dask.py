@@ -17,7 +17,7 @@ da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
 RNG = np.random.RandomState(0)
-X = RNG.standard_normal((200, 4))
+X = RNG.standard_normal((100, 4))
 F = np.sin(2 * X[:, 0]) + X[:, 1]
 KERNELS = [Gaussian(1.0), Gaussian(3.0), ("line", Linear(), [0, 1])]
 SPREAD = {"approximation": "nystroem", "rank": 15, "random_state": 0, "tol": 1e-5}
@@ -34,9 +34,9 @@ def client():
 
 @pytest.mark.parametrize(("normalize", "weights"), [("trace", None), ("centered", "uniform")])
 def test_rows_on_workers_are_worth_rows_at_home(client, normalize, weights):
-    spread = da.from_array(X, chunks=(120, 2))
+    spread = da.from_array(X, chunks=(60, 2))
     model = MKLClassifier(KERNELS, normalize=normalize, weights=weights, **SPREAD)
-    home, away = clone(model).fit(X, F > 0), clone(model).fit(spread, da.from_array(F > 0, chunks=120))
+    home, away = clone(model).fit(X, F > 0), clone(model).fit(spread, da.from_array(F > 0, chunks=60))
     assert away.duality_gap_ <= 1e-5
     assert away.objective_ == pytest.approx(home.objective_, rel=3e-5)
     np.testing.assert_allclose(away.weights_, home.weights_, atol=5e-3)
@@ -45,7 +45,7 @@ def test_rows_on_workers_are_worth_rows_at_home(client, normalize, weights):
 
 
 def test_every_machine(client):
-    spread = da.from_array(X, chunks=(120, 4))
+    spread = da.from_array(X, chunks=(60, 4))
     regressor = MKLRegressor(KERNELS, weights="uniform", **SPREAD)
     assert clone(regressor).fit(spread, F).objective_ == pytest.approx(clone(regressor).fit(X, F).objective_, rel=3e-5)
     novelty = MKLOneClass(KERNELS, weights="uniform", nu=0.2, **SPREAD)
@@ -56,7 +56,7 @@ def test_every_machine(client):
 def test_gates_are_learned_on_workers(client):
     few = SPREAD | {"n_init": 1, "max_iter": 2}
     model = LocalizedMKLClassifier(KERNELS, gating_columns=[0, 1], **few)
-    spread = da.from_array(X, chunks=(120, 4))
+    spread = da.from_array(X, chunks=(60, 4))
     home, away = clone(model).fit(X, F > 0), clone(model).fit(spread, F > 0)
     assert away.objective_ == pytest.approx(home.objective_, rel=1e-4)
     np.testing.assert_allclose(away.gate(X), home.gate(X), atol=5e-3)
@@ -94,7 +94,7 @@ def test_a_newton_step_is_one_trip(client, monkeypatch, slack):
     counted(ProximalNewton, "_step", steps)
     counted(DaskFactoredGram, "normal_matrix", steps)
     model = MKLClassifier(KERNELS, weights="uniform", slack=slack, **SPREAD | {"tol": 1e-3})
-    model.fit(da.from_array(X, chunks=(120, 4)), F > 0)
+    model.fit(da.from_array(X, chunks=(60, 4)), F > 0)
     assert len(passes) >= 2
     # One each, but for the first look, shorter steps and narrower problems, each of which costs another.
     assert "normal_matrix" not in steps
@@ -156,7 +156,7 @@ def test_whatever_happens_to_a_worker_costs_time_alone(client, monkeypatch, misf
     home = clone(model).fit(X, F > 0)
     with monkeypatch.context() as patch:
         patch.setattr(DaskFeatures, "ask", ask)
-        away = clone(model).fit(da.from_array(X, chunks=(70, 4)), F > 0)
+        away = clone(model).fit(da.from_array(X, chunks=(35, 4)), F > 0)
     assert len(trips) > 3
     assert misfortune is kill_one or sum(client.run(_slow_calls).values()) > 0
     assert away.objective_ == pytest.approx(home.objective_, rel=3e-5)

@@ -24,7 +24,7 @@ def status(name):
 
 X = np.random.RandomState(0).normal(size=(3000, 5))
 y = (X[:, 0] * X[:, 1] > 0).astype(int)
-model = MKLClassifier([Gaussian(factor=f) for f in (0.3, 1.0, 3.0)], memory_budget={budget} * 2**20)
+model = MKLClassifier([Gaussian(factor=f) for f in (0.3, 1.0, 3.0)], tol=0.1, memory_budget={budget} * 2**20)
 before = status("VmRSS")
 model.fit(X, y)
 print(status("VmHWM") - before)

@@ -21,9 +21,9 @@ from kernelmosaic.solvers import Program
 BOTH = [MKLOneClass, LocalizedMKLOneClass]
 #: A set and which of its classes is the normal one.
 TASKS = [
-    *((load_breast_cancer, normal) for normal in (0, 1)),
-    *((load_digits, normal) for normal in (0, 1, 8)),
-    *((load_wine, normal) for normal in (0, 1)),
+    (load_breast_cancer, 1),
+    *((load_digits, normal) for normal in (0, 8)),
+    (load_wine, 1),
     (load_iris, 1),
     (make_ringnorm, 1),
     (make_waveform, 0),

@@ -70,15 +70,16 @@ def test_intervals_are_those_of_the_jackknife_plus_of_n_refits():
 
 
 def test_intervals_cover_what_they_say():
-    """500 draws of noise with heavy tails: weights learned anew in every one."""
+    """100 draws of noise with heavy tails: weights learned anew in every one."""
     rng, inside = np.random.default_rng(0), []
-    for _ in range(500):
-        Z = rng.normal(size=(41, 1))
-        y = np.sin(2 * Z[:, 0]) + 0.3 * rng.standard_t(3, size=41)
+    for _ in range(100):
+        Z = rng.normal(size=(60, 1))
+        y = np.sin(2 * Z[:, 0]) + 0.3 * rng.standard_t(3, size=60)
         model = MKLRidgeCV([Gaussian(), Linear()], n_init=1, tol=1e-2).fit(Z[:40], y[:40])
-        low, high = model.predict_interval(Z[40:], coverage=0.9)[0]
-        inside.append(low <= y[40] <= high)
-    # Three standard deviations of 500 draws: 4 points.
+        low, high = model.predict_interval(Z[40:], coverage=0.9).T
+        inside.append((low <= y[40:]) & (y[40:] <= high))
+    # Draws of 40 samples cover shares that deviate by 0.046 = √(0.09 / 42), seen in 20 others by 0.08: three standard
+    # deviations of 100 draws are 2.5 points.
     assert 0.86 <= np.mean(inside) <= 0.96
 
 
@@ -224,7 +225,7 @@ def test_samples_that_lack_a_view():
 
 
 def test_model_files(tmp_path):
-    for model in (MKLRidgeCV().fit(X, Y), MKLRidgeClassifierCV().fit(X, THREE)):
+    for model in (MKLRidgeCV().fit(X, Y), MKLRidgeClassifierCV(KERNELS).fit(X, THREE)):
         save(model, tmp_path / "m.skops")
         again = load(tmp_path / "m.skops")
         assert np.array_equal(again.predict(NEW), model.predict(NEW))
@@ -305,12 +306,12 @@ def test_features_of_full_rank_are_exact(criterion):
 
 def test_features_of_many_samples_and_all_default_kernels():
     rng = np.random.default_rng(0)
-    Z = rng.normal(size=(7500, 4))
-    y = np.sin(2 * Z[:, 0]) * Z[:, 1] + 0.3 * rng.normal(size=7500)
-    model = MKLRidgeCV(approximation="nystroem", rank=30, random_state=0).fit(Z[:2500], y[:2500])
-    assert model.score(Z[2500:], y[2500:]) == pytest.approx(model.best_score_, abs=0.05)
-    low, high = model.predict_interval(Z[2500:]).T
-    assert 0.85 <= np.mean((low <= y[2500:]) & (y[2500:] <= high)) <= 0.94
+    Z = rng.normal(size=(4500, 4))
+    y = np.sin(2 * Z[:, 0]) * Z[:, 1] + 0.3 * rng.normal(size=4500)
+    model = MKLRidgeCV(approximation="nystroem", rank=20, random_state=0).fit(Z[:1500], y[:1500])
+    assert model.score(Z[1500:], y[1500:]) == pytest.approx(model.best_score_, abs=0.05)
+    low, high = model.predict_interval(Z[1500:]).T
+    assert 0.85 <= np.mean((low <= y[1500:]) & (y[1500:] <= high)) <= 0.94
 
 
 def test_classes_in_features():
@@ -327,13 +328,15 @@ def test_verbose_says_how_the_search_ended(capsys):
 def test_a_device_learns_what_the_host_does(device):
     for y, Model in ((Y, MKLRidgeCV), (THREE, MKLRidgeClassifierCV)):
         for params in ({}, {"criterion": "evidence"}):
-            model = Model([*KERNELS, Gaussian("learn", per_column=True)], tol=1e-5, **params)
+            model = Model([KERNELS[0], Gaussian("learn", per_column=True)], tol=1e-5, **params)
             there = clone(model).set_params(device=device).fit(X, y, groups=np.arange(60) // 2)
             here = model.fit(X, y, groups=np.arange(60) // 2)
             assert_allclose(there.weights_, here.weights_, rtol=1e-2, atol=1e-3)
             assert there.criterion_ == pytest.approx(here.criterion_, abs=1e-3)
             assert_allclose(there._outputs(NEW), here._outputs(NEW), atol=1e-2)
-    intervals = [MKLRidgeCV(device=where, tol=1e-5).fit(X, Y).predict_interval(NEW) for where in (device, None)]
+    intervals = [
+        MKLRidgeCV(KERNELS, device=where, tol=1e-5).fit(X, Y).predict_interval(NEW) for where in (device, None)
+    ]
     assert_allclose(*intervals, atol=1e-2)
 
 
@@ -474,8 +477,14 @@ def test_features_of_targets_without_noise_are_those_of_their_matrices(criterion
     assert_allclose(there.loo_predictions_, same.loo_predictions_, atol=1e-5)
 
 
-@pytest.mark.parametrize("value", [0.1, 1.0, 5.0])
-@pytest.mark.parametrize("params", [{}, {"criterion": "evidence"}, {"approximation": "nystroem", "rank": 20}])
+@pytest.mark.parametrize(
+    ("value", "params"),
+    [
+        *((value, {}) for value in (0.1, 1.0, 5.0)),
+        (0.1, {"criterion": "evidence"}),
+        (0.1, {"approximation": "nystroem", "rank": 20}),
+    ],
+)
 def test_constant_targets(value, params):
     model = MKLRidgeCV(**params, random_state=0).fit(X, np.full(60, value))
     assert model.best_score_ == 1.0

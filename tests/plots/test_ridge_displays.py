@@ -61,10 +61,10 @@ def test_regions_and_projections(fitted):
 def test_inspections_compare_shares(fitted):
     model, y = fitted
     share = model.weights_ / model.weights_.sum()
-    found = kernel_significance(model, X, y, n_permutations=9, random_state=0)
+    found = kernel_significance(model, X, y, n_permutations=4, random_state=0)
     np.testing.assert_allclose(found.weights, share)
     np.testing.assert_allclose(found.null_weights.sum(axis=1), 1.0)
-    again = stability(model, X, y, n_resamples=4, random_state=0)
+    again = stability(model, X, y, n_resamples=2, random_state=0)
     np.testing.assert_allclose(again.weights, share)
     np.testing.assert_allclose(again.resampled_weights.sum(axis=1), 1.0)
     plots.KernelSignificanceDisplay(found).plot()
@@ -73,7 +73,7 @@ def test_inspections_compare_shares(fitted):
 
 def test_importance_of_kernels(fitted):
     model, y = fitted
-    found = kernel_importance(model, X, y, random_state=0)
+    found = kernel_importance(model, X, y, cv=3, n_repeats=2, random_state=0)
     assert found.drop_mean[0] > found.drop_mean[1]
     assert found.permutation_mean[0] > found.permutation_mean[1]
     plots.KernelImportanceDisplay(found).plot()

@@ -70,8 +70,8 @@ import numpy as np, sys
 from kernelmosaic import MKLClassifier
 from kernelmosaic.solvers import smo
 rng = np.random.RandomState(0)
-X = rng.standard_normal((120, 4))
-y = X[:, 0] + 0.5 * rng.standard_normal(120) > 0
+X = rng.standard_normal((60, 4))
+y = X[:, 0] + 0.5 * rng.standard_normal(60) > 0
 for limit in (10**9, 300, -1):
     smo.take_pairs.worth_compiling, smo.take_pairs.taken = limit, 0
     model = MKLClassifier(C=100).fit(X, y)

@@ -19,16 +19,18 @@ _MODULES = sorted(
     ".".join(("kernelmosaic", *path.relative_to(_ROOT).with_suffix("").parts)) for path in _ROOT.rglob("_numba_*.py")
 )
 
-# One kernel compiles no more than the solver, which for fewer samples would not be compiled. Steps are many and the box
-# is wide: a difference in the last bit shows.
+# The solver alone, which for fewer samples would not be compiled. Steps are many and the box is wide: a difference in
+# the last bit shows.
 _FIT = """
-from sklearn.datasets import make_classification
-from kernelmosaic import MKLClassifier
-from kernelmosaic.kernels import Gaussian
+import numpy as np
+from kernelmosaic.solvers import Program, solve_smo
 
-X, y = make_classification(300, 8, n_informative=6, n_clusters_per_class=3, flip_y=0.2, random_state=0)
-model = MKLClassifier(Gaussian(), C=100, weights="uniform").fit(X, y)
-print(model.objective_.hex(), model.dual_coef_.tobytes().hex())
+rng = np.random.RandomState(0)
+X = rng.standard_normal((300, 8))
+y = np.where(X[:, 0] * X[:, 1] + 0.5 * rng.standard_normal(300) > 0, 1.0, -1.0)
+K = np.exp(-((X[:, None] - X) ** 2).sum(axis=-1) / 16.0)
+found = solve_smo(K, Program(y, np.minimum(100 * y, 0), np.maximum(100 * y, 0), np.zeros(300)), tol=1e-3)
+print(found.objective.hex(), found.beta.tobytes().hex())
 """
 
 

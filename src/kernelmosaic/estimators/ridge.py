@@ -420,8 +420,8 @@ class BaseRidge(KernelEstimator):
     def _without(self, X: MatrixLike) -> Iterator[tuple[slice, Array]]:
         """Yield (rows of validated samples X, their outputs by all machines without one sample, or its group).
 
-        Outputs have the shape (rows, n, outputs). In features, or of many pairs, no sample changes the machine by much, and they are those
-        of the machine itself, of shape (rows, 1, outputs).
+        Outputs have the shape (rows, n, outputs). In features, and of many pairs, no sample changes the machine by
+        much, and they are those of the machine itself, of shape (rows, 1, outputs).
         """
         outputs, r = self._outputs_of(X), self._left_out
         if not self._has_matrix:
