@@ -185,21 +185,13 @@ def test_mistakes_are_one_line_and_exit_code_2(arguments, words, capsys, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_that_fills_up_is_one_line_too(whole_run, capsys, full_disk, monkeypatch, tmp_path, hide):
-    from kernelmosaic import demo
-
-    given = []
-
-    def run(samples, seed, advance):
-        given.extend((samples, seed))
-        return whole_run[2]
-
-    monkeypatch.setattr(demo, "run_demo", run)
+@pytest.mark.usefixtures("whole_run")  # has compiled the loops, which might take long enough for a line of progress
+def test_a_disk_that_fills_up_is_one_line_too(capsys, full_disk, tmp_path, hide):
     hide("matplotlib")  # the page fills it without its pictures too
     full_disk()
     assert main(["demo", "--samples", "20", "--seed", "3", "--report", str(tmp_path / "page.html")]) == 2
-    assert given == [20, 3]
     output, errors = capsys.readouterr()
+    assert "GAUSS4: 20 training and 20000 test samples, seed 3" in output
     assert "Report:" not in output
     assert len(errors.strip().splitlines()) == 1
     assert "page.html: no space" in errors

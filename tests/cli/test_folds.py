@@ -77,7 +77,7 @@ CASES = {
     "guessed": (flowers(), "kind", "mkl", "classification"),
     "regression": (curve(), "y", "mkl", "regression"),
     "localized": (flowers(), "kind", "localized", "classification", ("s=shape_*:linear+gauss", "n=noise_*:linear")),
-    "bilinear": (flowers(), "kind", "bilinear", "classification", ("s=shape_*:linear+gauss", "n=noise_*:linear")),
+    "bilinear": (flowers(), "kind", "bilinear", "classification"),
     "discriminant": (flowers(), "kind", "discriminant", "classification"),
     "strings": (strings(), "motif", "mkl", "classification", ("d=dna:spectrum(3)+wd(3)",)),
     "repeated": (repeated(flowers()), "kind", "mkl", "classification", ("s=shape_*:linear+gauss",)),
