@@ -44,14 +44,13 @@ def sources() -> dict[str, Path]:
 def imported(tree: ast.AST, modules: dict[str, Path]) -> set[str]:
     """Return the modules that one imports, inside functions and type-checking blocks too."""
     found: set[str] = set()
-    if isinstance(tree, ast.Import):
-        found |= {alias.name for alias in tree.names}
-    elif isinstance(tree, ast.ImportFrom) and tree.module:
-        found |= {f"{tree.module}.{alias.name}" for alias in tree.names}
-        # A name that is no module comes from the package or module before it.
-        found = {name if name in modules else tree.module for name in found}
-    for child in ast.iter_child_nodes(tree):
-        found |= imported(child, modules)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            # A name that is no module comes from the package or module before it.
+            found |= {name if name in modules else node.module for name in names}
     return found & modules.keys()
 
 
