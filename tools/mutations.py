@@ -958,9 +958,9 @@ MUTATIONS = (
     _m(
         "interval-quantile",
         "intervals by the median of residuals",
-        "estimators/ridge.py",
-        "above = int(np.ceil(coverage * (n + 1) - 1e-9))",
-        "above = int(np.ceil(0.5 * (n + 1) - 1e-9))",
+        "estimators/_conformal.py",
+        "k = max(int(np.ceil(coverage * (n + 1) - 1e-9)), 1)",
+        "k = max(int(np.ceil(0.5 * (n + 1) - 1e-9)), 1)",
         "estimators/test_ridge.py",
     ),
 )

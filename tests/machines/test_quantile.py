@@ -263,6 +263,7 @@ def test_model_files(tmp_path, three):
 
 @pytest.mark.torch
 def test_on_a_device(three):
+    pytest.importorskip("torch", reason="torch is not installed")
     model = MKLRegressor(**three.get_params(deep=False) | {"device": "cpu", "tol": 1e-6}).fit(X, Y)
     assert model.objective_ == pytest.approx(three.objective_, rel=1e-5)
 

@@ -66,7 +66,7 @@ def misfit(values):
 # By definition -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("setting", [{}, BAND, {"loss": "quantile", "quantile": 0.8}], ids=str)
+@pytest.mark.parametrize("setting", [{}, BAND], ids=["residuals", "quantiles"])
 def test_intervals_of_folds_are_cv_plus(setting):
     folds = KFold(4, shuffle=True, random_state=0)
     model = MKLRegressorCV(KERNELS, Cs=[2.0], norms=[1], epsilon=0.1, cv=folds, tol=1e-8, **setting).fit(X, Y)
@@ -207,10 +207,10 @@ def test_folds_cover():
     """CV+ of a search: at least 2 · coverage − 1 is proven, about the coverage is usual."""
     rng, shares = np.random.default_rng(1), []
     model = MKLRegressorCV([Gaussian(factor=0.5)], Cs=[10.0], norms=["uniform"], cv=3, tol=0.1)
-    for _ in range(20):
+    for _ in range(12):
         Z, y = draw(rng, 30 + 200)
         shares.append(covered(model.fit(Z[:30], y[:30]).predict_interval(Z[30:], 0.8), y[30:]))
-    assert 0.77 <= np.mean(shares) <= 0.9
+    assert 0.76 <= np.mean(shares) <= 0.92
 
 
 class Line:
@@ -248,14 +248,14 @@ def blobs(seed, n):
 
 def test_sets_cover():
     split, shares, ridge = SplitConformal(FrozenEstimator(GaussianNB().fit(*blobs(0, 60)))), [], []
-    for seed in range(1, 301):
+    for seed in range(1, 201):
         Z, y = blobs(seed, 19 + 40)
         found = split.fit(Z[:19], y[:19]).predict_set(Z[19:], 0.9)
         assert found.any(axis=1).all()
         shares.append(np.mean(found[np.arange(40), y[19:]]))
     assert_near(shares, 0.9)
     machine = MKLRidgeClassifierCV([Linear()], weights=[1.0], alpha=0.1)
-    for seed in range(20):
+    for seed in range(12):
         Z, y = blobs(seed, 40 + 200)
         found = machine.fit(Z[:40], y[:40]).predict_set(Z[40:], 0.9)
         ridge.append(np.mean(found[np.arange(200), y[40:]]))
