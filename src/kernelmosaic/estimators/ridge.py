@@ -47,7 +47,7 @@ from kernelmosaic.learning.ridge_weights import (
     centre_and_unit,
     learn_ridge,
 )
-from kernelmosaic.learning.target_weights import learn_target_weights
+from kernelmosaic.learning.target_weights import TargetOptions, learn_target_weights
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.solvers.leave_one_out import RidgeSystem, variances
 
@@ -461,12 +461,15 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         Given weights; None learns them.
     per_target : bool, default=False
         Whether every column of a 2-D `y` has weights and a ridge of its own; a single column is fitted as a 1-D `y` is.
-        They are chosen for all targets together from about 300 candidates, each one factorisation: a design, then
+        They are chosen for all targets together from `n_candidates`, each one factorisation: a design, then
         centres of groups of targets with like weights, found by interpolation of the criterion and by how frequent
-        which weights are among all targets. The criterion of a target, here without priors, is never larger than with
+        which weights are among all targets; from the centre of its group every target goes on to its own posterior
+        mean where that lowers its criterion. The criterion of a target, here without priors, is no larger than with
         the best candidate, of which one are shared weights learned from some targets. `y` may be a memory map or, on a
         GPU, a tensor; in single precision it is not copied to double. Linear kernels of fewer columns than there are
         samples are factorised by their columns (banded ridge).
+    n_candidates : int, default=210
+        With `per_target`, how many are tried.
     checkpoint : path-like, default=None
         With `per_target`, a file that keeps what was tried until the fit is over. A fit that was stopped goes on from
         there when it is called again with the same samples, parameters and integer `random_state`.
@@ -496,7 +499,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, targets)
         Of every sample by all others; not kept with `per_target`.
     loo_scores_ : ndarray of shape (targets,)
-        R² of every target by leave-one-out, with `per_target`.
+        R² of every target by leave-one-out, with `per_target`. Where samples and targets are many (n³ times targets
+        above 2·10¹⁰), that of weights between candidates is interpolated, mostly to three digits.
     best_score_ : float
         R² of `loo_predictions_`, the mean over targets.
     criterion_, stationarity_ : float
@@ -528,6 +532,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     alpha: float | str = "learn"
     weights: ArrayOrTensor = None
     per_target: bool = False
+    n_candidates: int = 210
     checkpoint: str | PathLike[str] | None = None
 
     # So many targets with weights of their own are predicted at once.
@@ -569,6 +574,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
 
     def _fit_each(self, given: FitInput, groups: Any) -> Self:
         """Learn weights and ridge of every target."""
+        check_count("n_candidates", self.n_candidates)
         T = given.y.shape[1]
         # What targets share, as the scale of columns, is learned from some.
         some = np.unique(np.linspace(0, T - 1, min(T, _SHARED_FROM)).astype(np.intp))
@@ -596,6 +602,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
             groups=prepared.targets.groups,
             first=first,
             fixed=T == 1 or self.weights is not None,
+            options=TargetOptions.of(self.n_candidates),
             checkpoint=self.checkpoint,
             verbose=bool(self.verbose),
         )
