@@ -57,6 +57,8 @@ Array = NDArray[np.float64]
 _SHARED_FROM = 50
 #: Up to so many targets are learned one by one, too, by exact slopes.
 _ONE_BY_ONE = 5
+#: The weights of more kernels are too many for a design: what some targets share is one of the candidates then.
+_COVERED = 6
 
 
 def ridge_kernels(ranks: bool = True) -> list[Kernel]:
@@ -465,9 +467,9 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         centres of groups of targets with like weights, found by interpolation of the criterion and by how frequent
         which weights are among all targets; from the centre of its group every target goes on to its own posterior
         mean where that lowers its criterion. The criterion of a target, here without priors, is no larger than with
-        the best candidate, of which one are shared weights learned from some targets. `y` may be a memory map or, on a
-        GPU, a tensor; in single precision it is not copied to double. Linear kernels of fewer columns than there are
-        samples are factorised by their columns (banded ridge).
+        the best candidate, of which, for more than six kernels, one are shared weights by exact slopes. `y` may be a
+        memory map or, on a GPU, a tensor; in single precision it is not copied to double. Linear kernels of fewer
+        columns than there are samples are factorised by their columns (banded ridge).
     n_candidates : int, default=210
         With `per_target`, how many are tried.
     checkpoint : path-like, default=None
@@ -583,16 +585,13 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         data, weight = prepared.data, prepared.targets.weight
         stack = _columns_of(data) or data.stack
         Y = given.y if len(prepared.rows) == len(given.y) else given.y[prepared.rows]
-        with data.threads():
-            shared = self._learn(stack, prepared.targets, start=prepared.first)
-            each = [
-                self._learn(stack, replace(prepared.targets, Y=prepared.targets.Y[:, t : t + 1]), start=shared)
-                for t in range(T if 1 < T <= _ONE_BY_ONE else 0)
-            ]
-        first = np.array([one.weights / one.alpha for one in [shared, *each]])
+        seeds = [] if T > 1 and self.weights is not None else self._learn_seeds(prepared, stack, T)
+        first = np.array([one.weights / one.alpha for one in seeds]) if seeds else None
+        if T > 1 and self.weights is not None:
+            eta = given_weights(self.weights, stack.n_kernels)
+            sums = np.geomspace(1e-4, 1e6, 101) if self.alpha == "learn" else eta.sum() / np.array([float(self.alpha)])
+            first = eta / eta.sum() * sums[:, np.newaxis]
         # One target has no others to be compared with: its weights are those by exact slopes.
-        if T > 1 and self.weights is not None and self.alpha == "learn":
-            first = first[:1] / first[0].sum() * np.geomspace(1e-4, 1e6, 101)[:, np.newaxis]
         learned = learn_target_weights(
             stack,
             Y,
@@ -616,13 +615,23 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self.criterion_, self.loo_scores_ = learned.value, 1.0 - learned.errors
         self.best_score_ = float(np.mean(self.loo_scores_))
         left_over = learned.left_over / min(float(weight.sum()), RidgeOptions.slope_samples)
-        self.stationarity_ = shared.stationarity if T == 1 else left_over
+        self.stationarity_ = seeds[0].stationarity if T == 1 else left_over
         self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
         self.n_iter_ = len(learned.candidates)
         self.intercept_, self.dual_coef_ = learned.intercept, learned.beta.T
         self.dual_coef_ /= self.alpha_[:, np.newaxis].astype(self.dual_coef_.dtype)
         self._expansion = data.expansion(self.dual_coef_, np.arange(len(Y)), self.weights_)
         return self
+
+    def _learn_seeds(self, prepared: Prepared, stack: MatrixStack | FeatureStack, T: int) -> list[RidgeLearned]:
+        """Learn by exact slopes what is tried first: for some targets together and, where they are few, for each."""
+        if T > _ONE_BY_ONE and stack.n_kernels <= _COVERED:
+            return []
+        targets = prepared.targets
+        with prepared.data.threads():
+            shared = self._learn(stack, targets, start=prepared.first)
+            alone = [replace(targets, Y=targets.Y[:, t : t + 1]) for t in range(T if 1 < T <= _ONE_BY_ONE else 0)]
+            return [shared, *(self._learn(stack, one, start=shared) for one in alone)]
 
     def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         checks: Any = {"sample_weight": sample_weight, "y_numeric": True, "multi_output": True}

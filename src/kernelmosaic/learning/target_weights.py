@@ -180,7 +180,7 @@ def learn_target_weights(
     between, total = None, len(seeds) + len(design) + sum(rounds)
     with progress("Weights per target", total, verbose) as show:
 
-        def evaluate(new: Iterable[Array], judge: Callable[[Array], None]) -> None:
+        def evaluate(new: Iterable[Any], judge: Callable[[Any], None]) -> None:
             for one in new:
                 judge(one)
                 show(f"candidate {len(search.gammas)} of {total}", len(search.gammas))
@@ -315,6 +315,7 @@ class MatrixSystems:
 
     def __init__(self, stack: MatrixStack, targets: TargetBatches) -> None:
         self.stack, self.targets = stack, targets
+        self.weight = stack.backend.asarray(targets.weight, targets.dtype)[:, None]
 
     def sizes(self) -> tuple[Array, Array]:
         """Return of every kernel its trace, and the sum of the squares of its entries."""
@@ -335,8 +336,8 @@ class MatrixSystems:
         return [place(blocks[m], self.targets.dtype) for m in range(self.stack.n_kernels)]
 
     def products(self, V: Any, gammas: Any) -> Any:
-        """Return Σ_m γ_m K_m v for columns v of V, each with γ of its own, (P, columns)."""
-        return sum(K @ (V * gamma) for K, gamma in zip(self.matrices, gammas, strict=True))
+        """Return M v for columns v of V, each with γ of its own, (P, columns)."""
+        return sum((K @ (V * gamma) for K, gamma in zip(self.matrices, gammas, strict=True)), V / self.weight)
 
     def at(self, gamma: Array) -> CandidateSystem:
         """Return the system of a candidate."""
@@ -377,7 +378,7 @@ class FeatureSystems:
     def products(self, V: Any, gammas: Any) -> Any:
         """As in `MatrixSystems`."""
         Z = self.placed[0][:, :-1]
-        return Z @ (gammas[self.backend.index(self.kernel)] * (Z.T @ V))
+        return V / self.placed[1] + Z @ (gammas[self.backend.index(self.kernel)] * (Z.T @ V))
 
     def at(self, gamma: Array) -> CandidateSystem:
         """As in `MatrixSystems`."""
@@ -520,13 +521,10 @@ class _Candidates:
         missed = np.sqrt(np.mean((centre[0] - at_centre[0] @ known[:, 0]) ** 2))
         better = np.flatnonzero(found[0] < self.best[members] - missed)
         targets, backend = self.targets, self.targets.backend
-        place, at = partial(backend.asarray, dtype=targets.dtype), members[better]
-        ridge = place(1.0 / targets.weight)[:, None]
+        at = members[better]
         for k, some, Y in self._parts(at):
-            gammas = place(own[better[some]].T)
-            beta, constants = solve_near(
-                system, lambda V, g=gammas: self.systems.products(V, g) + ridge * V, Y, backend
-            )
+            gammas = backend.asarray(own[better[some]].T, targets.dtype)
+            beta, constants = solve_near(system, partial(self.systems.products, gammas=gammas), Y, backend)
             self._keep(k, at[some], found[:, better[some]], beta, constants)
         self.own[at], self.moved[at] = own[better], True
 
