@@ -49,7 +49,7 @@ from kernelmosaic.learning.ridge_weights import (
     centre_and_unit,
     learn_ridge,
 )
-from kernelmosaic.learning.target_weights import learn_target_weights
+from kernelmosaic.learning.target_weights import TargetOptions, learn_target_weights
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.solvers.leave_one_out import RidgeSystem, variances
 
@@ -59,6 +59,8 @@ Array = NDArray[np.float64]
 _SHARED_FROM = 50
 #: Up to so many targets are learned one by one, too, by exact slopes.
 _ONE_BY_ONE = 5
+#: The weights of more kernels are too many for a design: what some targets share is one of the candidates then.
+_COVERED = 6
 
 
 def ridge_kernels(ranks: bool = True) -> list[Kernel]:
@@ -488,12 +490,15 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         factor per kernel of the left and one per kernel of the right, whose products are the weights.
     per_target : bool, default=False
         Whether every column of a 2-D `y` has weights and a ridge of its own; a single column is fitted as a 1-D `y` is.
-        They are chosen for all targets together from about 300 candidates, each one factorisation: a design, then
+        They are chosen for all targets together from `n_candidates`, each one factorisation: a design, then
         centres of groups of targets with like weights, found by interpolation of the criterion and by how frequent
-        which weights are among all targets. The criterion of a target, here without priors, is never larger than with
-        the best candidate, of which one are shared weights learned from some targets. `y` may be a memory map or, on a
-        GPU, a tensor; in single precision it is not copied to double. Linear kernels of fewer columns than there are
-        samples are factorised by their columns (banded ridge).
+        which weights are among all targets; from the centre of its group every target goes on to its own posterior
+        mean where that lowers its criterion. The criterion of a target, here without priors, is no larger than with
+        the best candidate, of which, for more than six kernels, one are shared weights by exact slopes. `y` may be a
+        memory map or, on a GPU, a tensor; in single precision it is not copied to double. Linear kernels of fewer
+        columns than there are samples are factorised by their columns (banded ridge).
+    n_candidates : int, default=210
+        With `per_target`, how many are tried.
     checkpoint : path-like, default=None
         With `per_target`, a file that keeps what was tried until the fit is over. A fit that was stopped goes on from
         there when it is called again with the same samples, parameters and integer `random_state`.
@@ -523,7 +528,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, targets)
         Of every sample by all others; not kept with `per_target`.
     loo_scores_ : ndarray of shape (targets,)
-        R² of every target by leave-one-out, with `per_target`.
+        R² of every target by leave-one-out, with `per_target`. Where samples and targets are many (n³ times targets
+        above 2·10¹⁰), that of weights between candidates is interpolated, mostly to three digits.
     best_score_ : float
         R² of `loo_predictions_`, the mean over targets.
     criterion_, stationarity_ : float
@@ -555,6 +561,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     alpha: float | str = "learn"
     weights: ArrayOrTensor = None
     per_target: bool = False
+    n_candidates: int = 210
     checkpoint: str | PathLike[str] | None = None
 
     # So many targets with weights of their own are predicted at once.
@@ -596,6 +603,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
 
     def _fit_each(self, given: FitInput, groups: Any) -> Self:
         """Learn weights and ridge of every target."""
+        check_count("n_candidates", self.n_candidates)
         T = given.y.shape[1]
         # What targets share, as the scale of columns, is learned from some.
         some = np.unique(np.linspace(0, T - 1, min(T, _SHARED_FROM)).astype(np.intp))
@@ -604,16 +612,13 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         data, weight = prepared.data, prepared.targets.weight
         stack = _columns_of(data) or data.stack
         Y = given.y if len(prepared.rows) == len(given.y) else given.y[prepared.rows]
-        with data.threads():
-            shared = self._learn(data, prepared.targets, stack, start=prepared.first)
-            each = [
-                self._learn(data, replace(prepared.targets, Y=prepared.targets.Y[:, t : t + 1]), stack, start=shared)
-                for t in range(T if 1 < T <= _ONE_BY_ONE else 0)
-            ]
-        first = np.array([one.weights / one.alpha for one in [shared, *each]])
+        seeds = [] if T > 1 and self.weights is not None else self._learn_seeds(prepared, stack, T)
+        first = np.array([one.weights / one.alpha for one in seeds]) if seeds else None
+        if T > 1 and self.weights is not None:
+            eta = given_weights(self.weights, stack.n_kernels)
+            sums = np.geomspace(1e-4, 1e6, 101) if self.alpha == "learn" else eta.sum() / np.array([float(self.alpha)])
+            first = eta / eta.sum() * sums[:, np.newaxis]
         # One target has no others to be compared with: its weights are those by exact slopes.
-        if T > 1 and self.weights is not None and self.alpha == "learn":
-            first = first[:1] / first[0].sum() * np.geomspace(1e-4, 1e6, 101)[:, np.newaxis]
         learned = learn_target_weights(
             stack,
             Y,
@@ -623,6 +628,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
             groups=prepared.targets.groups,
             first=first,
             fixed=T == 1 or self.weights is not None,
+            options=TargetOptions.of(self.n_candidates),
             checkpoint=self.checkpoint,
             verbose=bool(self.verbose),
         )
@@ -636,13 +642,23 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self.criterion_, self.loo_scores_ = learned.value, 1.0 - learned.errors
         self.best_score_ = float(np.mean(self.loo_scores_))
         left_over = learned.left_over / min(float(weight.sum()), RidgeOptions.slope_samples)
-        self.stationarity_ = shared.stationarity if T == 1 else left_over
+        self.stationarity_ = seeds[0].stationarity if T == 1 else left_over
         self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
         self.n_iter_ = len(learned.candidates)
         self.intercept_, self.dual_coef_ = learned.intercept, learned.beta.T
         self.dual_coef_ /= self.alpha_[:, np.newaxis].astype(self.dual_coef_.dtype)
         self._expansion = data.expansion(self.dual_coef_, np.arange(len(Y)), self.weights_)
         return self
+
+    def _learn_seeds(self, prepared: Prepared, stack: MatrixStack | FeatureStack, T: int) -> list[RidgeLearned]:
+        """Learn by exact slopes what is tried first: for some targets together and, where they are few, for each."""
+        if T > _ONE_BY_ONE and stack.n_kernels <= _COVERED:
+            return []
+        targets = prepared.targets
+        with prepared.data.threads():
+            shared = self._learn(prepared.data, targets, stack, start=prepared.first)
+            alone = [replace(targets, Y=targets.Y[:, t : t + 1]) for t in range(T if 1 < T <= _ONE_BY_ONE else 0)]
+            return [shared, *(self._learn(prepared.data, one, stack, start=shared) for one in alone)]
 
     def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         checks: Any = {"sample_weight": sample_weight, "y_numeric": True, "multi_output": True}

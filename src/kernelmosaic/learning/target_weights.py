@@ -7,18 +7,20 @@ product with all targets give the criterion of every target. The candidates are 
 2. the criterion of each target between the candidates is interpolated, by kriging;
 3. how frequent which γ are among all targets is learned by EM on many interpolated points, since single targets are
    noisy: this is the prior from which, with its own criterion, every target has a posterior mean;
-4. the posterior means are gathered into groups, whose centres are the next candidates; from 2, a few times. Those of
-   the last round are tried for the targets near them alone.
+4. the posterior means are gathered into groups, whose centres are the next candidates; from 2, a few times;
+5. those of the last round are tried for the targets of their group alone, each of which then goes on to its own
+   posterior mean where its criterion, interpolated from the centre, is lower still. Its machine is found by a few
+   conjugate gradients, which the factorised centre preconditions.
 
-Every target takes the candidate of its least criterion, so that none does worse than with the best of the design.
+Every target keeps the least criterion, so that none does worse than with the best of the candidates tried for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,10 @@ class TargetOptions:
     Attributes
     ----------
     sizes : tuple of int
-        Candidates of the design, and of every round after it; of a round never more than targets.
+        Candidates of the design, and of every round after it, of which the last is for groups of targets; of a round
+        never more than targets.
+    operations : float
+        Every target is a group of its own where so many are enough: n³ of each.
     sums : tuple of float
         Least and largest Σ_m γ_m of the design, for kernels of mean diagonal one.
     concentration : float
@@ -55,15 +60,14 @@ class TargetOptions:
     fitted_to, learned_from, grouped : int
         Most targets that the interpolation is fitted to, that the prior is learned from, and that are gathered into
         groups.
-    near : int
-        For every target, of the candidates of the last round so many are tried, the nearest to its posterior mean.
     batch_bytes : int or None
         Of the targets that are worked on at once; None stands for 32 MiB on the host and 256 MiB on a device.
     kept_bytes : float or None
         Up to which size, with their coefficients, they are kept in memory; None stands for what is free.
     """
 
-    sizes: tuple[int, ...] = (60, 40, 50, 150)
+    sizes: tuple[int, ...] = (60, 40, 50, 60)
+    operations: float = 2e10
     sums: tuple[float, float] = (1e-2, 1e3)
     concentration: float = 0.5
     points: int = 2000
@@ -72,9 +76,13 @@ class TargetOptions:
     fitted_to: int = 300
     learned_from: int = 1000
     grouped: int = 20_000
-    near: int = 10
     batch_bytes: int | None = None
     kept_bytes: float | None = None
+
+    @classmethod
+    def of(cls, n_candidates: int) -> TargetOptions:
+        """Return the rounds of about so many candidates."""
+        return cls(sizes=tuple(max(5, round(n_candidates * one / sum(cls.sizes))) for one in cls.sizes))
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,8 @@ class TargetsLearned:
         The criterion, in nats.
     errors : ndarray of shape (T,)
         Mean squared residuals of samples left out, relative to the variance of the target.
+    moved : ndarray of shape (T,)
+        Whether γ is no candidate, but a posterior mean: `value` and `errors` are interpolated then.
     left_over : float
         By how much the interpolated criterion falls below `value`, on average over some targets.
     beta : ndarray of shape (n, T)
@@ -104,6 +114,7 @@ class TargetsLearned:
     ratios: Array
     value: Array
     errors: Array
+    moved: NDArray[np.bool_]
     left_over: float
     beta: NDArray[Any]
     intercept: Array
@@ -160,26 +171,34 @@ def learn_target_weights(
     targets = TargetBatches.of(Y, weight, stack.backend, options)
     systems = FeatureSystems(stack, targets) if isinstance(stack, FeatureStack) else MatrixSystems(stack, targets)
     search, none = _Candidates(systems, targets, criterion, groups, checkpoint), np.zeros((0, stack.n_kernels))
-    rounds = [] if fixed else [min(size, targets.n_targets) for size in options.sizes[1:]]
+    (n, T), rounds = Y.shape, [] if fixed else list(options.sizes[1:])
+    if rounds and T * n**3 <= options.operations:
+        rounds[-1] = T
+    rounds = [min(size, T) for size in rounds]
     design = none if fixed else _design(search.units, options.sizes[0], rng, options)
     seeds = none if first is None else first
     between, total = None, len(seeds) + len(design) + sum(rounds)
     with progress("Weights per target", total, verbose) as show:
 
-        def evaluate(new: Array, wanted: Sequence[NDArray[np.intp] | None]) -> None:
-            for gamma, some in zip(new, wanted, strict=True):
-                search.add(gamma, some)
+        def evaluate(new: Iterable[Any], judge: Callable[[Any], None]) -> None:
+            for one in new:
+                judge(one)
                 show(f"candidate {len(search.gammas)} of {total}", len(search.gammas))
             search.history.append(float(search.best.mean()))
 
-        evaluate(np.concatenate([seeds, design]), [None] * (len(seeds) + len(design)))
+        evaluate(np.concatenate([seeds, design]), search.add)
         for k, size in enumerate(rounds):
             between = _Interpolated.of(search, rng, options, everywhere=k == 0)
-            grouped = rng.permutation(targets.n_targets)[: options.grouped]
+            grouped = rng.permutation(T)[: options.grouped]
             centres = find_centres(between.means(search, grouped), size, rng)
-            is_last = k == len(rounds) - 1
-            wanted = between.near(search, centres, options.near) if is_last else [None] * len(centres)
-            evaluate(between.ratios(centres), wanted)
+            if k < len(rounds) - 1:
+                evaluate(between.ratios(centres), search.add)
+            else:
+                search.finish()
+                z = between.means(search, np.arange(T))
+                nearest = _distances(z, centres).argmin(axis=1)
+                members = [np.flatnonzero(nearest == c) for c in range(len(centres))]
+                evaluate((own for own in members if len(own)), partial(search.refine, between, z))
     if not fixed and between is None:
         between = _Interpolated.of(search, rng, options, everywhere=False)
     search.finish()
@@ -291,12 +310,12 @@ class CandidateSystem:
     log_det: float
 
 
-@dataclass(frozen=True)
 class MatrixSystems:
     """Systems by matrices of all pairs of samples: n³ operations, and n² for a target."""
 
-    stack: MatrixStack
-    targets: TargetBatches
+    def __init__(self, stack: MatrixStack, targets: TargetBatches) -> None:
+        self.stack, self.targets = stack, targets
+        self.weight = stack.backend.asarray(targets.weight, targets.dtype)[:, None]
 
     def sizes(self) -> tuple[Array, Array]:
         """Return of every kernel its trace, and the sum of the squares of its entries."""
@@ -308,6 +327,17 @@ class MatrixSystems:
                 traces[m] += float(exact[:, strip].diagonal().sum())
                 squares[m] += float((exact * exact).sum())
         return traces, squares
+
+    @cached_property
+    def matrices(self) -> list[Any]:
+        """The kernels in the precision of the targets."""
+        n, place = self.stack.n_samples, self.stack.backend.astype
+        blocks = dict(self.stack.placed_blocks(range(self.stack.n_kernels), slice(0, n), slice(0, n)))
+        return [place(blocks[m], self.targets.dtype) for m in range(self.stack.n_kernels)]
+
+    def products(self, V: Any, gammas: Any) -> Any:
+        """Return M v for columns v of V, each with γ of its own, (P, columns)."""
+        return sum((K @ (V * gamma) for K, gamma in zip(self.matrices, gammas, strict=True)), V / self.weight)
 
     def at(self, gamma: Array) -> CandidateSystem:
         """Return the system of a candidate."""
@@ -344,6 +374,11 @@ class FeatureSystems:
         products = self.backend.to_numpy(self.Z.T @ self.Z)
         parts = [products[np.ix_(own, own)] for m in range(self.kernel.max() + 1) for own in [self.kernel == m]]
         return np.array([one.trace() for one in parts]), np.array([(one**2).sum() for one in parts])
+
+    def products(self, V: Any, gammas: Any) -> Any:
+        """As in `MatrixSystems`."""
+        Z = self.placed[0][:, :-1]
+        return V / self.placed[1] + Z @ (gammas[self.backend.index(self.kernel)] * (Z.T @ V))
 
     def at(self, gamma: Array) -> CandidateSystem:
         """As in `MatrixSystems`."""
@@ -436,12 +471,13 @@ class _Candidates:
         self.systems, self.targets, self.criterion, self.groups = systems, targets, criterion, groups
         n, T = targets.Y.shape
         self.gammas: list[Array] = []
-        self.values: list[Array] = []
+        self.found: list[Array] = []
         self.history: list[float] = []
         traces, squares = (np.maximum(one, np.finfo(float).tiny) for one in systems.sizes())
         self.units, self.knees = n / traces, traces / squares
         self.best, self.chosen = np.full(T, np.inf), np.zeros(T, dtype=np.intp)
-        self.errors, self.intercept = np.full(T, np.nan), np.zeros(T)
+        self.log_errors, self.intercept = np.full(T, np.nan), np.zeros(T)
+        self.own, self.moved = np.zeros((T, len(self.units))), np.zeros(T, dtype=bool)
         # Coefficients stay beside the targets. Those of candidates that an earlier search tried are found last.
         place = targets.backend if targets.kept is not None else NUMPY
         self.beta = [place.zeros((n, part.stop - part.start), targets.dtype) for part in targets.batches]
@@ -449,64 +485,91 @@ class _Candidates:
         own = [n, T, criterion == "evidence", targets.weight.sum(), targets.means.sum(), targets.units.sum()]
         self.tried = None if checkpoint is None else TriedBefore(Path(checkpoint), np.append(own, self.knees))
 
-    def add(self, gamma: Array, wanted: NDArray[np.intp] | None = None) -> None:
-        """Judge a candidate for all targets, or for those of the given ascending numbers."""
+    def add(self, gamma: Array) -> None:
+        """Judge a candidate for all targets."""
         self.gammas.append(np.array(gamma, dtype=np.float64))
         number = len(self.gammas) - 1
-        known = None if self.tried is None else self.tried.find(self.gammas[-1])
-        if known is None:
-            found = self._judge(number, wanted)
+        found = None if self.tried is None else self.tried.find(self.gammas[-1])
+        if found is None:
+            found = self._judge(self.systems.at(self.gammas[-1]), number, np.arange(self.targets.n_targets))
             if self.tried is not None:
                 self.tried.add(self.gammas[-1], found)
         else:
-            found, better = known, known[0] < self.best
-            self.best[better], self.errors[better] = found[:, better]
+            better = found[0] < self.best
+            self.best[better], self.log_errors[better] = found[:, better]
             self.chosen[better], self.lacking[better] = number, True
-        self.values.append(found[0])
+        self.found.append(found)
 
     def finish(self) -> None:
         """Find the machines of candidates that were not tried in this search."""
         for number in np.unique(self.chosen[self.lacking]):
             own = np.flatnonzero(self.lacking & (self.chosen == number))
             self.best[own] = np.inf
-            self._judge(int(number), own)
-        if self.tried is not None:
-            self.tried.path.unlink(missing_ok=True)
+            self._judge(self.systems.at(self.gammas[number]), int(number), own)
 
-    def _judge(self, number: int, wanted: NDArray[np.intp] | None) -> Array:
-        """Factorise a candidate, keep its machines where they are best, and return criteria and errors, (2, T)."""
+    def refine(self, between: _Interpolated, z: Array, members: NDArray[np.intp]) -> None:
+        """Judge the centre of a group of targets for these, and their own posterior means from there."""
+        self.gammas.append(between.ratios(z[members].mean(axis=0, keepdims=True))[0])
+        system, own = self.systems.at(self.gammas[-1]), between.ratios(z[members])
+        centre, known = (
+            self._judge(system, len(self.gammas) - 1, members),
+            np.array([x[:, members] for x in self.found]),
+        )
+        at_centre = between.kriging.weights(self.gammas[-1][np.newaxis])
+        found = centre + np.einsum("ts,skt->kt", between.kriging.weights(own) - at_centre, known)
+        # What the interpolation missed at the centre is to be gained at least.
+        missed = np.sqrt(np.mean((centre[0] - at_centre[0] @ known[:, 0]) ** 2))
+        better = np.flatnonzero(found[0] < self.best[members] - missed)
         targets, backend = self.targets, self.targets.backend
-        system = self.systems.at(self.gammas[number])
+        at = members[better]
+        for k, some, Y in self._parts(at):
+            gammas = backend.asarray(own[better[some]].T, targets.dtype)
+            beta, constants = solve_near(system, partial(self.systems.products, gammas=gammas), Y, backend)
+            self._keep(k, at[some], found[:, better[some]], beta, constants)
+        self.own[at], self.moved[at] = own[better], True
+
+    def _judge(self, system: CandidateSystem, number: int, wanted: NDArray[np.intp]) -> Array:
+        """Keep the machines of a candidate where they are best, and return criteria and log errors, (2, targets)."""
+        targets, backend, n = self.targets, self.targets.backend, len(self.targets.weight)
         constants = backend.asarray(system.constants, targets.dtype)
         left_out = _LeftOut.of(system, targets, self.groups)
-        n, found = len(targets.weight), np.full((2, targets.n_targets), np.inf)
-        for k, (part, Y) in enumerate(targets):
-            own = np.arange(part.start, part.stop)
-            if wanted is not None:
-                own = wanted[slice(*np.searchsorted(wanted, [part.start, part.stop]))]
-                Y = Y[:, backend.index(own - part.start)]
+        found = np.empty((2, len(wanted)))
+        for k, some, Y in self._parts(wanted):
             beta = system.times(Y)
-            errors = left_out.errors(beta)
-            value = 0.5 * targets.weight.sum() * _log(errors)
+            found[1, some] = _log(left_out.errors(beta))
+            found[0, some] = 0.5 * targets.weight.sum() * found[1, some]
             if self.criterion == "evidence":
                 fit = np.asarray(backend.to_numpy((Y * beta).sum(0)), np.float64) / (n - 1)
-                value = 0.5 * (n - 1) * _log(fit) + 0.5 * system.log_det
-            found[:, own] = value, errors
-            better = np.flatnonzero(value < self.best[own])
+                found[0, some] = 0.5 * (n - 1) * _log(fit) + 0.5 * system.log_det
+            better = some.start + np.flatnonzero(found[0, some] < self.best[wanted[some]])
+            columns, at = backend.index(better - some.start), wanted[better]
             if len(better):
-                columns, at, place = backend.index(better), own[better], backend_of(self.beta[k])
-                chosen = beta[:, columns]
-                # What rounding leaves of their sum, large kernels would show.
-                chosen -= chosen.mean(0)
-                self.beta[k][:, place.index(at - part.start)] = chosen if place is backend else backend.to_numpy(chosen)
-                self.best[at], self.errors[at] = found[:, at]
+                self._keep(k, at, found[:, better], beta[:, columns], constants @ Y[:, columns])
                 self.chosen[at], self.lacking[at] = number, False
-                self.intercept[at] = backend.to_numpy(constants @ Y[:, columns])
         return found
+
+    def _parts(self, wanted: NDArray[np.intp]) -> Iterator[tuple[int, slice, Any]]:
+        """Yield (batch, which of the wanted targets are in it, these), of ascending numbers."""
+        for k, (part, Y) in enumerate(self.targets):
+            some = slice(*(int(one) for one in np.searchsorted(wanted, [part.start, part.stop])))
+            if some.stop - some.start == part.stop - part.start:
+                yield k, some, Y
+            elif some.stop > some.start:
+                yield k, some, Y[:, self.targets.backend.index(wanted[some] - part.start)]
+
+    def _keep(self, k: int, at: NDArray[np.intp], found: Array, beta: Any, constants: Any) -> None:
+        """Keep machines of some targets of a batch."""
+        place, own = self.targets.backend, backend_of(self.beta[k])
+        # What rounding leaves of their sum, large kernels would show.
+        beta = beta - beta.mean(0)
+        columns = own.index(at - self.targets.batches[k].start)
+        self.beta[k][:, columns] = beta if own is place else place.to_numpy(beta)
+        self.best[at], self.log_errors[at] = found
+        self.intercept[at] = place.to_numpy(constants)
 
     def above_best(self, targets: NDArray[np.intp]) -> Array:
         """Return by how much every candidate's criterion exceeds the least, for some targets."""
-        return np.asarray(np.array([one[targets] for one in self.values]) - self.best[targets])
+        return np.asarray(np.array([one[0, targets] for one in self.found]) - self.best[targets])
 
     def learned(self, left_over: float) -> TargetsLearned:
         """Return what suits every target best, in the units of the targets; the search is over then."""
@@ -515,9 +578,58 @@ class _Candidates:
         for part in reversed(self.targets.batches):  # every batch is freed once it is copied
             one = self.beta.pop()
             np.multiply(backend_of(one).to_numpy(one), units[part], out=beta[:, part], casting="same_kind")
-        intercept = means + units * self.intercept
-        ratios = gammas[self.chosen]
-        return TargetsLearned(ratios, self.best, self.errors, left_over, beta, intercept, gammas, self.history)
+        if self.tried is not None:
+            self.tried.path.unlink(missing_ok=True)
+        return TargetsLearned(
+            ratios=np.where(self.moved[:, np.newaxis], self.own, gammas[self.chosen]),
+            value=self.best,
+            errors=np.exp(self.log_errors),
+            moved=self.moved,
+            left_over=left_over,
+            beta=beta,
+            intercept=means + units * self.intercept,
+            candidates=gammas,
+            history=self.history,
+        )
+
+
+def solve_near(
+    system: CandidateSystem, apply: Callable[[Any], Any], Y: Any, backend: Backend, steps: int = 50
+) -> tuple[Any, Any]:
+    """Return β and b of M β + b = y, 1ᵀβ = 0, for every target, by conjugate gradients.
+
+    Parameters
+    ----------
+    system : CandidateSystem
+        Of a matrix that is near M, from which to start and which preconditions.
+    apply : callable
+        Returns M v for columns v, one for each target.
+    Y : array of shape (n, targets)
+        Targets, where the system is.
+    backend : Backend
+        Of these.
+    steps : int
+        At most.
+    """
+    tiny, tol = float(np.finfo(backend.dtype(Y)).tiny), float(np.finfo(backend.dtype(Y)).eps) ** 1.5
+    beta = system.times(Y)
+    outputs = apply(beta)
+    r = Y - outputs
+    r -= r.mean(0)
+    p = step = system.times(r)
+    size, least = (r * step).sum(0), tol * float((Y * Y).sum(0).max())
+    for _ in range(steps):
+        if float((r * r).sum(0).max()) <= least:
+            break
+        moved = apply(p)
+        length = size / ((p * moved).sum(0) + tiny)
+        beta, outputs = beta + length * p, outputs + length * moved
+        r = Y - outputs
+        r -= r.mean(0)
+        step = system.times(r)
+        new = (r * step).sum(0)
+        p, size = step + new / (size + tiny) * p, new
+    return beta, (Y - outputs).mean(0)
 
 
 @dataclass(frozen=True)
@@ -636,16 +748,19 @@ def fit_kriging(gammas: Array, values: Array, knees: Array) -> Kriging:
 
 def learn_frequencies(values: Array, steps: int = 50) -> Array:
     """Return how frequent points are among targets, by EM, for criteria in nats of shape (points, targets)."""
-    likelihoods = np.exp(values.min(axis=0) - values)
-    found = np.full(len(values), 1.0 / len(values))
+    likelihoods = np.exp(values.min(axis=0) - values).astype(np.float32)
+    likelihoods[likelihoods < 1e-20] = 0.0  # arithmetic of numbers near the smallest is slow
+    found = np.full(len(values), 1.0 / len(values), dtype=np.float32)
     for _ in range(steps):
-        found *= (likelihoods / (found @ likelihoods)).mean(axis=1)
-    return found
+        found *= likelihoods @ (1.0 / (len(likelihoods.T) * (found @ likelihoods)))
+        np.maximum(found, 1e-20, out=found)
+    return found.astype(np.float64)
 
 
 def find_centres(z: Array, count: int, rng: np.random.RandomState, steps: int = 20) -> Array:
     """Return the centres of so many groups of points, by k-means."""
-    count = min(count, len(z))
+    if count >= len(z):
+        return z
     centres = z[rng.permutation(len(z))[:count]]
     for _ in range(steps):
         nearest = _distances(z, centres).argmin(axis=1)
@@ -670,6 +785,8 @@ class _Interpolated:
         γ₀.
     z : ndarray of shape (points, P)
         The points, log(1 + γ/γ₀).
+    kriging : Kriging
+        What interpolates.
     weights : ndarray of shape (points, candidates)
         What the candidates count for the points.
     frequencies : ndarray of shape (points,)
@@ -680,6 +797,7 @@ class _Interpolated:
 
     knees: Array
     z: Array
+    kriging: Kriging
     weights: Array
     frequencies: Array
     some: NDArray[np.intp]
@@ -703,7 +821,8 @@ class _Interpolated:
             z = np.concatenate([z, np.log1p(_design(search.units, options.points // 2, rng, options) / knees)])
         weights = kriging.weights(knees * np.expm1(z))
         values = weights @ known
-        return cls(knees, z, weights, learn_frequencies(values), some, values.min(axis=0) + search.best[some])
+        lowest = values.min(axis=0) + search.best[some]
+        return cls(knees, z, kriging, weights, learn_frequencies(values), some, lowest)
 
     def left_over(self, search: _Candidates) -> float:
         """Return by how much the criterion is below that of the best candidate somewhere, on average over targets."""
@@ -721,15 +840,6 @@ class _Interpolated:
             odds = xp.exp(odds - xp.amax(odds, 0))
             means[part] = backend.to_numpy((odds.T @ z) / odds.sum(0)[:, None])
         return means
-
-    def near(self, search: _Candidates, centres: Array, count: int) -> list[NDArray[np.intp]]:
-        """Return for every centre the targets that have it among their nearest, by posterior means."""
-        near = []
-        for part in row_strips(search.targets.n_targets, 20_000):
-            every = np.arange(part.start, part.stop)
-            off = _distances(self.means(search, every), centres)
-            near.append(np.argpartition(off, min(count, len(centres)) - 1, axis=1)[:, :count])
-        return [np.flatnonzero((found := np.concatenate(near)) == s) // found.shape[1] for s in range(len(centres))]
 
     def ratios(self, z: Array) -> Array:
         """Return γ."""
