@@ -27,7 +27,13 @@ TIGHT = {"tol": 1e-8}
 TUNED = {"Cs": [1.0], "norms": [1], "cv": 2, "scale": False}
 UNSCALED = {"scale": False}
 #: Sparse samples are scaled without being centred: as they are, they equal dense ones.
-OWN = {"MKLClassifierCV": TUNED, "MKLRegressorCV": TUNED, "MKLRidgeCV": UNSCALED, "MKLRidgeClassifierCV": UNSCALED}
+OWN = {
+    "MKLClassifierCV": TUNED,
+    "MKLRegressorCV": TUNED,
+    "MKLSurvivalCV": TUNED,
+    "MKLRidgeCV": UNSCALED,
+    "MKLRidgeClassifierCV": UNSCALED,
+}
 #: Its steps are slow and the same in number for equal samples.
 OWN["BayesianMKLClassifier"] = {"tol": 1e-4}
 ESTIMATORS = {

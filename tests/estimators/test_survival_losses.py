@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import brentq, minimize, minimize_scalar
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
@@ -73,6 +76,18 @@ def test_outputs_as_far_apart_as_numbers_go_leave_the_likelihood_finite():
     assert np.isfinite(here.value)
     assert np.isfinite(here.slopes).all()
     assert np.isfinite(here.times(f)).all()
+
+
+@pytest.mark.parametrize("loss", SMOOTH)
+@pytest.mark.parametrize(("C", "scale"), [(1e9, 1.0), (1.0, 1e6), (1e-9, 1e-6)])
+def test_every_fit_ends_and_its_curves_are_numbers(loss, C, scale):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = MKLSurvival([Linear(), Gaussian()], loss=loss, C=C, normalize=None, max_iter=3)
+        model.fit(scale * X[:30], Y[:30])
+    assert not np.isnan(model.duality_gap_)
+    S = model.predict_survival_function(scale * X, return_array=True)
+    assert np.all((S >= 0) & (S <= 1))
 
 
 def test_many_repeats_of_a_time_are_a_bounded_number_of_terms():

@@ -63,7 +63,7 @@ def test_every_estimator_with_weights_is_tried():
     kinds = [getattr(kernelmosaic, name) for name in kernelmosaic.__all__]
     here = {kind.__name__ for kind in MODELS}
     # Those that differ from one of the list in the targets alone.
-    alike = {"LocalizedMKLRegressor", "LocalizedMKLOneClass", "MKLRegressorCV", "MKLSurvival"}
+    alike = {"LocalizedMKLRegressor", "LocalizedMKLOneClass", "MKLRegressorCV", "MKLSurvival", "MKLSurvivalCV"}
     with_kernels = {
         kind.__name__ for kind in kinds if isinstance(kind, type) and "kernels" in getattr(kind, "_listed", {})
     }

@@ -66,7 +66,7 @@ class ProportionalHazards(Curves):
     Attributes
     ----------
     baseline : ndarray of shape (n_times,)
-        H₀.
+        log H₀: exp(−f) may be beyond the numbers.
     """
 
     baseline: Array
@@ -79,13 +79,16 @@ class ProportionalHazards(Curves):
             likelihood = PartialLikelihood(time, event, weight, 1.0)
             slope = minimize_scalar(lambda a: likelihood.at(a * outputs).value, bounds=(0, 10), method="bounded").x
         times, at = np.unique(time, return_inverse=True)
-        risk = np.bincount(at, weights=weight * np.exp(-slope * outputs))[::-1].cumsum()[::-1]
-        died = np.bincount(at, weights=weight * event)
-        steps = np.divide(died, risk, out=np.zeros(len(times)), where=risk > 0)
-        return cls(times, float(slope), 0.0, np.cumsum(steps))
+        died, order = np.bincount(at, weights=weight * event), np.argsort(-time, kind="stable")
+        with np.errstate(divide="ignore"):
+            total = np.logaddexp.accumulate((np.log(weight) - slope * outputs)[order])
+            risk = total[np.searchsorted(-time[order], -times, side="right") - 1]
+            steps = np.where(died > 0, np.log(died) - np.where(died > 0, risk, 0.0), -np.inf)
+        return cls(times, float(slope), 0.0, np.logaddexp.accumulate(steps))
 
     def hazard(self, outputs: Array) -> Array:
-        return np.exp(-self.slope * outputs)[:, np.newaxis] * self.baseline
+        with np.errstate(over="ignore"):
+            return np.exp(self.baseline - self.slope * outputs[:, np.newaxis])
 
     def survival(self, outputs: Array) -> Array:
         return np.exp(-self.hazard(outputs))

@@ -389,7 +389,8 @@ class SmoothProblem(MachineProblem):
         loss = self.machine.program.at(at.solution.point)
         answer, _ = solve_curved(self.combine(at.theta).products, loss.times, loss.times(V), tol=1e-4)
         H = V.T @ answer
-        return np.asarray(0.5 * (H + H.T))
+        # A loss beyond all numbers has no curvature to go by.
+        return np.asarray(0.5 * (H + H.T) if np.isfinite(H).all() else np.zeros_like(H))
 
 
 class MulticlassProblem(MachineProblem):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,13 +174,14 @@ class SmoothMachine(Machine):
     """
 
     program: SmoothProgram
+    loss: ClassVar[Callable[..., SmoothProgram]]
     can_be_subsampled = False
     has_box = False
     has_one_slack = False
 
-    @abstractmethod
     def __init__(self, time: AnyArray, event: AnyArray, C: float = 1.0, sample_weight: Array | None = None) -> None:
-        """Make the loss of times and events."""
+        weight = np.ones(len(time)) if sample_weight is None else sample_weight
+        self.program = type(self).loss(time, event, weight, check_positive("C", C))
 
     def solve(self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3) -> SmoothSolution:
         """Return the solution for a kernel; the last digits cost one Newton step more, since these converge fast."""
@@ -214,9 +214,7 @@ class Cox(SmoothMachine):
     censored data".
     """
 
-    def __init__(self, time: AnyArray, event: AnyArray, C: float = 1.0, sample_weight: Array | None = None) -> None:
-        weight = np.ones(len(time)) if sample_weight is None else sample_weight
-        self.program = PartialLikelihood(time, event, weight, check_positive("C", C))
+    loss = PartialLikelihood
 
 
 class Ranking(SmoothMachine):
@@ -232,6 +230,4 @@ class Ranking(SmoothMachine):
     Pölsterl, Navab and Katouzian (2015), "Fast training of support vector machines for survival analysis".
     """
 
-    def __init__(self, time: AnyArray, event: AnyArray, C: float = 1.0, sample_weight: Array | None = None) -> None:
-        weight = np.ones(len(time)) if sample_weight is None else sample_weight
-        self.program = OrderedPairs(time, event, weight, check_positive("C", C))
+    loss = OrderedPairs

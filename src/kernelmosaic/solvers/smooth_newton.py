@@ -98,9 +98,8 @@ class SmoothProgram(ABC):
 
     def linear_bound(self, point: Vector) -> float:
         """Return the same less its rounding."""
-        here = self.at(point)
-        size = self.size(point) + float(np.abs(here.slopes) @ np.abs(point))
-        return float(here.value - here.slopes @ point) - 2.0 * sum_rounding(self.n_samples) * size
+        size = self.size(point) + float(np.abs(self.at(point).slopes) @ np.abs(point))
+        return self.linear_value(point) - 2.0 * sum_rounding(self.n_samples) * size
 
     def continued(self, beta: Vector, before: SmoothProgram) -> Vector:
         """Return where to start after the solution β of a like program: there."""
