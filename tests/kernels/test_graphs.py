@@ -220,6 +220,8 @@ EDGE = [(0, 1)]
     ("X", "error", "message"),
     [
         ([], ValueError, "X has no graphs"),
+        (5, ValueError, "X has no graphs"),
+        (None, ValueError, "X has no graphs"),
         ([1, 2], TypeError, r"X\[0\] is '1', a int: a graph is a tuple \(edges, labels\)"),
         ([(EDGE, "CN"), None], TypeError, r"X\[1\] is 'None', a NoneType"),
         ([(EDGE, "CN"), (EDGE,)], TypeError, r"X\[1\] is .*, a tuple"),

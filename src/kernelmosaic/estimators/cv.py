@@ -401,6 +401,7 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
         """
         return self._of_folds().interval(X, coverage)
 
+
 @parameters
 class MKLSurvivalCV(TunedMKL, MKLSurvival):
     """:class:`MKLSurvival` with C and the norm of its weights chosen by cross-validation.

@@ -98,16 +98,15 @@ class GraphSet:
 
     def refined(self, iterations: int) -> Bags:
         """Return the labels after some iterations: each is that of a node with those of its neighbours before."""
-        if iterations == 0:
-            return self.labels
-        if iterations not in self.known:
-            before = self.refined(iterations - 1).values
-            tails, heads = self._links()
-            # A sum does not depend on the order of the neighbours; it is taken modulo 2⁶⁴.
-            sums = _mixed(before + _OWN)
-            np.add.at(sums, tails, _mixed(before + _NEIGHBOUR)[heads])
-            self.known[iterations] = Bags(self.labels.ends, _mixed(sums))
-        return self.known[iterations]
+        for h in range(1, iterations + 1):
+            if h not in self.known:
+                before = self.known.get(h - 1, self.labels).values
+                tails, heads = self._links()
+                # A sum does not depend on the order of the neighbours; it is taken modulo 2⁶⁴.
+                sums = _mixed(before + _OWN)
+                np.add.at(sums, tails, _mixed(before + _NEIGHBOUR)[heads])
+                self.known[h] = Bags(self.labels.ends, _mixed(sums))
+        return self.known.get(iterations, self.labels)
 
     def paths(self) -> Bags:
         """Return a number for every two nodes that a path joins: of their labels and the length of the shortest."""
@@ -153,7 +152,7 @@ def graph_table(X: Any) -> Any:
     """
     if hasattr(X, "shape"):
         return X
-    rows = [one if isinstance(one, list) else [one] for one in X]
+    rows = [one if isinstance(one, list) else [one] for one in X] if hasattr(X, "__iter__") else []
     if len({len(row) for row in rows}) != 1:
         raise ValueError(
             "X has no graphs, or rows of different lengths: give a list of graphs, each (edges, labels), or rows."

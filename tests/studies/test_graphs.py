@@ -1,0 +1,122 @@
+"""What the study of graphs computes by itself: graphs from its files, splits, and machines on their matrices."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.svm import SVC
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "studies"))
+    for name in ("common", "graphs"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import graphs
+
+    return graphs
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Forty graphs, in the form of the published ones; those of the second class have more edges."""
+    rng = np.random.RandomState(0)
+    y = np.arange(40) % 2
+    sizes = rng.randint(4, 9, size=40)
+    edges = [rng.randint(0, n, size=(n + 3 * own, 2)) for n, own in zip(sizes, y, strict=True)]
+    path = tmp_path / "graphs_MUTAG.npz"
+    np.savez(
+        path,
+        edges=np.concatenate(edges).astype(np.int16),
+        edge_offsets=np.cumsum([0, *map(len, edges)]),
+        node_labels=rng.randint(0, 3, size=sizes.sum()),
+        node_offsets=np.cumsum([0, *sizes]),
+        y=y,
+        fold=np.repeat([-1, *range(10)], [10, *[3] * 10]),
+    )
+    return path, edges, sizes, y
+
+
+def test_graphs_are_those_of_the_file_and_one_label_for_all_is_none(graphs, file, tmp_path):
+    path, edges, sizes, y = file
+    found, classes, fold = graphs.read_graphs(path)
+    assert [len(labels) for _, labels in found] == sizes.tolist()
+    for (ours, _), given in zip(found, edges, strict=True):
+        np.testing.assert_array_equal(ours, given)
+    np.testing.assert_array_equal(classes, y)
+    assert fold.min() == -1
+    with np.load(path) as content:
+        np.savez(tmp_path / "bare.npz", **{**content, "node_labels": np.zeros(sizes.sum())})
+    assert [labels for _, labels in graphs.read_graphs(tmp_path / "bare.npz")[0]] == sizes.tolist()
+
+
+def test_every_split_tests_each_graph_once_and_chooses_inside_its_training_part(graphs, file):
+    problem = graphs.read_problem(file[0])
+    for protocol, tested in ((graphs.FILE, 30), (graphs.RANDOM, 40)):
+        parts = [graphs.split_of(problem, graphs.Unit("MUTAG", protocol, 1, k, graphs.RIDGE)) for k in range(10)]
+        assert len(np.unique(np.concatenate([test for _, test, _, _ in parts]))) == tested
+        for train, test, inside, tenth in parts:
+            assert len(train) + len(test) == 40
+            assert not set(train) & set(test)
+            assert sorted([*inside, *tenth]) == list(range(len(train)))
+
+
+def test_machines_on_given_matrices_are_those_of_the_graphs(graphs, file):
+    """What normalize="diagonal" makes of graphs is in the matrices."""
+    problem, (found, y, _) = graphs.read_problem(file[0]), graphs.read_graphs(file[0])
+    train, test = np.arange(30), np.arange(30, 40)
+    kernels = [graphs.WeisfeilerLehman(5, "subtree"), graphs.WeisfeilerLehman(5, "assignment"), graphs.ShortestPath()]
+    direct = graphs.MKLRidgeClassifierCV(kernels, normalize="diagonal", random_state=0)
+    direct.fit([found[i] for i in train], y[train])
+    model = graphs.fit_ridge(problem, train)
+    np.testing.assert_allclose(model.weights_, direct.weights_, atol=1e-6)
+    np.testing.assert_allclose(
+        model.decision_function(test), direct.decision_function([found[i] for i in test]), atol=1e-5
+    )
+
+
+def test_an_svm_is_chosen_on_the_tenth_alone(graphs):
+    rng = np.random.RandomState(1)
+    y = np.arange(60) % 2
+    good = np.outer(2 * y - 1, 2 * y - 1) + 0.1 * np.eye(60)
+    noise = rng.normal(size=(60, 60))
+    train, test, inside, tenth = np.arange(40), np.arange(40, 60), np.arange(36), np.arange(36, 40)
+    found = graphs.svm_labels([noise @ noise.T, good], y, train, test, inside, tenth)
+    np.testing.assert_array_equal(found, y[40:])
+    only = graphs.svm_labels([noise @ noise.T], y, train, test, inside, tenth)
+    by_C = [SVC(C=C, kernel="precomputed").fit((noise @ noise.T)[:40, :40], y[:40]) for C in graphs.CS]
+    assert any(np.array_equal(only, one.predict((noise @ noise.T)[40:, :40])) for one in by_C)
+
+
+@pytest.mark.parametrize("method", ["ridge, uniform", "margin, learned", "best single kernel", "SVM, WL-OA"])
+def test_a_unit_counts_the_test_graphs_that_are_right(graphs, file, method):
+    found = graphs.run_unit(graphs.Unit("MUTAG", graphs.FILE, 0, 4, method), file[0])
+    assert found["test"] == 3
+    assert 0 <= found["right"] <= 3
+    assert ("weights" in found) == (method == graphs.MARGIN)
+    assert set(found["kernels"]) == {"reading", "subtree", "assignment", "paths"}
+
+
+def test_weights_learned_from_some_graphs_serve_all(graphs, file):
+    problem = graphs.read_problem(file[0])
+    train = np.arange(40)
+    model = graphs.fit_ridge(problem, train, most=25)
+    some = np.random.RandomState(0).permutation(40)[:25]
+    learned = graphs.fit_ridge(problem, some)
+    np.testing.assert_allclose(model.learned_weights_, learned.weights_)
+    options = {"normalize": None, "scale": False, "random_state": 0}
+    given = graphs.MKLRidgeClassifierCV(problem.kernels, weights=learned.weights_, alpha=learned.alpha_, **options)
+    expected = given.fit(train, problem.y).decision_function(train)
+    np.testing.assert_allclose(model.decision_function(train), expected, rtol=1e-6)
+
+
+def test_units_have_names_of_their_own_and_what_takes_long_comes_last(graphs):
+    units = graphs.all_units()
+    assert len({unit.name for unit in units}) == len(units) == 8 * 11 * 10 * 7
+    long = [unit.set in graphs.LAST for unit in units]
+    assert long.index(True) == 50
+    assert units[50].set == "NCI1"
+    assert all(long[long.index(False, 60) + 5 * 11 * 10 * 7 - 50 :])
