@@ -53,7 +53,8 @@ class Members:
             codes = np.array([known.setdefault(row, len(known)) for row in map(tuple, V.tolist())], dtype=np.intp)
             first = np.unique(codes, return_index=True)[1]
         else:
-            _, first, codes = np.unique(V, axis=0, return_index=True, return_inverse=True)
+            rows, axis = (V[:, 0], None) if V.shape[1] == 1 else (V, 0)  # numbers sort faster than rows of them
+            _, first, codes = np.unique(rows, axis=axis, return_index=True, return_inverse=True)
         return cls(V[first], codes.reshape(-1))
 
     @classmethod
