@@ -185,6 +185,12 @@ class Pairwise(Kernel):
             return np.asarray(0.5 * (left * right + MODES[self.mode] * across**2), dtype=np.float64)
         return np.asarray(left * right if self.mode == "product" else left + right, dtype=np.float64)
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        # In one line, as names and messages have it.
+        changed = [f"split={self.split!r}"] if self.split != 1 else []
+        changed += [f"mode={self.mode!r}"] if self.mode != "product" else []
+        return f"Pairwise({', '.join([repr(self.left), repr(self.right), *changed])})"
+
     def entry_roundings(self, X: MatrixLike) -> float:
         return self.left.entry_roundings(X[:, : self.split]) + self.right.entry_roundings(X[:, self.split :])
 
