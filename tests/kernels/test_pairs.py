@@ -91,6 +91,14 @@ def test_nested_parameters_and_clones():
     assert (other.left.width, kernel.left.width, other.right.K is MATRIX) == (2.0, 1.0, True)
 
 
+def test_what_is_printed_is_one_line():
+    kernel = Pairwise(
+        Gaussian(width=1.25, factor=3.0) * Linear(), Gaussian(width=1.25, factor=3.0) + Linear(), 12, "sum"
+    )
+    assert repr(kernel).endswith("Linear(), split=12, mode='sum')")
+    assert "\n" not in repr(kernel)
+
+
 @pytest.mark.parametrize(
     "values", [[[1.0], [0.0], [-0.0], [1.0]], [["a"], ["b"], ["b"], ["a"]]], ids=["numbers", "text"]
 )

@@ -385,7 +385,7 @@ class PairGram(Gram):
         added = ridge if self.shift is None else ridge + self.shift[rows]
         diagonal = part.diagonal() + added
         return part.solve_by_products(
-            np.maximum(added, 1e-6 * diagonal.mean()), right, BlockOptions(cg_steps=100, cg_tol=1e-5)
+            np.maximum(added, 1e-6 * diagonal.mean()), right, BlockOptions(cg_steps=100, cg_tol=1e-3)
         )
 
 

@@ -53,7 +53,8 @@ class Members:
             codes = np.array([known.setdefault(row, len(known)) for row in map(tuple, V.tolist())], dtype=np.intp)
             first = np.unique(codes, return_index=True)[1]
         else:
-            _, first, codes = np.unique(V, axis=0, return_index=True, return_inverse=True)
+            rows, axis = (V[:, 0], None) if V.shape[1] == 1 else (V, 0)  # numbers sort faster than rows of them
+            _, first, codes = np.unique(rows, axis=axis, return_index=True, return_inverse=True)
         return cls(V[first], codes.reshape(-1))
 
     @classmethod
@@ -183,6 +184,12 @@ class Pairwise(Kernel):
             across = compare("kernel", self.left_, a.values, a.values)[a.codes, b.codes]
             return np.asarray(0.5 * (left * right + MODES[self.mode] * across**2), dtype=np.float64)
         return np.asarray(left * right if self.mode == "product" else left + right, dtype=np.float64)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        # In one line, as names and messages have it.
+        changed = [f"split={self.split!r}"] if self.split != 1 else []
+        changed += [f"mode={self.mode!r}"] if self.mode != "product" else []
+        return f"Pairwise({', '.join([repr(self.left), repr(self.right), *changed])})"
 
     def entry_roundings(self, X: MatrixLike) -> float:
         return self.left.entry_roundings(X[:, : self.split]) + self.right.entry_roundings(X[:, self.split :])
