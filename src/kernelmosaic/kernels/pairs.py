@@ -156,7 +156,7 @@ class Pairwise(Kernel):
         sides = X[:, : self.split], X[:, self.split :]
         return Members.of_one_kind(*sides) if MODES[self.mode] else (Members.of(sides[0]), Members.of(sides[1]))
 
-    def terms(self, left: tuple[Members, Members], right: tuple[Members, Members]) -> list[tuple[Block, Block]]:
+    def side_matrices(self, left: tuple[Members, Members], right: tuple[Members, Members]) -> list[tuple[Block, Block]]:
         """Return A and B of every term A ⊗ B between the distinct members of pairs."""
         (a, b), (c, d) = left, right
         return [
@@ -169,7 +169,7 @@ class Pairwise(Kernel):
         right = left if Y is X else self.members(Y)
         (a, b), (c, d) = ([one.codes for one in side] for side in (left, right))
         K: Any = 0.0
-        for A, B in self.terms(left, right):
+        for A, B in self.side_matrices(left, right):
             term = A[np.ix_(a, c)] * B[np.ix_(b, d)]
             if MODES[self.mode]:
                 term = (term + MODES[self.mode] * A[np.ix_(a, d)] * B[np.ix_(b, c)]) / 2
