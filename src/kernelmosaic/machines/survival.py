@@ -107,7 +107,7 @@ class PartialLikelihood(SmoothProgram):
         taken[self.died] -= np.add.reduceat(share * mean, self.term_starts)[self.last[self.died]]
         out = np.zeros((self.n_samples, columns.shape[1]))
         out[self.rows] = expected[:, np.newaxis] * columns - risk[:, np.newaxis] * taken
-        return np.asarray(out.reshape(V.shape))
+        return out.reshape(V.shape)
 
     def bound(self, values: Vector, error: float) -> float:
         """Return the loss plus what an error in the outputs may add: a mean, and an output, for each event."""
