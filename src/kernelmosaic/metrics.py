@@ -212,7 +212,7 @@ def _inverse_share(y_train: Array, at: Array) -> Array:
     """Return 1 / G at times, where G is the share not yet censored; zero where nobody is left."""
     times, share = kaplan_meier(y_train[:, 1], y_train[:, 0], reverse=True)
     G = np.concatenate([[1.0], share])[np.searchsorted(times, at, side="right")]
-    return np.divide(1.0, G, out=np.zeros(len(G)), where=G > 0)
+    return np.asarray(np.divide(1.0, G, out=np.zeros(len(G)), where=G > 0))
 
 
 def brier_score(

@@ -298,7 +298,7 @@ class MachineProblem(WeightProblem):
     def evaluate(self, theta: Weights, warm_start: Array | None, tol: float, kernels: Numbers = None) -> Evaluation:
         return self.evaluation(theta, self.solve(theta, warm_start, tol), kernels)
 
-    def assess(self, theta: Weights, beta: Array) -> Evaluation:
+    def assess(self, theta: Weights, beta: Array) -> Any:
         """Return what a feasible β is worth at θ."""
         return self.evaluation(theta, self.machine.assess(self.combine(theta), beta))
 

@@ -157,7 +157,7 @@ class OrderedPairs(SmoothProgram):
         columns = V.reshape(len(V), -1)
         out = bends.sum(axis=0)[:, np.newaxis] * columns - bends.T @ columns[self.first]
         out[self.first] += bends.sum(axis=1)[:, np.newaxis] * columns[self.first] - bends @ columns
-        return out.reshape(V.shape)
+        return np.asarray(out.reshape(V.shape))
 
     def bound(self, values: Vector, error: float) -> float:
         """Return the loss where every pair falls short by twice the error more."""

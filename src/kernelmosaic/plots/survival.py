@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, TargetLike
 from kernelmosaic.metrics import kaplan_meier, read_times
@@ -83,7 +84,7 @@ class SurvivalCalibrationDisplay(Display):
         values = np.array([one(min(at, one.domain[1])) for one in predict(X)])
         groups = np.array_split(np.argsort(values, kind="stable"), n_groups)
 
-        def alive(rows: Array) -> float:
+        def alive(rows: NDArray[np.intp]) -> float:
             times, share = kaplan_meier(held[rows, 1], held[rows, 0])
             return float(np.append(1.0, share)[np.searchsorted(times, at, side="right")])
 
