@@ -307,7 +307,7 @@ class ExactSet(TrainingSet):
     def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
         kept = np.flatnonzero(np.any(eta != 0, axis=0))
         kernel_set = self.kernel_set.take(kept)
-        own = beta if len(support) == beta.shape[1] else beta[:, support]
+        own = beta if np.array_equal(support, np.arange(beta.shape[1])) else beta[:, support]
         if self.missing is not None and self.present is not None:
             own, support = self._own_coefficients(beta, self.missing, self.present, kept)
         samples = take_rows(self.kernel_set.take_views(self.views, kept), support)
