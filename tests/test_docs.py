@@ -198,6 +198,7 @@ RUN: dict[str, Callable[[], dict[str, Any]]] = {
     "kernels.md": dict,
     "inspection.md": dict,
     "survival.md": dict,
+    "pairs.md": dict,
     "choosing.md": dict,
     "uncertainty.md": dict,
     "extending.md": dict,

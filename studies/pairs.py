@@ -1,0 +1,532 @@
+"""Pairs: drugs with cell lines and with proteins, by products of their kernels.
+
+    python studies/pairs.py --data FOLDER [--output FOLDER] [--only davis] [--groups plain learned]
+    python studies/pairs.py --page
+
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds pairwise_drug_response.npz, davis.npz, kiba.npz and
+dta_results.csv. Needs rdkit (`pip install "kernelmosaic[studies]"`). Every fit that is done is kept in the folder of
+the run: a stopped run goes on where it was. Writes docs/studies/pairs*.csv, the picture and its part of
+docs/studies.md.
+"""
+
+from __future__ import annotations
+
+import csv
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import common
+import numpy as np
+from common import IMAGES, Row, Store, cpu_time, data_file, machine, markdown, met, read_table, write_table
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, cg
+
+from kernelmosaic import MKLRegressor, MKLRidgeCV
+from kernelmosaic.estimators.survival import concordance
+from kernelmosaic.kernels import Precomputed, Spectrum, Tanimoto, pairwise
+from kernelmosaic.model_selection import PairSplit
+
+PICTURE = "studies_pairs.png"
+SETS = {"drug_response": "Drug response", "davis": "Davis", "kiba": "KIBA"}
+#: What is new in the test part, in words.
+NEW = {"published": "pairs, published folds", "left": "drugs", "right": "targets or cell lines", "both": "both"}
+NEWS = {"left": "new drugs", "right": "new cell lines", "both": "both new"}
+LEARNED, FACTORS, UNIFORM, SINGLE = "MKL, learned", "MKL, factorised", "MKL, uniform", "best single product"
+KRON, MEANS = "KronRLS, own", "mean of drug and target"
+#: Ridges of KronRLS, of kernels with a unit diagonal, and factors of a learned one for new members.
+RIDGES, FACTORS_OF_ALPHA = np.logspace(-2, 1.5, 8), (1.0, 10.0, 100.0, 1000.0)
+#: Weights and ridges are learned from the pairs of so many drugs, at random, where there are more.
+DRUGS = 150
+#: Least and largest figure that the issue of this study asked for: CI and MSE, and RMSE.
+BARS = {"davis": (0.895, 0.24), "kiba": (0.87, 0.17)}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Measured pairs, kernels of both sides, and which part of the published folds each pair is in."""
+
+    pairs: np.ndarray
+    y: np.ndarray
+    fold: np.ndarray
+    left: list[tuple[str, np.ndarray]]
+    right: list[tuple[str, np.ndarray]]
+    #: Of KronRLS: the matrix of each side.
+    kron: tuple[np.ndarray, np.ndarray]
+    #: Most steps in the weights.
+    steps: int
+
+    def kernels(self) -> list[Any]:
+        sides = [
+            [(name, Precomputed(K), side) for name, K in kernels]
+            for side, kernels in enumerate((self.left, self.right))
+        ]
+        return pairwise(*sides)
+
+
+def drug_response(path: Any) -> Table:
+    with np.load(path) as file:
+        left = list(zip(file["drug_kernel_names"].tolist(), file["drug_kernels"], strict=True))
+        right = list(zip(file["cell_kernel_names"].tolist(), file["cell_kernels"], strict=True))
+        Y, fold = file["Y"], file["outer"]
+    means = [np.mean([K for _, K in side], axis=0) for side in (left, right)]
+    return Table(np.argwhere(np.isfinite(Y)), Y.ravel(), fold, left, right, (means[0], means[1]), 25)
+
+
+def affinities(path: Any) -> Table:
+    """Davis or KIBA: similarities as given where they are, fingerprints in counts, words of proteins."""
+    with np.load(path) as file:
+        Y, fold, smiles = file["Y"], file["fold"], file["smiles_isomeric"].tolist()
+        sequences = str(file["sequences"]).split("\n")
+        given = file.get("drug_sim", None)
+        alignment = cosine(file["protein_sim"])
+    ecfp, atoms = fingerprint_kernels(smiles)
+    words = cosine(Spectrum(3).fit(sequences)(sequences))
+    left = [("ECFP", ecfp), ("ECFP, sharp", ecfp**4), ("atom pairs", atoms), ("itself", np.eye(len(smiles)))]
+    right = [
+        ("alignment", alignment),
+        ("alignment, sharp", alignment**4),
+        ("words of 3", words),
+        ("itself", np.eye(len(sequences))),
+    ]
+    pairs = np.argwhere(np.isfinite(Y))
+    kron = ecfp if given is None else given, alignment
+    return Table(pairs, Y[pairs[:, 0], pairs[:, 1]], fold, left, right, kron, 12)
+
+
+def cosine(K: np.ndarray) -> np.ndarray:
+    root = np.sqrt(K.diagonal())
+    return np.asarray(K / np.outer(root, root), dtype=np.float64)
+
+
+def fingerprint_kernels(smiles: list[str]) -> list[np.ndarray]:
+    """Tanimoto kernels of counts: circular substructures of radius 2, and pairs of atoms."""
+    from rdkit import Chem, RDLogger
+    from rdkit.Chem import rdFingerprintGenerator as make
+
+    RDLogger.DisableLog("rdApp.*")
+    molecules = [Chem.MolFromSmiles(one) for one in smiles]
+    found = []
+    for generator in (make.GetMorganGenerator(radius=2, includeChirality=True), make.GetAtomPairGenerator()):
+        counts = [generator.GetSparseCountFingerprint(one).GetNonzeroElements() for one in molecules]
+        columns = {key: place for place, key in enumerate(sorted({key for one in counts for key in one}))}
+        rows = np.repeat(np.arange(len(counts)), [len(one) for one in counts])
+        places = [columns[key] for one in counts for key in one]
+        values = np.array([value for one in counts for value in one.values()], dtype=float)
+        found.append(Tanimoto()(sparse.csr_matrix((values, (rows, places)), (len(counts), len(columns)))))
+    return found
+
+
+# Methods --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Task:
+    """One division of a table.
+
+    Whatever is learned but coefficients, or chosen by the folds `inner`, is so from the training pairs `some`.
+    """
+
+    table: Table
+    train: np.ndarray
+    test: np.ndarray
+    new: str
+    inner: list[tuple[np.ndarray, np.ndarray]]
+    some: np.ndarray
+
+    @property
+    def X(self) -> np.ndarray:
+        return self.table.pairs[self.train]
+
+    @property
+    def y(self) -> np.ndarray:
+        return self.table.y[self.train]
+
+    @property
+    def Z(self) -> np.ndarray:
+        return self.table.pairs[self.test]
+
+
+def means(task: Task) -> tuple[Row, np.ndarray]:
+    """The mean, what a drug is off it, and what a target is off both; by turns until they settle."""
+    (i, j), y = task.X.T, task.y
+    level, a, b = y.mean(), np.zeros(task.table.pairs[:, 0].max() + 1), np.zeros(task.table.pairs[:, 1].max() + 1)
+    for _ in range(20):
+        for effect, own, other in ((a, i, b[j]), (b, j, a[i])):
+            counts = np.bincount(own, minlength=len(effect))
+            effect[:] = np.bincount(own, y - level - other, len(effect)) / np.maximum(counts, 1)
+    return {}, level + a[task.Z[:, 0]] + b[task.Z[:, 1]]
+
+
+def kron_ridge(A: np.ndarray, B: np.ndarray, pairs: np.ndarray, y: np.ndarray, ridge: float) -> np.ndarray:
+    """Return the table of outputs of kernel ridge regression with A ⊗ B, by conjugate gradients."""
+    i, j = pairs.T
+    V = np.zeros((len(A), len(B)))
+
+    def times(beta: np.ndarray) -> np.ndarray:
+        V[i, j] = beta
+        return (A @ V @ B)[i, j] + ridge * beta
+
+    beta, _ = cg(LinearOperator((len(y), len(y)), matvec=times, dtype=float), y - y.mean(), rtol=1e-3, maxiter=200)
+    V[i, j] = beta
+    return A @ V @ B + y.mean()
+
+
+def kron(task: Task) -> tuple[Row, np.ndarray]:
+    A, B = task.table.kron
+    errors = np.zeros(len(RIDGES))
+    X, y = task.X[task.some], task.y[task.some]
+    # The table of the left members that there are.
+    kept, rows = np.unique(X[:, 0], return_inverse=True)
+    X = np.column_stack([rows.reshape(-1), X[:, 1]])
+    for train, valid in task.inner:
+        for k, ridge in enumerate(RIDGES):
+            F = kron_ridge(A[np.ix_(kept, kept)], B, X[train], y[train], ridge)
+            errors[k] += np.sum((F[tuple(X[valid].T)] - y[valid]) ** 2)
+    best = float(RIDGES[np.argmin(errors)])
+    return {"ridge": best}, kron_ridge(A, B, task.X, task.y, best)[tuple(task.Z.T)]
+
+
+def ridge(task: Task, weights: Any, kernels: list[Any] | None = None) -> tuple[Row, np.ndarray]:
+    """Weights by leave-one-out error; for new members the ridge is chosen among multiples by folds of their kind."""
+    kernels = task.table.kernels() if kernels is None else kernels
+    settings: dict[str, Any] = {"scale": False, "n_init": 1, "max_iter": task.table.steps, "tol": 3e-2}
+    model = MKLRidgeCV(kernels, weights=weights, **settings).fit(task.X[task.some], task.y[task.some])
+    found = {"alpha": float(model.alpha_), "slope": float(model.stationarity_), "steps": int(model.n_iter_)}
+    found["criterion"] = float(model.criterion_)
+    found["weights"] = (model.weights_ / model.weights_.sum()).round(5).tolist()
+    factor = 1.0
+    if task.new != "published":
+        errors = []
+        for factor in FACTORS_OF_ALPHA:
+            given = {"weights": model.weights_, "C": 1.0 / (factor * model.alpha_), "loss": "squared"}
+            fits = ((MKLRegressor(kernels, tol=1e-2, **given).fit(task.X[a], task.y[a]), b) for a, b in task.inner)
+            errors.append(sum(np.sum((fit.predict(task.X[b]) - task.y[b]) ** 2) for fit, b in fits))
+        factor = FACTORS_OF_ALPHA[int(np.argmin(errors))]
+        found["factor"] = factor
+    if factor == 1.0 and len(task.some) == len(task.y):
+        return found, model.predict(task.Z)
+    # The same machine at these weights, with the gap of its coefficients.
+    C = 1.0 / (factor * model.alpha_)
+    last = MKLRegressor(kernels, weights=model.weights_, C=C, loss="squared", tol=1e-3).fit(task.X, task.y)
+    return found | {"gap": float(last.duality_gap_)}, last.predict(task.Z)
+
+
+def best_single(task: Task) -> tuple[Row, np.ndarray]:
+    """The product with the smallest leave-one-out error, each with its own ridge."""
+    found = [(ridge(task, "uniform", [one]), one[0]) for one in task.table.kernels() if "itself" not in one[0]]
+    (row, outputs), name = min(found, key=lambda one: one[0][0]["criterion"])
+    return row | {"kernel": name}, outputs
+
+
+METHODS: dict[str, Callable[[Task], tuple[Row, np.ndarray]]] = {
+    MEANS: means,
+    KRON: kron,
+    UNIFORM: lambda task: ridge(task, "uniform"),
+    FACTORS: lambda task: ridge(task, "factorized"),
+    LEARNED: lambda task: ridge(task, None),
+    SINGLE: best_single,
+}
+
+
+#: What the command line calls parts of the study.
+GROUPS = {
+    "plain": [MEANS, KRON, UNIFORM, FACTORS],
+    "learned": [LEARNED],
+    "single": [SINGLE],
+    "new": [MEANS, KRON, FACTORS],
+    "certified": [],
+}
+
+
+def plan(name: str, table: Table, groups: list[str]) -> Iterator[tuple[str, Callable[[], Task], list[str]]]:
+    """Yield every division of a set: its name, how to make it, and the methods on it."""
+    methods = [method for group in groups if group != "new" for method in GROUPS[group]]
+    if name == "drug_response":
+        for k in range(10):
+            yield f"published, {k}", lambda k=k: _published(table, table.fold != k, table.fold == k), methods
+    else:
+        yield "published, 0", lambda: _published(table, table.fold >= 0, table.fold < 0), methods
+    for new in ("left", "right", "both") if "new" in groups and name == "drug_response" else ():
+        train, test = next(PairSplit(3, new=new, random_state=0).split(table.pairs))
+        task = lambda train=train, test=test, new=new: _task(table, train, test, new)  # noqa: E731
+        yield f"{new}, 0", task, GROUPS["new"]
+
+
+def _published(table: Table, train: np.ndarray, test: np.ndarray) -> Task:
+    rows = np.flatnonzero(train)
+    drugs = np.unique(table.pairs[:, 0])
+    chosen = np.random.RandomState(0).permutation(drugs)[:DRUGS]
+    some = np.flatnonzero(np.isin(table.pairs[rows, 0], chosen))
+    place = table.fold[rows[some]] % 5  # five parts, whatever the published number
+    inner = [(np.flatnonzero(place != k), np.flatnonzero(place == k)) for k in range(2)]
+    return Task(table, rows, np.flatnonzero(test), "published", inner, some)
+
+
+def _task(table: Table, train: np.ndarray, test: np.ndarray, new: str) -> Task:
+    inner = list(PairSplit(3, new=new, random_state=1).split(table.pairs[train]))[:2]
+    return Task(table, train, test, new, inner, np.arange(len(train)))
+
+
+def certified(task: Task) -> Row:
+    """Learn the weights of all products with the 1-norm and squared errors, to a certified gap of 0.01."""
+    found: Row = {}
+    tracemalloc.start()
+    start = time.time()
+    with cpu_time(found, "seconds"):
+        model = MKLRegressor(task.table.kernels(), C=1.0, loss="squared", tol=1e-2).fit(task.X, task.y)
+    found |= {"wall": time.time() - start, "bytes": tracemalloc.get_traced_memory()[1]}
+    tracemalloc.stop()
+    found |= {"gap": float(model.duality_gap_), "active": int(np.sum(model.weights_ > 0)), "pairs": len(task.y)}
+    found |= {"kernels": len(model.weights_), "solves": int(model.n_solves_)}
+    outputs = model.predict(task.Z)
+    return found | scores(task.table.y[task.test], outputs)
+
+
+def scores(y: np.ndarray, outputs: np.ndarray) -> Row:
+    """Return the mean squared error, the concordance index and Pearson's r."""
+    times = np.column_stack([np.ones(len(y)), y])
+    return {
+        "mse": float(np.mean((y - outputs) ** 2)),
+        "ci": float(concordance(times, outputs)),
+        "r": float(np.corrcoef(y, outputs)[0, 1]),
+    }
+
+
+# The run --------------------------------------------------------------------------------------------------------------
+
+
+def run(options: Any) -> None:
+    store, start = Store(options.output, "pairs"), time.time()
+    for name in options.only or list(SETS):
+        file = "pairwise_drug_response" if name == "drug_response" else name
+        table = (drug_response if name == "drug_response" else affinities)(data_file(options.data, f"{file}.npz"))
+        for split, make, methods in plan(name, table, options.groups):
+            task = make()
+            for method in methods:
+                unit = f"{name}, {split}: {method}"
+                if store.missing([unit]):
+                    found: Row = {}
+                    with cpu_time(found, "seconds"):
+                        told, outputs = METHODS[method](task)
+                    store.add(unit, found | told | scores(table.y[task.test], outputs) | {"n": len(task.train)})
+                one = store.units[unit]
+                print(f"{time.time() - start:.0f} s: {unit} MSE {one['mse']:.4f} CI {one['ci']:.4f}", flush=True)
+            first = name == "drug_response" and split == "published, 0"
+            if first and "certified" in options.groups and store.missing(["certified"]):
+                store.add("certified", certified(task))
+    published = list(csv.DictReader(data_file(options.data, "dta_results.csv").open(encoding="utf-8")))
+    write_tables(store, published)
+    write_page()
+
+
+def write_tables(store: Store, published: list[Row]) -> None:
+    rows, weights = [], []
+    for unit, found in store.units.items():
+        if unit == "certified":
+            continue
+        place, _, method = unit.partition(": ")
+        name, new, number = place.split(", ")
+        row = {"set": name, "new": new, "split": number, "method": method, "mse": round(found["mse"], 5)}
+        row |= {"ci": round(found["ci"], 5), "r": round(found["r"], 5), "train": found["n"]}
+        told = found.get("kernel", "") or (f"ridge {found['ridge']:.3g}" if "ridge" in found else "")
+        rows.append(row | {"cpu_seconds": round(found["seconds"], 1), "chosen": told})
+        if "weights" in found and number == "0" and new == "published" and method in (LEARNED, FACTORS):
+            weights.append({"set": name, "method": method, "weights": " ".join(f"{w:.5f}" for w in found["weights"])})
+    write_table("pairs", rows)
+    if weights:
+        write_table("pairs_weights", weights)
+    write_table(
+        "pairs_published", [{key: row[key] for key in ("set", "method", "ci", "mse", "source")} for row in published]
+    )
+    if "certified" in store.units:
+        write_table("pairs_certified", [store.units["certified"]])
+    write_table("pairs_machine", [{"machine": machine()}])
+
+
+# The page -------------------------------------------------------------------------------------------------------------
+
+
+def mean_of(table: list[Row], name: str, new: str, method: str, what: str) -> float:
+    rows = [row for row in table if (row["set"], row["new"], row["method"]) == (name, new, method)]
+    found = [np.sqrt(row["mse"]) if what == "rmse" else row[what] for row in rows]
+    return float(np.mean(found))
+
+
+def section(name: str, table: list[Row]) -> str:
+    lines = []
+    here = [row for row in table if row["set"] == name]
+    for new in dict.fromkeys(row["new"] for row in here):
+        for method in dict.fromkeys(row["method"] for row in here if row["new"] == new):
+            own = [row for row in here if (row["new"], row["method"]) == (new, method)]
+            mse = np.array([row["mse"] for row in own])
+            chosen = ", ".join(dict.fromkeys(str(row["chosen"]) for row in own if row["chosen"]))
+            error = f"{np.sqrt(mse).mean():.3f}" if name == "drug_response" else f"{mse.mean():.3f}"
+            ci, r = (np.mean([row[key] for row in own]) for key in ("ci", "r"))
+            seconds = np.mean([row["cpu_seconds"] for row in own])
+            lines.append((NEW[new], method, error, f"{ci:.3f}", f"{r:.3f}", len(own), f"{seconds:.0f}", chosen))
+    heads = ("new", "method", "RMSE" if name == "drug_response" else "MSE", "CI", "r", "splits", "CPU s", "chosen")
+    return f"### {SETS[name]}\n\n{markdown(heads, lines)}"
+
+
+def picture(table: list[Row]) -> None:
+    """Draw the mean squared error, relative to that of the means of drug and target, by what is new."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    names = [name for name in SETS if any(row["set"] == name for row in table)]
+    fig, axes = plt.subplots(1, len(names), figsize=(3.6 * len(names), 2.8), sharey=True, layout="constrained")
+    for ax, name in zip(np.atleast_1d(axes), names, strict=True):
+        news = list(dict.fromkeys(row["new"] for row in table if row["set"] == name))
+        for k, method in enumerate((KRON, UNIFORM, FACTORS, LEARNED)):
+            own = [new for new in news if any((r["set"], r["new"], r["method"]) == (name, new, method) for r in table)]
+            values = [mean_of(table, name, new, method, "mse") / mean_of(table, name, new, MEANS, "mse") for new in own]
+            ax.plot([news.index(new) + 0.12 * (k - 1.5) for new in own], values, "osD^"[k], label=method)
+        ax.axhline(1.0, color="grey", lw=0.8)
+        ax.set_xticks(range(len(news)), ["pairs" if new == "published" else new for new in news])
+        ax.set(title=SETS[name], xlabel="new in the test part")
+    np.atleast_1d(axes)[0].set_ylabel("MSE over that of the means")
+    np.atleast_1d(axes)[-1].legend(fontsize=7)
+    fig.savefig(IMAGES / PICTURE, dpi=90)
+    plt.close(fig)
+
+
+def write_page() -> None:
+    picture(read_table("pairs"))
+    common.write_part("pairs", part())
+
+
+def published_section(table: list[Row]) -> str:
+    """Return published figures beside ours, with what was aimed at."""
+    chosen = ("KronRLS", "SimBoost", "DeepDTA", "WideDTA", "GraphDTA (GIN)", "GraphDTA (GAT-GCN)", "MSGNN-DTA")
+    rows = read_table("pairs_published")
+    lines = []
+    for name in BARS:
+        if not _has(table, name, FACTORS):
+            continue
+        best = next(one for one in (LEARNED, FACTORS) if _has(table, name, one))
+        ours = [mean_of(table, name, "published", best, what) for what in ("ci", "mse")]
+        bars = [met(ours[0] >= BARS[name][0]), met(ours[1] <= BARS[name][1])]
+        own = [(row["method"], row["ci"], row["mse"]) for row in rows if row["set"] == name and row["method"] in chosen]
+        lines += [(SETS[name], method, f"{ci:.3f}", f"{mse:.3f}") for method, ci, mse in dict.fromkeys(own)]
+        lines.append((SETS[name], f"**{best}**", f"**{ours[0]:.3f}** ({bars[0]})", f"**{ours[1]:.3f}** ({bars[1]})"))
+    return markdown(("set", "method", "CI", "MSE"), lines)
+
+
+def _kiba(numbers: dict[str, str]) -> str:
+    if "kiba_factors" not in numbers:
+        return "- KIBA: not run to the end.\n"
+    rest = f", {numbers['kiba_kron']} by KronRLS at the smallest ridge tried" if "kiba_kron" in numbers else ""
+    return (
+        f"- KIBA: MSE {numbers['kiba_factors']} with factorised weights{rest}, {numbers['kiba_means']} by the means: "
+        f"weights and ridge from {DRUGS} drugs\n  gain nothing over one product and a smaller ridge.\n"
+    )
+
+
+def _new(table: list[Row]) -> str:
+    """Say what is left of the errors where members are new."""
+    lines = []
+    for new in ("left", "right", "both"):
+        if _has(table, "drug_response", FACTORS, new):
+            ours, plain = (mean_of(table, "drug_response", new, one, "rmse") for one in (FACTORS, MEANS))
+            lines.append(f"{ours:.3f} against {plain:.3f} of the means for {NEWS[new]}")
+    if not lines:
+        return "- New drugs and new targets were not run.\n"
+    told = ";\n  ".join(lines)
+    return (
+        f"- Drug response, one split in three parts: RMSE {told}.\n  Of new drugs nearly nothing is known. Davis and "
+        "KIBA were not run so, nor were free weights of all products and the best\n  single product.\n"
+    )
+
+
+def _has(table: list[Row], name: str, method: str, new: str = "published") -> bool:
+    return any((row["set"], row["new"], row["method"]) == (name, new, method) for row in table)
+
+
+def part() -> str:
+    """Return the study's part of docs/studies.md, made from the committed tables alone."""
+    table, proof = read_table("pairs"), read_table("pairs_certified")[0]
+    numbers = {}
+    for name in SETS:
+        what = "rmse" if name == "drug_response" else "mse"
+        for key, method in (("means", MEANS), ("kron", KRON), ("uniform", UNIFORM), ("factors", FACTORS)):
+            if _has(table, name, method):
+                numbers[f"{name}_{key}"] = f"{mean_of(table, name, 'published', method, what):.3f}"
+    return TEXT.format(
+        sections="\n\n".join(section(name, table) for name in SETS if _has(table, name, MEANS)),
+        machine=read_table("pairs_machine")[0]["machine"],
+        picture=PICTURE,
+        published=published_section(table),
+        drugs=DRUGS,
+        kiba=_kiba(numbers),
+        new=_new(table),
+        bytes_of_one=f"{8 * proof['pairs'] ** 2 / 1e9:.1f}",
+        pairs=f"{int(proof['pairs']):,}",
+        gap=f"{proof['gap']:.2g}",
+        minutes=f"{proof['wall'] / 60:.1f}",
+        seconds=f"{proof['seconds']:.0f}",
+        active=int(proof["active"]),
+        solves=int(proof["solves"]),
+        megabytes=f"{proof['bytes'] / 2**20:.0f}",
+        **numbers,
+    )
+
+
+TEXT = """## Pairs: drugs with targets and with cell lines
+
+Three published tables of pairs. Drug response (Cichonska et al. 2018): 124 drugs by 124 cell lines, every pair
+measured, 10 kernels of drugs and 12 of cell lines as published, ten published folds of pairs; the error is the mean
+over the folds of the root mean square. Davis (2011; 68 kinase inhibitors by 442 kinases, 30,056 pairs) and KIBA
+(2,111 by 229, 118,254 pairs), as prepared for DeepDTA, with its test pairs; all five training folds train, and the
+error is the mean square. Kernels of drugs: {{class}}`~kernelmosaic.kernels.Tanimoto` of counts of circular
+substructures (ECFP), its fourth power, Tanimoto of counts of atom pairs, and that of a drug with itself alone; of
+proteins: the published alignment scores on a unit diagonal, their fourth power,
+{{class}}`~kernelmosaic.kernels.Spectrum` of words of 3, and that of a protein with itself alone: 16 products.
+
+`MKL` is {{class}}`~kernelmosaic.MKLRidgeCV` on {{func}}`~kernelmosaic.kernels.pairwise`: weights and ridge by
+leave-one-out error, at most 25 steps, or 12 on Davis and KIBA; *factorised* weights are products of one factor per
+kernel of a side. On KIBA they are learned from the pairs of {drugs} drugs at random, and the coefficients from all.
+*KronRLS, own* is ridge regression with one product (of the mean kernels; of the published similarities of Davis; of
+ECFP and the alignment of KIBA), the ridge chosen by two folds. Kernels and protocol were fixed before any test part
+was looked at. For want of time three things changed afterwards: fewer steps on Davis and KIBA, fewer drugs on KIBA,
+and the product of both kernels of a member with itself, which was left out first and makes every weight a product
+of two.
+
+### Conclusion
+
+- Drug response: RMSE {drug_response_factors} with factorised weights, {drug_response_uniform} with uniform
+  ones, {drug_response_kron} by KronRLS, {drug_response_means} by the means of drug and cell line alone. There
+  is little headroom: everything that kernels know takes a few percent off the additive baseline.
+- Davis: MSE {davis_factors} with factorised weights, {davis_uniform} with uniform ones, {davis_kron} by
+  KronRLS; the means of drug and target give {davis_means}.
+{kiba}- A KronRLS whose ridge is chosen by folds is far better than the published figure of that name (0.379 on
+  Davis): the published figure is not the method's.
+{new}
+### Published figures
+
+On the same test pairs. What was aimed at: a concordance index of 0.895 and an MSE of 0.24 on Davis, 0.87 and 0.17
+on KIBA.
+
+{published}
+
+{sections}
+
+![Errors by what is new in the test part](images/{picture})
+
+### Weights with a certificate
+
+{{class}}`~kernelmosaic.MKLRegressor` with `loss="squared"` and `norm=1` learned the weights of all 120 products on
+{pairs} pairs of drug response to a certified relative duality gap of {gap}: {active} kernels have a weight, after
+{solves} solves of the machine, {seconds} CPU seconds ({minutes} minutes on cores that others shared). One matrix of
+these pairs would take {bytes_of_one} GB; at most {megabytes} MB were allocated.
+
+{machine}.
+"""
+
+
+if __name__ == "__main__":
+    common.main(__doc__, run, write_page, groups=list(GROUPS))
