@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import trapezoid
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
@@ -30,6 +30,8 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+#: Step functions, or their values at the times of interest, of shape (n, n_times).
+Curves = Any
 
 _FORMS = (
     "give a structured array of booleans, whether the event was observed, and times, as scikit-survival's "
@@ -41,7 +43,7 @@ _FORMS = (
 # Concordance ---------------------------------------------------------------------------------------------------------
 
 
-def concordance_index(y: TargetLike, predicted: Any, *, sample_weight: SampleWeight = None) -> float:
+def concordance_index(y: TargetLike, predicted: ArrayLike, *, sample_weight: SampleWeight = None) -> float:
     """Return Harrell's concordance: the share of the comparable pairs of samples that are predicted in order.
 
     Parameters
@@ -62,7 +64,9 @@ def concordance_index(y: TargetLike, predicted: Any, *, sample_weight: SampleWei
     return concordance(read_times(y), predicted, sample_weight)
 
 
-def uno_concordance_index(y_train: TargetLike, y: TargetLike, predicted: Any, *, tau: float | None = None) -> float:
+def uno_concordance_index(
+    y_train: TargetLike, y: TargetLike, predicted: ArrayLike, *, tau: float | None = None
+) -> float:
     """Return Uno's concordance, in which a pair counts 1 / G(t)², G being the share not yet censored at its event.
 
     Parameters
@@ -95,7 +99,9 @@ def uno_concordance_index(y_train: TargetLike, y: TargetLike, predicted: Any, *,
     )
 
 
-def concordance(y: Array, predicted: Any, sample_weight: SampleWeight = None, factor: Array | None = None) -> float:
+def concordance(
+    y: Array, predicted: ArrayLike, sample_weight: SampleWeight = None, factor: Array | None = None
+) -> float:
     """Return Harrell's concordance of predictions that are larger for longer times; NaN if no pair is comparable.
 
     Parameters
@@ -216,7 +222,7 @@ def _inverse_share(y_train: Array, at: Array) -> Array:
 
 
 def brier_score(
-    y_train: TargetLike, y: TargetLike, survival: Any, times: Any, *, sample_weight: SampleWeight = None
+    y_train: TargetLike, y: TargetLike, survival: Curves, times: ArrayLike, *, sample_weight: SampleWeight = None
 ) -> Array:
     """Return the mean squared error of survival functions at times, weighted by the inverse of censoring.
 
@@ -266,7 +272,7 @@ def brier_score(
     return np.asarray(np.average(weight * np.where(over, S, 1.0 - S) ** 2, axis=0, weights=sample_weight))
 
 
-def _values_at(survival: Any, times: Array) -> Array:
+def _values_at(survival: Curves, times: Array) -> Array:
     """Return survival functions at times, of shape (n, n_times)."""
     if isinstance(survival, Sequence | np.ndarray) and len(survival) and callable(survival[0]):
         return np.array([one(np.minimum(times, one.domain[1])) for one in survival])
@@ -274,7 +280,12 @@ def _values_at(survival: Any, times: Array) -> Array:
 
 
 def integrated_brier_score(
-    y_train: TargetLike, y: TargetLike, survival: Any, times: Any = None, *, sample_weight: SampleWeight = None
+    y_train: TargetLike,
+    y: TargetLike,
+    survival: Curves,
+    times: ArrayLike | None = None,
+    *,
+    sample_weight: SampleWeight = None,
 ) -> float:
     """Return the mean of the Brier score over a range of times, by the trapezoidal rule.
 

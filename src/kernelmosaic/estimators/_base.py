@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from kernelmosaic._typing import (
@@ -399,7 +400,7 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
             raise ValueError(f"costs={given!r}: costs must not be negative, nor all zero.")
         return float(len(self.support_) * costs[self._expansion.active].sum() / costs.sum())
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         try:
             tags.input_tags.sparse = all(self._kernels_take("accepts_sparse"))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils import Tags, _safe_indexing, check_random_state, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
@@ -34,7 +34,7 @@ Score = Callable[[Any, Any, Any], float]
 # What an estimator's path is -----------------------------------------------------------------------------------------
 
 
-def accuracy(y: TargetLike, predicted: Any, sample_weight: SampleWeight) -> float:
+def accuracy(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight) -> float:
     """Return the share of samples whose class, or all labels, are right.
 
     Targets were checked before the folds were made, and there are many small folds.
@@ -43,14 +43,14 @@ def accuracy(y: TargetLike, predicted: Any, sample_weight: SampleWeight) -> floa
     return float(np.average(right.all(axis=1) if np.ndim(y) == 2 else right, weights=sample_weight))
 
 
-def r_squared(y: TargetLike, predicted: Any, sample_weight: SampleWeight) -> float:
+def r_squared(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight) -> float:
     """Return R²."""
     from sklearn.metrics import r2_score
 
     return float(r2_score(y, predicted, sample_weight=sample_weight))
 
 
-def pinball_gain(y: TargetLike, predicted: Any, sample_weight: SampleWeight, quantile: Any) -> float:
+def pinball_gain(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight, quantile: Any) -> float:
     """Return minus the mean pinball loss, of several quantiles the mean over them."""
     from sklearn.metrics import mean_pinball_loss
 
@@ -208,7 +208,7 @@ Held = list[list[FoldOutputs]]
 
 
 def follow_paths(
-    paths: Paths, inside: FitInput, outside: Any, like: Found | None = None, start: KnownFit | None = None
+    paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | None = None, start: KnownFit | None = None
 ) -> Held:
     """Fit models one after the other to some samples, and return what each says of those held out.
 
@@ -235,7 +235,9 @@ def follow_paths(
     return follow(paths, inside, outside, like, start)
 
 
-def _follow_classes(paths: Paths, inside: FitInput, outside: Any, like: Found | None, start: KnownFit | None) -> Held:
+def _follow_classes(
+    paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | None, start: KnownFit | None
+) -> Held:
     """Follow paths of classifiers; samples of one class teach them to predict it."""
     classes = np.unique(inside.y if inside.weight is None else inside.y[inside.weight > 0])
     if len(classes) == 1:
@@ -246,7 +248,9 @@ def _follow_classes(paths: Paths, inside: FitInput, outside: Any, like: Found | 
     return _follow(paths, inside, outside, like, start)
 
 
-def _follow_labels(paths: Paths, inside: FitInput, outside: Any, like: Found | None, start: KnownFit | None) -> Held:
+def _follow_labels(
+    paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | None, start: KnownFit | None
+) -> Held:
     """Follow paths of classifiers of several labels; a label that is the same for all samples stays what it is."""
     varies = np.any(inside.y != inside.y[0], axis=0)
     if like is not None and like[0][0].weights.ndim == 0:
@@ -273,7 +277,7 @@ def _learn_nothing(paths: Paths, predicted: AnyArray, classes: AnyArray | None) 
     return [[one] * len(models) for models in paths]
 
 
-def _follow(paths: Paths, inside: FitInput, outside: Any, like: Found | None, start: KnownFit | None) -> Held:
+def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | None, start: KnownFit | None) -> Held:
     """Fit the models of all paths to the samples inside, and return what each says of those outside."""
     with FitContext() as shared, warnings.catch_warnings():
         # Gaps are kept, and the search speaks of them once.
@@ -368,7 +372,7 @@ class HeldOutPredictor(BaseEstimator):
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
         return float(self.rule(y, self.predicted, sample_weight))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.estimator_type = self.kind
         return tags

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import TransformerMixin, clone
-from sklearn.utils import TransformerTags, check_random_state
+from sklearn.utils import Tags, TransformerTags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -428,7 +428,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         traits = super()._kernels_take(trait, X)
         return [*traits, getattr(self.gating_kernel, trait)] if isinstance(self.gating_kernel, Kernel) else traits
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         try:
             tags.transformer_tags = TransformerTags() if has_learned_projections(self) else None

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
 
 from kernelmosaic._typing import MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.estimators._base import WeightedMKL, parameters
@@ -181,7 +182,7 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
         assert score is not None
         return score(y, self.predict(X), sample_weight)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         # A pinball loss is no share of the variance.

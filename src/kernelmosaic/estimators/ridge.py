@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
@@ -172,7 +172,7 @@ class BaseRidge(KernelEstimator):
         else:
             check_positive("alpha", self.alpha)
 
-    def _prepare(self, whole: FitInput, groups: Any, has_classes: bool) -> Prepared:
+    def _prepare(self, whole: FitInput, groups: TargetLike, has_classes: bool) -> Prepared:
         """Check the parameters, and return what is learned from: the samples of positive weight, and their kernels."""
         self._check_parameters()
         if is_streamed(whole.X):
@@ -221,7 +221,7 @@ class BaseRidge(KernelEstimator):
         # Features need no samples.
         self._X, self._groups = prepared.scaled.X if self.approximation is None else None, prepared.targets.groups
 
-    def _learn_ridge(self, whole: FitInput, groups: Any, has_classes: bool) -> tuple[RidgeLearned, Array]:
+    def _learn_ridge(self, whole: FitInput, groups: TargetLike, has_classes: bool) -> tuple[RidgeLearned, Array]:
         """Learn weights, ridge and scale, and keep the machine.
 
         Parameters
@@ -379,7 +379,7 @@ class BaseRidge(KernelEstimator):
         with data.threads():
             return self._learn(data, some, widths=widths)
 
-    def _warn_of_repeats(self, X: MatrixLike, Y: Array, groups: Any) -> None:
+    def _warn_of_repeats(self, X: MatrixLike, Y: Array, groups: TargetLike) -> None:
         """Warn where many samples have an equal one: leave-one-out does not leave it out, evidence sees no noise."""
         left_out = self.criterion == "loo"
         if (left_out and groups is not None) or sparse.issparse(X) or X.dtype.kind != "f":
@@ -404,7 +404,7 @@ class BaseRidge(KernelEstimator):
         """The shares of the weights: how large all are together is a matter of the ridge."""
         return np.asarray(self.weights_ / self.weights_.sum(axis=-1, keepdims=True))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse |= self.kernels is None
         return tags
@@ -446,7 +446,7 @@ class BaseRidge(KernelEstimator):
         return np.column_stack([*(found[m] for m in range(len(maps))), np.ones(X.shape[0])])
 
 
-def _read_groups(groups: Any, n: int) -> NDArray[np.intp] | None:
+def _read_groups(groups: TargetLike, n: int) -> NDArray[np.intp] | None:
     """Return the number of every sample's group, or raise saying what is wrong."""
     if groups is None:
         return None
@@ -567,7 +567,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     # So many targets with weights of their own are predicted at once.
     _targets_at_once = 4096
 
-    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, groups: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, groups: TargetLike = None) -> Self:
         """Fit to samples and their targets.
 
         Parameters
@@ -601,7 +601,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self._noise = unit * np.sqrt(np.mean(learned.beta / unit * (learned.residuals / unit), axis=0))
         return self
 
-    def _fit_each(self, given: FitInput, groups: Any) -> Self:
+    def _fit_each(self, given: FitInput, groups: TargetLike) -> Self:
         """Learn weights and ridge of every target."""
         check_count("n_candidates", self.n_candidates)
         T = given.y.shape[1]
@@ -819,7 +819,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     def _predictions(self, outputs: Array) -> Array:
         return outputs[:, 0] if self._is_flat else outputs
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
@@ -901,7 +901,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
 
     _knows_probabilities = True
 
-    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, groups: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, groups: TargetLike = None) -> Self:
         """Fit to samples and their classes.
 
         Parameters

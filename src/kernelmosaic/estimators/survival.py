@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
 
 from kernelmosaic._typing import MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.estimators._base import WeightedMKL, parameters
@@ -234,7 +235,7 @@ class MKLSurvival(RegressorMixin, WeightedMKL):
         """
         return concordance(read_times(y), self.predict(X), sample_weight)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
         return tags

@@ -6,7 +6,7 @@ the vec trick of Airola and Pahikkala (2018), of the order of n (m + q) operatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from copy import copy
 from typing import Any, cast
 
@@ -37,7 +37,7 @@ def share_members(kernel_set: KernelSet) -> bool:
 
 def side_ties(kernel_set: KernelSet) -> Array:
     """Return which left and which right kernel every kernel of pairs is made of, one column each: ones and zeros."""
-    keys: dict[Any, int] = {}
+    keys: dict[Hashable, int] = {}
     places = []
     for one in kernel_set.fitted:
         kernel = one.kernel
@@ -89,9 +89,9 @@ class PairFactors:
         self.columns, beside = (self.rows, above) if columns is rows else _members(kernel_set, columns)
         self.A: list[Array] = []
         self.B: list[Array] = []
-        numbers: dict[Any, int] = {}
+        numbers: dict[Hashable, int] = {}
 
-        def number(store: list[Array], key: tuple[Any, ...], make: Callable[[], AnyArray]) -> int:
+        def number(store: list[Array], key: Hashable, make: Callable[[], AnyArray]) -> int:
             if key not in numbers:
                 numbers[key] = len(store)
                 store.append(np.asarray(make(), dtype=np.float64))
@@ -183,13 +183,13 @@ def _weighted(weights: Array, matrices: list[Array]) -> Array:
     return np.asarray(sum(weights[k] * matrices[k] for k in np.flatnonzero(weights)))
 
 
-def _members(kernel_set: KernelSet, views: Views) -> tuple[tuple[Codes, Codes], list[list[tuple[Any, AnyArray]]]]:
+def _members(kernel_set: KernelSet, views: Views) -> tuple[tuple[Codes, Codes], list[list[tuple[bytes, AnyArray]]]]:
     """Return the numbers of the pairs' members, left and right, and what every kernel reads of each member.
 
     Members are told apart by all columns that any kernel reads of them. What is read comes with a key, which is equal
     for kernels that read the same.
     """
-    sides: tuple[dict[Any, AnyArray], dict[Any, AnyArray]] = ({}, {})
+    sides: tuple[dict[bytes, AnyArray], dict[bytes, AnyArray]] = ({}, {})
     keys = []
     one_kind = False
     for one, X in zip(kernel_set.fitted, views, strict=True):
@@ -252,17 +252,17 @@ class PairStack(MatrixStack):
         factors.rows = factors.columns = (self.factors.rows[0][rows], self.factors.rows[1][rows])
         return PairStack(factors, self._diagonals[:, rows], self.options)
 
-    def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
+    def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Array]]:
         for m in kernels:
             yield int(m), self.factors.block(self.factors.plan(np.eye(self.n_kernels)[m]), rows, columns)
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Gram:
         return PairGram(self, np.array(weights, dtype=np.float64))
 
-    def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
+    def _multiply(self, right: dict[int, ArrayOrTensor], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
         full = np.zeros((self.n_samples, out.shape[2]))
-        made: dict[Any, Array] = {}
-        given: Any = None
+        made: dict[tuple[int, int], Array] = {}
+        given: ArrayOrTensor = None
         for m, own in right.items():
             sign = int(self.factors.sign[m])
             if own is not given:
@@ -310,7 +310,7 @@ class PairGram(Gram):
     def __init__(self, stack: PairStack, weights: Array) -> None:
         self.stack, self.weights = stack, weights
         self.n_samples, self.block_samples = stack.n_samples, stack.options.pair_block
-        rows: list[Any] = [None] if weights.ndim == 1 else [weights[:, m] for m in range(weights.shape[1])]
+        rows: list[Array | None] = [None] if weights.ndim == 1 else [weights[:, m] for m in range(weights.shape[1])]
         plans = [weights] if weights.ndim == 1 else np.eye(weights.shape[1])
         #: Pairs of a gate, None for one everywhere, and what it multiplies.
         self.parts = [(gate, stack.factors.plan(own)) for gate, own in zip(rows, plans, strict=True)]

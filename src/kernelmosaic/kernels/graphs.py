@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import blake2b
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from kernelmosaic._typing import AnyArray, MatrixLike, RowIndex
+from kernelmosaic._typing import AnyArray, MatrixLike, RowIndex, Settings
 from kernelmosaic.kernels.base import Block, Kernel, is_whole, pairwise_statistic
 from kernelmosaic.kernels.tanimoto import shared_counts
 
@@ -90,10 +90,10 @@ class GraphSet:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Settings:
         return {"labels": self.labels, "arcs": self.arcs}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Settings) -> None:
         self.__dict__.update(state, known={})
 
     def refined(self, iterations: int) -> Bags:
@@ -145,7 +145,7 @@ class GraphSet:
 # Graphs as they are given --------------------------------------------------------------------------------------------
 
 
-def graph_table(X: Any) -> Any:
+def graph_table(X: MatrixLike) -> MatrixLike:
     """Return a list of graphs as a table of one column, a list of lists row by row, and what has a shape as it is.
 
     NumPy would take a graph for a sequence and make rows of what it holds.
@@ -164,7 +164,7 @@ def graph_table(X: Any) -> Any:
     return table
 
 
-def _read(graph: Any, name: str) -> tuple[NDArray[np.intp], int, list[Any] | None]:
+def _read(graph: Any, name: str) -> tuple[NDArray[np.intp], int, Sequence[Hashable] | None]:
     """Return the edges of a graph, how many nodes it has, and their labels if there are any."""
     if hasattr(graph, "nodes") and hasattr(graph, "edges"):
         graph = _from_networkx(graph, name)
@@ -212,10 +212,10 @@ def _from_networkx(graph: Any, name: str) -> tuple[list[tuple[int, int]], Any]:
     return [(number[u], number[v]) for u, v in graph.edges()], len(labels) if missing else labels
 
 
-def _codes(labels: list[Any]) -> Labels:
+def _codes(labels: Sequence[Any]) -> Labels:
     """Return 64 bits for every label, the same in every process; a whole number is what it is written as."""
     try:
-        distinct = list(dict.fromkeys(labels))
+        distinct: Sequence[Any] = list(dict.fromkeys(labels))
     except TypeError:  # something that is no label, and is found below
         distinct = labels
     codes = {}
@@ -261,7 +261,7 @@ class GraphKernel(Kernel):
     def _bags(self, X: GraphSet) -> list[Bags]:
         """Return the values by which graphs are compared, and whose comparisons are added."""
 
-    def _compare(self, left: Any, right: Any) -> Block:
+    def _compare(self, left: MatrixLike, right: MatrixLike) -> Block:
         """Compare all graphs by how often each value is in them."""
         return pairwise_statistic("products", left, right)
 
@@ -276,12 +276,12 @@ class GraphKernel(Kernel):
             np.sum([self._own(one) for bags in self._bags(X) for one in _counts(bags)], axis=0), np.float64
         )
 
-    def _own(self, counts: Any) -> AnyArray:
+    def _own(self, counts: MatrixLike) -> AnyArray:
         """Compare every graph with itself."""
         return np.asarray(counts.multiply(counts).sum(axis=1))
 
 
-def _graph_set(read: list[tuple[NDArray[np.intp], int, list[Any] | None]]) -> GraphSet:
+def _graph_set(read: list[tuple[NDArray[np.intp], int, Sequence[Hashable] | None]]) -> GraphSet:
     """Put graphs one after the other; each has its edges, the number of its nodes and their labels or None."""
     ends, edge_ends = (
         np.concatenate([[0], np.cumsum(sizes)])
@@ -304,7 +304,7 @@ def _graph_set(read: list[tuple[NDArray[np.intp], int, list[Any] | None]]) -> Gr
     return GraphSet(Bags(ends, codes), Bags(np.searchsorted(owners, np.arange(len(ends))), arcs))
 
 
-def _counts(*bags: Bags) -> list[Any]:
+def _counts(*bags: Bags) -> list[MatrixLike]:
     """Return how often each value is in each graph: a sparse matrix for each of the bags, with columns in common."""
     found, columns = np.unique(np.concatenate([one.values for one in bags]), return_inverse=True)
     parts = np.split(columns, np.cumsum([len(one.values) for one in bags])[:-1])
@@ -371,10 +371,10 @@ class WeisfeilerLehman(GraphKernel):
     def _bags(self, X: GraphSet) -> list[Bags]:
         return [X.refined(h) for h in self._numbers()]
 
-    def _compare(self, left: Any, right: Any) -> Block:
+    def _compare(self, left: MatrixLike, right: MatrixLike) -> Block:
         return shared_counts(left, right) if self.mode == "assignment" else super()._compare(left, right)
 
-    def _own(self, counts: Any) -> AnyArray:
+    def _own(self, counts: MatrixLike) -> AnyArray:
         return np.asarray(counts.sum(axis=1)) if self.mode == "assignment" else super()._own(counts)
 
     def _check_parameters(self) -> None:

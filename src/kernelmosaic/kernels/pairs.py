@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -17,6 +17,8 @@ from kernelmosaic.kernels.base import Block, Kernel, is_whole
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, check_kernel, read_kernels
 
+#: Numbers or names of columns.
+Columns = list[Any]
 #: Of every mode, how the members of a pair are exchanged: not at all, or with this sign.
 MODES = {"product": 0, "sum": 0, "cartesian": 0, "symmetric": 1, "antisymmetric": -1}
 
@@ -49,7 +51,7 @@ class Members:
     def of(cls, V: AnyArray) -> Members:
         """Find the distinct rows of an array of numbers or objects."""
         if V.dtype.kind in "OUS":
-            known: dict[Any, int] = {}
+            known: dict[Hashable, int] = {}
             codes = np.array([known.setdefault(row, len(known)) for row in map(tuple, V.tolist())], dtype=np.intp)
             first = np.unique(codes, return_index=True)[1]
         else:
@@ -134,7 +136,7 @@ class Pairwise(Kernel):
         self.right_ = clone(self.right).fit(right.values)
         return self
 
-    def validate(self, X: MatrixLike) -> Any:
+    def validate(self, X: MatrixLike) -> MatrixLike:
         self._check_parameters()
         if self.input_kind == "numbers":
             X = super().validate(X)
@@ -208,7 +210,7 @@ class Pairwise(Kernel):
             )
 
 
-def description(value: Any) -> Any:
+def description(value: Any) -> Hashable:
     """Return what is equal for kernels of the same class and parameters; large arrays are equal to themselves alone."""
     if isinstance(value, BaseEstimator):
         parameters = value.get_params(deep=False).items()
@@ -228,7 +230,7 @@ def compare(what: str, kernel: Kernel, V: AnyArray, W: AnyArray) -> Block:
     return np.equal.outer(v.codes, w.codes).astype(np.float32)
 
 
-def pairwise(left: KernelsLike, right: KernelsLike, *, mode: str = "product") -> list[tuple[str, Pairwise, list[Any]]]:
+def pairwise(left: KernelsLike, right: KernelsLike, *, mode: str = "product") -> list[tuple[str, Pairwise, Columns]]:
     """Return the kernels of pairs that two lists of kernels make, for the `kernels` parameter of an estimator.
 
     Parameters
@@ -267,7 +269,7 @@ def pairwise(left: KernelsLike, right: KernelsLike, *, mode: str = "product") ->
     return [_pair(a, b, mode) for a, b in zip(*sides, strict=True)]
 
 
-def _read_side(side: str, given: KernelsLike) -> list[tuple[Entry, list[Any]]]:
+def _read_side(side: str, given: KernelsLike) -> list[tuple[Entry, Columns]]:
     """Return the items of one side with their columns as lists."""
     found = []
     for entry in read_kernels(given):
@@ -287,7 +289,7 @@ def _read_side(side: str, given: KernelsLike) -> list[tuple[Entry, list[Any]]]:
     return found
 
 
-def _pair(left: tuple[Entry, list[Any]], right: tuple[Entry, list[Any]], mode: str) -> tuple[str, Pairwise, list[Any]]:
+def _pair(left: tuple[Entry, Columns], right: tuple[Entry, Columns], mode: str) -> tuple[str, Pairwise, Columns]:
     (a, own), (b, others) = left, right
     signs = {"product": "×", "sum": "+", "cartesian": "□"}
     name = f"{a.name} {signs[mode]} {b.name}" if mode in signs else f"{a.name}, {mode}"

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor, DType
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
 from kernelmosaic.backend import NUMPY, Backend, backend_of, default_budget, is_tensor, row_strips, to_host
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.stack import MatrixStack
@@ -116,7 +116,7 @@ class TargetsLearned:
     errors: Array
     moved: NDArray[np.bool_]
     left_over: float
-    beta: NDArray[Any]
+    beta: AnyArray
     intercept: Array
     candidates: Array
     history: list[float]
@@ -237,7 +237,7 @@ class TargetBatches:
     backend: Backend
     dtype: DType
     batches: list[slice]
-    kept: list[Any] | None
+    kept: list[ArrayOrTensor] | None
 
     @classmethod
     def of(cls, Y: ArrayOrTensor, weight: Array, backend: Backend, options: TargetOptions) -> TargetBatches:
@@ -267,7 +267,7 @@ class TargetBatches:
         """T."""
         return int(self.Y.shape[1])
 
-    def __iter__(self) -> Iterator[tuple[slice, Any]]:
+    def __iter__(self) -> Iterator[tuple[slice, ArrayOrTensor]]:
         for k, part in enumerate(self.batches):
             if self.kept is not None:
                 yield part, self.kept[k]
@@ -276,7 +276,7 @@ class TargetBatches:
                 yield part, self.backend.astype((_placed(self.Y[:, part], self.backend) - mean) / unit, self.dtype)
 
 
-def _placed(Y: ArrayOrTensor, backend: Backend) -> Any:
+def _placed(Y: ArrayOrTensor, backend: Backend) -> ArrayOrTensor:
     """Return targets in double precision where products are formed."""
     if backend is NUMPY:
         return backend.asarray(to_host(Y))
@@ -303,7 +303,7 @@ class CandidateSystem:
         log det M + log 1ᵀM⁻¹1.
     """
 
-    times: Callable[[Any], Any]
+    times: Callable[[ArrayOrTensor], ArrayOrTensor]
     block: Callable[[NDArray[np.intp]], Array]
     diagonal: Array
     constants: Array
@@ -329,13 +329,13 @@ class MatrixSystems:
         return traces, squares
 
     @cached_property
-    def matrices(self) -> list[Any]:
+    def matrices(self) -> list[ArrayOrTensor]:
         """The kernels in the precision of the targets."""
         n, place = self.stack.n_samples, self.stack.backend.astype
         blocks = dict(self.stack.placed_blocks(range(self.stack.n_kernels), slice(0, n), slice(0, n)))
         return [place(blocks[m], self.targets.dtype) for m in range(self.stack.n_kernels)]
 
-    def products(self, V: Any, gammas: Any) -> Any:
+    def products(self, V: ArrayOrTensor, gammas: ArrayOrTensor) -> ArrayOrTensor:
         """Return M v for columns v of V, each with γ of its own, (P, columns)."""
         return sum((K @ (V * gamma) for K, gamma in zip(self.matrices, gammas, strict=True)), V / self.weight)
 
@@ -375,7 +375,7 @@ class FeatureSystems:
         parts = [products[np.ix_(own, own)] for m in range(self.kernel.max() + 1) for own in [self.kernel == m]]
         return np.array([one.trace() for one in parts]), np.array([(one**2).sum() for one in parts])
 
-    def products(self, V: Any, gammas: Any) -> Any:
+    def products(self, V: ArrayOrTensor, gammas: ArrayOrTensor) -> ArrayOrTensor:
         """As in `MatrixSystems`."""
         Z = self.placed[0][:, :-1]
         return V / self.placed[1] + Z @ (gammas[self.backend.index(self.kernel)] * (Z.T @ V))
@@ -396,7 +396,7 @@ class FeatureSystems:
             rows = backend.index(S)
             return np.diag(weight[S]) - backend.to_numpy(left[rows] @ (Z[rows] * self.weight[rows]).T)
 
-        def times(Y: Any) -> Any:
+        def times(Y: ArrayOrTensor) -> ArrayOrTensor:
             weighted = w * Y
             return weighted - half @ (Zt.T @ weighted)
 
@@ -548,7 +548,7 @@ class _Candidates:
                 self.chosen[at], self.lacking[at] = number, False
         return found
 
-    def _parts(self, wanted: NDArray[np.intp]) -> Iterator[tuple[int, slice, Any]]:
+    def _parts(self, wanted: NDArray[np.intp]) -> Iterator[tuple[int, slice, ArrayOrTensor]]:
         """Yield (batch, which of the wanted targets are in it, these), of ascending numbers."""
         for k, (part, Y) in enumerate(self.targets):
             some = slice(*(int(one) for one in np.searchsorted(wanted, [part.start, part.stop])))
@@ -557,7 +557,7 @@ class _Candidates:
             elif some.stop > some.start:
                 yield k, some, Y[:, self.targets.backend.index(wanted[some] - part.start)]
 
-    def _keep(self, k: int, at: NDArray[np.intp], found: Array, beta: Any, constants: Any) -> None:
+    def _keep(self, k: int, at: NDArray[np.intp], found: Array, beta: ArrayOrTensor, constants: ArrayOrTensor) -> None:
         """Keep machines of some targets of a batch."""
         place, own = self.targets.backend, backend_of(self.beta[k])
         # What rounding leaves of their sum, large kernels would show.
@@ -594,8 +594,12 @@ class _Candidates:
 
 
 def solve_near(
-    system: CandidateSystem, apply: Callable[[Any], Any], Y: Any, backend: Backend, steps: int = 50
-) -> tuple[Any, Any]:
+    system: CandidateSystem,
+    apply: Callable[[ArrayOrTensor], ArrayOrTensor],
+    Y: ArrayOrTensor,
+    backend: Backend,
+    steps: int = 50,
+) -> tuple[ArrayOrTensor, ArrayOrTensor]:
     """Return β and b of M β + b = y, 1ᵀβ = 0, for every target, by conjugate gradients.
 
     Parameters
@@ -637,8 +641,8 @@ class _LeftOut:
     """Squared residuals of samples left out, each alone, by factors of β², or together in groups."""
 
     backend: Backend
-    factors: Any
-    blocks: Sequence[tuple[Any, Any, Any]]
+    factors: ArrayOrTensor
+    blocks: Sequence[tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor]]
 
     @classmethod
     def of(cls, system: CandidateSystem, targets: TargetBatches, groups: Groups) -> _LeftOut:

@@ -62,12 +62,12 @@ class PairSplit(BaseCrossValidator):  # type: ignore[misc]
         self.right = right
         self.random_state = random_state
 
-    def get_n_splits(self, X: MatrixLike = None, y: TargetLike = None, groups: Any = None) -> int:
+    def get_n_splits(self, X: MatrixLike = None, y: TargetLike = None, groups: TargetLike = None) -> int:
         """Return the number of splits; the arguments are there for compatibility."""
         self._check_parameters()
         return int(self.n_splits) ** (2 if self.new == "both" else 1)
 
-    def split(self, X: MatrixLike, y: TargetLike = None, groups: Any = None) -> Iterator[tuple[Rows, Rows]]:
+    def split(self, X: MatrixLike, y: TargetLike = None, groups: TargetLike = None) -> Iterator[tuple[Rows, Rows]]:
         """Yield the row numbers of the training and of the test pairs.
 
         Parameters
@@ -102,7 +102,7 @@ class PairSplit(BaseCrossValidator):  # type: ignore[misc]
                 )
             yield train, test
 
-    def _members(self, X: MatrixLike, groups: Any, n: int) -> tuple[Rows, Rows]:
+    def _members(self, X: MatrixLike, groups: TargetLike, n: int) -> tuple[Rows, Rows]:
         """Return the numbers of the left and of the right members."""
         if groups is not None:
             labels = np.asarray(groups)

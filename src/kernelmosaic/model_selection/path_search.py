@@ -7,12 +7,12 @@ from operator import attrgetter
 from typing import Any, Self
 
 from sklearn.base import MetaEstimatorMixin, is_classifier
-from sklearn.utils import get_tags
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, TargetLike
+from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators._calibration import check_calibration
 from kernelmosaic.estimators._path import divide_pipeline, path_rule, predicts_targets, read_samples
@@ -31,7 +31,7 @@ def _has(name: str) -> Callable[[Any], bool]:
     return has
 
 
-def tags_like(tags: Any, estimator: Estimator) -> Any:
+def tags_like(tags: Tags, estimator: Estimator) -> Tags:
     """Return the tags of what wraps an estimator: its own in all that data show."""
     own = get_tags(estimator)
     for name in ("estimator_type", "target_tags", "classifier_tags", "regressor_tags", "transformer_tags"):
@@ -160,22 +160,22 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         return self.best_estimator_
 
     @available_if(_has("predict"))  # type: ignore[untyped-decorator]
-    def predict(self, X: MatrixLike) -> Any:
+    def predict(self, X: MatrixLike) -> ArrayOrTensor:
         """Return what the best estimator predicts."""
         return self._best().predict(X)
 
     @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: MatrixLike) -> Any:
+    def predict_proba(self, X: MatrixLike) -> ArrayOrTensor:
         """Return the probabilities of the classes, of shape (n_samples, classes)."""
         return self._best().predict_proba(X)
 
     @available_if(_has("predict_log_proba"))  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: MatrixLike) -> Any:
+    def predict_log_proba(self, X: MatrixLike) -> ArrayOrTensor:
         """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
         return self._best().predict_log_proba(X)
 
     @available_if(lambda self: predicts_targets(self.estimator))  # type: ignore[untyped-decorator]
-    def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> Any:
+    def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> ArrayOrTensor:
         """Return intervals that hold the targets of new samples with about a given probability.
 
         As :meth:`MKLRegressorCV.predict_interval <kernelmosaic.MKLRegressorCV.predict_interval>`, by the folds.
@@ -194,7 +194,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         return self._of_folds().interval(X, coverage)
 
     @available_if(lambda self: is_classifier(self.estimator))  # type: ignore[untyped-decorator]
-    def predict_set(self, X: MatrixLike, coverage: float = 0.9) -> Any:
+    def predict_set(self, X: MatrixLike, coverage: float = 0.9) -> ArrayOrTensor:
         """Return sets of classes that hold the classes of new samples with about a given probability.
 
         As :meth:`MKLClassifierCV.predict_set <kernelmosaic.MKLClassifierCV.predict_set>`, by the folds.
@@ -213,12 +213,12 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         return self._of_folds().classes_within(X, coverage, self._best().predict(X))
 
     @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
-    def decision_function(self, X: MatrixLike) -> Any:
+    def decision_function(self, X: MatrixLike) -> ArrayOrTensor:
         """Return the decision values of the best estimator."""
         return self._best().decision_function(X)
 
     @available_if(_has("transform"))  # type: ignore[untyped-decorator]
-    def transform(self, X: MatrixLike) -> Any:
+    def transform(self, X: MatrixLike) -> ArrayOrTensor:
         """Return the samples as the best estimator transforms them."""
         return self._best().transform(X)
 
@@ -243,7 +243,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         # Without a refit there are scores, and nothing to predict with.
         return hasattr(self, "best_estimator_")
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         return tags_like(super().__sklearn_tags__(), self.estimator)
 
     def get_metadata_routing(self) -> MetadataRouter:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import Tags, _safe_indexing, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators._conformal import Conformal
 from kernelmosaic.estimators.cv import in_memory
@@ -101,7 +101,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self._conformal = Conformal.of([self.estimator_], [(_safe_indexing(X, held), y[held])], classes)
         return self
 
-    def _read(self, y: TargetLike) -> AnyArray:
+    def _read(self, y: TargetLike) -> ArrayOrTensor:
         """Return the targets as an array, or raise saying what is wrong."""
         if not is_classifier(self.estimator) and not is_regressor(self.estimator):
             raise TypeError(f"estimator={type(self.estimator).__name__}: give a regressor or a classifier.")
@@ -123,7 +123,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"calibration_size={size!r}: give a share between 0 and 1.")
         return train_test_split(rows, test_size=float(size), random_state=self.random_state)
 
-    def predict(self, X: MatrixLike) -> Any:
+    def predict(self, X: MatrixLike) -> ArrayOrTensor:
         """Return what the estimator predicts."""
         check_is_fitted(self)
         return self.estimator_.predict(X)
@@ -135,7 +135,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return float(self.estimator_.score(X, y, **weight))
 
     @available_if(lambda self: is_regressor(self.estimator))  # type: ignore[untyped-decorator]
-    def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> Any:
+    def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> ArrayOrTensor:
         """Return intervals that hold the targets of new samples with at least a given probability.
 
         Parameters
@@ -153,7 +153,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return self._conformal.interval(X, coverage)
 
     @available_if(lambda self: is_classifier(self.estimator))  # type: ignore[untyped-decorator]
-    def predict_set(self, X: MatrixLike, coverage: float = 0.9) -> Any:
+    def predict_set(self, X: MatrixLike, coverage: float = 0.9) -> ArrayOrTensor:
         """Return sets of classes that hold the classes of new samples with at least a given probability.
 
         A class is in the set unless the largest decision value (or, without those, probability) of another class
@@ -179,5 +179,5 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_ = property(attrgetter("estimator_.n_features_in_"), doc="The number of columns.")
     feature_names_in_ = property(attrgetter("estimator_.feature_names_in_"), doc="The names of the columns.")
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         return tags_like(super().__sklearn_tags__(), self.estimator)
