@@ -106,13 +106,13 @@ def read_fold(path: Path, name: str, iteration: int) -> tuple[np.ndarray, ...]:
     return X[~test], y[~test], X[test], y[test]
 
 
-def run_unit(unit: Unit, path: Path) -> tuple[str, Row]:
+def run_unit(unit: Unit, path: Path, search: Row = SEARCH) -> tuple[str, Row]:
     """Return the unit's name, the scores on the test part, and what was chosen."""
     warnings.simplefilter("ignore", ConvergenceWarning)
     A, a, B, b = read_fold(path, unit.set, unit.iteration)
     scaler, folds, cpu = StandardScaler().fit(A), StratifiedKFold(3, shuffle=True, random_state=0), {}
     with cpu_time(cpu, "fit"):
-        model = MKLSurvivalCV(KERNELS, cv=folds, **SEARCH).fit(scaler.transform(A), a)
+        model = MKLSurvivalCV(KERNELS, cv=folds, **search).fit(scaler.transform(A), a)
     B = scaler.transform(B)
     found: Row = {"n": len(a) + len(b), "columns": A.shape[1], "cpu_seconds": cpu["fit"], "machine": machine()}
     found |= {"C": model.C_, "norm": str(model.norm_), "gap": model.duality_gap_, "weights": [*model.weights_]}

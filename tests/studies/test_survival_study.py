@@ -59,9 +59,9 @@ def test_first_folds_come_first_and_small_sets_before_large_ones(study, file):
     assert {unit.set for unit in study.all_units(file[0], ["some"])} == {"some"}
 
 
-def test_a_unit_scores_the_test_part(study, file, monkeypatch):
-    monkeypatch.setattr(study, "SEARCH", study.SEARCH | {"Cs": [0.1], "norms": ("uniform",)})
-    name, found = study.run_unit(study.Unit("some", 1), file[0])
+def test_a_unit_scores_the_test_part(study, file):
+    search = study.SEARCH | {"Cs": [0.1], "norms": ("uniform",)}
+    name, found = study.run_unit(study.Unit("some", 1), file[0], search)
     A, a, B, b = study.read_fold(file[0], "some", 1)
     scaler = StandardScaler().fit(A)
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
