@@ -160,9 +160,9 @@ class TrainingSet(ABC):
             self._kernel = CombinedKernel(self.stack)
         return self._kernel
 
-    def threads(self) -> AbstractContextManager[Any]:
+    def threads(self, few: int = TINY) -> AbstractContextManager[Any]:
         """Return a context for learning: matrices of few samples are no work for several threads."""
-        return one_blas_thread() if len(self.kept) <= TINY else nullcontext()
+        return one_blas_thread() if len(self.kept) <= few else nullcontext()
 
     def in_double(self) -> TrainingSet | None:
         """Return the same samples with entries in double precision; None where these are not to be had."""
@@ -410,7 +410,7 @@ class FeatureSet(TrainingSet):
         with self.threads():
             return make_feature_stack(self.kernel_set, self.rows, self.budget, self.device)
 
-    def threads(self) -> AbstractContextManager[Any]:
+    def threads(self, few: int = TINY) -> AbstractContextManager[Any]:
         """Return a context for passes over strips of few features, whose products keep no more than one core busy.
 
         Where they are sums over all rows, several strips are worked on at once.

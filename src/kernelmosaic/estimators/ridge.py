@@ -242,7 +242,7 @@ class BaseRidge(KernelEstimator):
         """
         prepared = self._prepare(whole, groups, has_classes)
         first, unit = prepared.first, prepared.unit
-        with prepared.data.threads():
+        with prepared.data.threads(RidgeOptions.few_samples):
             found = self._learn(prepared.data, prepared.targets, start=first)
         learned = replace(
             found,
@@ -278,7 +278,7 @@ class BaseRidge(KernelEstimator):
         self._ridge, self._left_out = learned.alpha / targets.weight, learned.residuals
         self._covariance, self._has_matrix = None, not isinstance(data.stack, FeatureStack | PairStack)
         if isinstance(data.stack, FeatureStack):
-            with data.threads():
+            with data.threads(RidgeOptions.few_samples):
                 covariance = FeatureForm(data.stack, targets, self.criterion).covariance(learned.weights, learned.alpha)
             kept = np.isin(np.repeat(np.arange(len(learned.weights)), data.stack.widths), self._expansion.kept)
             at = np.append(np.flatnonzero(kept), len(kept))
@@ -376,7 +376,7 @@ class BaseRidge(KernelEstimator):
             view, fitted = data.views[m], data.kernel_set.fitted[m].kernel
             X = fitted.transform(view) if isinstance(fitted, Ranked) else view
             widths[m] = RadialWidths(learner, data.stack.backend.asarray(X))
-        with data.threads():
+        with data.threads(RidgeOptions.few_samples):
             return self._learn(data, some, widths=widths)
 
     def _warn_of_repeats(self, X: MatrixLike, Y: Array, groups: TargetLike) -> None:
@@ -655,7 +655,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         if T > _ONE_BY_ONE and stack.n_kernels <= _COVERED:
             return []
         targets = prepared.targets
-        with prepared.data.threads():
+        with prepared.data.threads(RidgeOptions.few_samples):
             shared = self._learn(prepared.data, targets, stack, start=prepared.first)
             alone = [replace(targets, Y=targets.Y[:, t : t + 1]) for t in range(T if 1 < T <= _ONE_BY_ONE else 0)]
             return [shared, *(self._learn(prepared.data, one, stack, start=shared) for one in alone)]

@@ -65,6 +65,8 @@ class RidgeOptions:
         is a sum over samples, and what a slope of some nats leaves to gain does not grow with their number.
     width_rows : int
         Most samples, evenly spread, that widths are learned from; weights and ridge are learned from all.
+    few_samples : int
+        Up to so many, linear systems are solved by one thread: several wait for each other longer than they save.
     first_rows : int
         Several starts are tried on a third of the samples, if these are at least so many.
     probe_signs, most_probes : int
@@ -88,6 +90,7 @@ class RidgeOptions:
     left_out_rows: int = 20_000
     slope_samples: int = 300
     width_rows: int = 2000
+    few_samples: int = 1000
     first_rows: int = 100
     probe_signs: int = 16_000
     most_probes: int = 20
