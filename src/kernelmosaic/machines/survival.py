@@ -174,14 +174,14 @@ class SmoothMachine(Machine):
     """
 
     program: SmoothProgram
-    loss: ClassVar[Callable[..., SmoothProgram]]
+    _loss: ClassVar[Callable[..., SmoothProgram]]
     can_be_subsampled = False
     has_box = False
     has_one_slack = False
 
     def __init__(self, time: AnyArray, event: AnyArray, C: float = 1.0, sample_weight: Array | None = None) -> None:
         weight = np.ones(len(time)) if sample_weight is None else sample_weight
-        self.program = type(self).loss(time, event, weight, check_positive("C", C))
+        self.program = type(self)._loss(time, event, weight, check_positive("C", C))
 
     def solve(self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3) -> SmoothSolution:
         """Return the solution for a kernel; the last digits cost one Newton step more, since these converge fast."""
@@ -214,7 +214,7 @@ class Cox(SmoothMachine):
     censored data".
     """
 
-    loss = PartialLikelihood
+    _loss = PartialLikelihood
 
 
 class Ranking(SmoothMachine):
@@ -230,4 +230,4 @@ class Ranking(SmoothMachine):
     Pölsterl, Navab and Katouzian (2015), "Fast training of support vector machines for survival analysis".
     """
 
-    loss = OrderedPairs
+    _loss = OrderedPairs
