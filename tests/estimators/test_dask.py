@@ -117,26 +117,26 @@ def kill_one(client):
 
 
 def slow_one(client):
-    # Tasks name what they do, so that another function of that name takes its place on one worker.
     client.run(_sleep_first, workers=[holds_most(client)])
 
 
 def _sleep_first():
+    # A worker keeps the functions of its tasks: what these look up when they run can still be replaced.
     from kernelmosaic.gram import _dask_features
 
-    def slow(*args, work=_dask_features._operate, **options):
+    def slow(*args, kind=_dask_features.StackFactors):
         time.sleep(0.005)
         slow.calls += 1
-        return work(*args, **options)
+        return kind(*args)
 
     slow.calls = 0
-    _dask_features._operate = slow
+    _dask_features.StackFactors = slow
 
 
 def _slow_calls():
     from kernelmosaic.gram import _dask_features
 
-    return getattr(_dask_features._operate, "calls", 0)
+    return getattr(_dask_features.StackFactors, "calls", 0)
 
 
 @pytest.mark.parametrize("misfortune", [kill_one, slow_one])
