@@ -215,7 +215,7 @@ def kaplan_meier(
 
 
 def _inverse_share(y_train: Array, at: Array) -> Array:
-    """Return 1 / G at times, where G is the share not yet censored; zero where nobody is left."""
+    """Return 1 / G at times, where G is the share not yet censored; zero where G is zero."""
     times, share = kaplan_meier(y_train[:, 1], y_train[:, 0], reverse=True)
     G = np.concatenate([[1.0], share])[np.searchsorted(times, at, side="right")]
     return np.asarray(np.divide(1.0, G, out=np.zeros(len(G)), where=G > 0))

@@ -90,10 +90,10 @@ def test_classes_far_from_the_origin(offset, C, slack):
 
 @pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
 def test_targets_far_from_zero(offset):
-    for seed in range(3):
+    for n, seed in [(30, 0), (30, 1), (30, 2), (20, 2)]:
         rng = np.random.default_rng(seed)
-        X = rng.normal(size=(30, 2))
-        y = X[:, 0] + 0.1 * rng.normal(size=30) + offset
+        X = rng.normal(size=(n, 2))
+        y = X[:, 0] + 0.1 * rng.normal(size=n) + offset
         kernels, C, epsilon = [Linear(), Gaussian(1.0)], [1.0, 1e3, 1e5][seed], 0.05
         model = MKLRegressor(kernels, C=C, epsilon=epsilon, normalize=None)
         stated = statement(model, lambda model=model, X=X, y=y: model.fit(X, y))

@@ -100,7 +100,8 @@ def test_memory_maps_in_single_precision(model, device, tmp_path):
     mapped = make(device=device).fit(X[TRAIN], np.load(tmp_path / "y.npy", mmap_mode="r"))
     assert mapped.dual_coef_.dtype == np.float32
     assert_allclose(mapped.loo_scores_, model.loo_scores_, atol=5e-3)
-    assert_allclose(mapped.predict(X[TEST]), model.predict(X[TEST]), atol=0.5)
+    off = mapped.predict(X[TEST]) - model.predict(X[TEST])
+    assert np.sqrt(np.mean(off**2)) < 0.01 * Y.std()
 
 
 def test_devices_agree(model, device):

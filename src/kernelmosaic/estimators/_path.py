@@ -546,7 +546,7 @@ class PathResult:
                 continue
             inside = replace(self.given.take(train), original=_safe_indexing(samples, train))
             with FitContext() as shared, warnings.catch_warnings():
-                # The search has spoken of the gaps of these fits.
+                # The search warns of gaps once, for all fits.
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 shared.known = KnownFit(weights)
                 models.append(self._fit(m, i, inside, {"calibration": None, "verbose": False}))

@@ -689,8 +689,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         """Raise if every target has weights of its own."""
         if np.ndim(self.alpha_) == 1:
             raise ValueError(
-                f"{what} needs weights that all targets share: fit with per_target=False, or fit the targets for which "
-                "it is wanted one by one."
+                f"{what} needs weights that all targets share: fit with per_target=False, or fit the targets that "
+                "need it one by one."
             )
 
     @property

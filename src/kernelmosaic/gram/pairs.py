@@ -186,8 +186,8 @@ def _weighted(weights: Array, matrices: list[Array]) -> Array:
 def _members(kernel_set: KernelSet, views: Views) -> tuple[tuple[Codes, Codes], list[list[tuple[bytes, AnyArray]]]]:
     """Return the numbers of the pairs' members, left and right, and what every kernel reads of each member.
 
-    Members are told apart by all columns that any kernel reads of them. What is read comes with a key, which is equal
-    for kernels that read the same.
+    Members are distinguished by all columns that any kernel reads of them. What is read comes with a key, which is
+    equal for kernels that read the same.
     """
     sides: tuple[dict[bytes, AnyArray], dict[bytes, AnyArray]] = ({}, {})
     keys = []

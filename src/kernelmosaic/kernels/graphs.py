@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from kernelmosaic._typing import AnyArray, MatrixLike, RowIndex, Settings
+from kernelmosaic._typing import AnyArray, MatrixLike, RowIndex
 from kernelmosaic.kernels.base import Block, Kernel, is_whole, pairwise_statistic
 from kernelmosaic.kernels.tanimoto import shared_counts
 
@@ -90,11 +90,8 @@ class GraphSet:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __getstate__(self) -> Settings:
-        return {"labels": self.labels, "arcs": self.arcs}
-
-    def __setstate__(self, state: Settings) -> None:
-        self.__dict__.update(state, known={})
+    def __reduce__(self) -> tuple[type[GraphSet], tuple[Bags, Bags]]:
+        return GraphSet, (self.labels, self.arcs)  # what was computed is computed again
 
     def refined(self, iterations: int) -> Bags:
         """Return the labels after some iterations: each is that of a node with those of its neighbours before."""

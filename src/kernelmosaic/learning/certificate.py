@@ -229,14 +229,15 @@ class LearnedClasses(Learned):
 def certified_gap(objective: float, upper: float, lower: float) -> float:
     """Return the most that (primal − dual) / max(|primal|, |dual|) may be; infinite where the bounds prove nothing.
 
-    The primal value is known to lie as far below `objective` as `upper` lies above it; the dual value is no less than
-    `lower`. Bounds that cross, or that are not finite, prove nothing.
+    The primal value is at most `upper`, and no further below `objective` and `upper` than these two are apart; rounding
+    may leave either as the larger one. The dual value is no less than `lower`. Bounds that cross, or that are not
+    finite, prove nothing.
     """
     if not (np.isfinite(upper) and np.isfinite(lower)) or upper < lower:
         return np.inf
     if upper == lower == 0.0:
         return 0.0
-    scale = max(abs(lower), abs(objective) - (upper - objective))
+    scale = max(abs(lower), min(abs(objective), abs(upper)) - abs(upper - objective))
     return float((upper - lower) / scale) if scale > 0 else np.inf
 
 

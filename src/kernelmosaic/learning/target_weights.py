@@ -411,7 +411,7 @@ class TriedBefore:
     path : Path
         Of the file.
     search : ndarray
-        What tells one search from another; a file of another one is refused.
+        What distinguishes one search from another; a file of another one is refused.
     """
 
     def __init__(self, path: Path, search: Array) -> None:
@@ -528,34 +528,34 @@ class _Candidates:
             self._keep(k, at[some], found[:, better[some]], beta, constants)
         self.own[at], self.moved[at] = own[better], True
 
-    def _judge(self, system: CandidateSystem, number: int, wanted: NDArray[np.intp]) -> Array:
+    def _judge(self, system: CandidateSystem, candidate: int, numbers: NDArray[np.intp]) -> Array:
         """Keep the machines of a candidate where they are best, and return criteria and log errors, (2, targets)."""
         targets, backend, n = self.targets, self.targets.backend, len(self.targets.weight)
         constants = backend.asarray(system.constants, targets.dtype)
         left_out = _LeftOut.of(system, targets, self.groups)
-        found = np.empty((2, len(wanted)))
-        for k, some, Y in self._parts(wanted):
+        found = np.empty((2, len(numbers)))
+        for k, some, Y in self._parts(numbers):
             beta = system.times(Y)
             found[1, some] = _log(left_out.errors(beta))
             found[0, some] = 0.5 * targets.weight.sum() * found[1, some]
             if self.criterion == "evidence":
                 fit = np.asarray(backend.to_numpy((Y * beta).sum(0)), np.float64) / (n - 1)
                 found[0, some] = 0.5 * (n - 1) * _log(fit) + 0.5 * system.log_det
-            better = some.start + np.flatnonzero(found[0, some] < self.best[wanted[some]])
-            columns, at = backend.index(better - some.start), wanted[better]
+            better = some.start + np.flatnonzero(found[0, some] < self.best[numbers[some]])
+            columns, at = backend.index(better - some.start), numbers[better]
             if len(better):
                 self._keep(k, at, found[:, better], beta[:, columns], constants @ Y[:, columns])
-                self.chosen[at], self.lacking[at] = number, False
+                self.chosen[at], self.lacking[at] = candidate, False
         return found
 
-    def _parts(self, wanted: NDArray[np.intp]) -> Iterator[tuple[int, slice, ArrayOrTensor]]:
-        """Yield (batch, which of the wanted targets are in it, these), of ascending numbers."""
+    def _parts(self, numbers: NDArray[np.intp]) -> Iterator[tuple[int, slice, ArrayOrTensor]]:
+        """Yield (batch, which of the numbered targets are in it, these), of ascending numbers."""
         for k, (part, Y) in enumerate(self.targets):
-            some = slice(*(int(one) for one in np.searchsorted(wanted, [part.start, part.stop])))
+            some = slice(*(int(one) for one in np.searchsorted(numbers, [part.start, part.stop])))
             if some.stop - some.start == part.stop - part.start:
                 yield k, some, Y
             elif some.stop > some.start:
-                yield k, some, Y[:, self.targets.backend.index(wanted[some] - part.start)]
+                yield k, some, Y[:, self.targets.backend.index(numbers[some] - part.start)]
 
     def _keep(self, k: int, at: NDArray[np.intp], found: Array, beta: ArrayOrTensor, constants: ArrayOrTensor) -> None:
         """Keep machines of some targets of a batch."""

@@ -33,7 +33,7 @@ class PairSplit(BaseCrossValidator):  # type: ignore[misc]
         those of either. Then every part of the left side is tested with every part of the right: ``n_splits`` squared
         splits, and pairs of a new member with a known one are in neither part.
     left, right : int, str or list, default=0 and 1
-        The columns of X by which the members of a side are told apart. Unused where `split` is given `groups`.
+        The columns of X that distinguish the members of a side. Unused where `split` is given `groups`.
     random_state : int, RandomState instance or None, default=None
         Seed or generator; an int gives the same folds every time.
 
