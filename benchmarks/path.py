@@ -1,21 +1,26 @@
 """What tuning costs: folds × values of C along a path, against one fit, a grid search, and TorchKM on a GPU.
 
-    python benchmarks/path.py [--parts cpu,gpu] [--n 1500] [--gpu-n 5000 10000 20000] [--Cs 50] [--n-jobs 4]
+    python benchmarks/path.py [--parts cpu,gpu] [--n 1500] [--gpu-n 5000 10000 20000] [--Cs 50] [--json path.json]
 
 cpu   MKLClassifierCV(Cs=20, cv=5, norms=(1,)) with ten Gaussian kernels, in units of one fit of MKLClassifier with the
       same kernels at C = 1; GridSearchCV over the same points, as it comes and within SharedKernels; and
       GridSearchCV(SVC) over the same C on ONE Gaussian kernel. All from raw samples to a refitted model.
 gpu   five folds × 50 values of C with ten kernels learned, and with one kernel, on the device, beside TorchKM (if it is
       installed) with its one kernel and its own 50 values: seconds from raw samples, and accuracy on 10,000 others.
+      The columns between say where the seconds go (matrices, the batch of all folds and values) and what the batch
+      took: products of a matrix with a column, inverses, steps, waits for the device, fits that were finished alone.
+      ``--device cpu --gpu-n 500`` tries it without a GPU, and ``--one-by-one`` takes the fits one after the other.
 
-Prints Markdown, as docs/choosing.md has it.
+Prints Markdown, as docs/choosing.md has it; the gpu part goes to ``--json`` as well.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,40 +90,89 @@ def difference(found: dict[str, Any], name: str) -> str:
     return f"{np.abs(found[name].cv_results_['mean_test_score'] - means).max():.4f}"
 
 
-def gpu(sizes: list[int], n_Cs: int, n_jobs: int | None) -> None:
+def gpu(sizes: list[int], n_Cs: int, device: str, one_by_one: bool) -> list[dict[str, Any]]:
     import torch
 
-    def finished(model: Any, X: np.ndarray, y: np.ndarray) -> Any:
-        model.fit(X, y)
-        torch.cuda.synchronize()
-        return model
+    from kernelmosaic.estimators import _path, _together
+    from kernelmosaic.learning.batch import Counts
 
-    Cs = np.logspace(-2, 3, n_Cs)
-    small = samples(6000)
-    for kernels in (TEN, ONE):  # the passes are compiled
-        finished(MKLClassifierCV(kernels, Cs=Cs[::8], norms=(1,), scale=False, device="cuda"), *small[:2])
-    print(f"\n{torch.cuda.get_device_name()}, five folds × {n_Cs} values of C and a refit\n")
-    print("| n | what | seconds | accuracy | largest gap |\n| --- | --- | --- | --- | --- |")
+    def waited(work: Callable[[], Any]) -> tuple[Any, float]:
+        found, seconds, _ = clocked(lambda: (work(), torch.cuda.synchronize() if device == "cuda" else None)[0])
+        return found, seconds
+
+    spent: dict[str, float] = {}
+    taken = Counts()
+
+    def timed(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **params: Any) -> Any:
+            found, seconds = waited(lambda: work(*args, **params))
+            spent[name] = spent.get(name, 0.0) + seconds
+            return found
+
+        return call
+
+    learn = _together.learn_paths
+    _together.make_stack = timed("matrices", _together.make_stack)
+    _together.learn_paths = timed("batch", lambda *args, **params: learn(*args, **params, counts=taken))
+    if one_by_one:
+        _path.follow_together = lambda tasks: None
+    Cs, small = np.logspace(-2, 3, n_Cs), samples(4000)
+    for kernels in (TEN, ONE):  # the passes are compiled, the libraries loaded
+        waited(lambda k=kernels: search(k, Cs[::8], device).fit(*small[:2]))
+    name = torch.cuda.get_device_name() if device == "cuda" else "the host"
+    print(f"\n{name}, five folds × {n_Cs} values of C and a refit\n")
+    print("| n | what | seconds | matrices | batch | accuracy | largest gap | the batch took |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    rows = []
     for n in sizes:
         X, y, A, b = samples(n, 10_000)
-        for name, kernels in (("ten kernels, learned", TEN), ("one kernel", ONE)):
-            search = MKLClassifierCV(kernels, Cs=Cs, norms=(1,), scale=False, device="cuda", n_jobs=n_jobs)
-            model, seconds, _ = clocked(lambda search=search: finished(search, X, y))  # noqa: B023
-            gap = model.duality_gaps_.max()
-            print(f"| {n} | {name} | {seconds:.1f} | {100 * model.score(A, b):.2f} | {gap:.1e} |", flush=True)
-        peer(n, X, y, A, b, n_Cs)
+        for what, kernels in (("ten kernels, learned", TEN), ("one kernel", ONE)):
+            spent.clear()
+            taken.__dict__.update(vars(Counts()))
+            model, seconds = waited(lambda k=kernels: search(k, Cs, device).fit(X, y))  # noqa: B023
+            rows.append(
+                {
+                    "n": n,
+                    "what": what,
+                    "seconds": seconds,
+                    "matrices": spent.get("matrices", 0.0),
+                    "batch": spent.get("batch", 0.0),
+                    "accuracy": 100 * model.score(A, b),
+                    "gap": float(model.duality_gaps_.max()),
+                    "C": model.C_,
+                    "best_score": model.best_score_,
+                    "scores": model.scores_.mean(axis=0).tolist(),
+                    "counts": dict(vars(taken)),
+                }
+            )
+            show(rows[-1])
+        rows += [show(row) for row in peer(n, X, y, A, b, n_Cs)] if device == "cuda" else []
+    return rows
 
 
-def peer(n: int, X: np.ndarray, y: np.ndarray, A: np.ndarray, b: np.ndarray, n_Cs: int) -> None:
+def search(kernels: list[Gaussian], Cs: np.ndarray, device: str) -> MKLClassifierCV:
+    return MKLClassifierCV(kernels, Cs=Cs, norms=(1,), scale=False, device=device)
+
+
+def show(row: dict[str, Any]) -> dict[str, Any]:
+    parts = " | ".join(f"{row[name]:.2f}" if name in row else "" for name in ("matrices", "batch"))
+    took = ", ".join(f"{name} {count}" for name, count in row.get("counts", {}).items())
+    gap = f"{row['gap']:.1e}" if "gap" in row else ""
+    head = f"| {row['n']} | {row['what']} | {row['seconds']:.2f} | {parts}"
+    print(f"{head} | {row['accuracy']:.2f} | {gap} | {took} |", flush=True)
+    return row
+
+
+def peer(n: int, X: np.ndarray, y: np.ndarray, A: np.ndarray, b: np.ndarray, n_Cs: int) -> list[dict[str, Any]]:
     try:
         from torchkm.estimators import TorchKMSVC
     except ImportError:
-        return
+        return []
     signs = 2 * y - 1
     model = TorchKMSVC(kernel="rbf", nC=n_Cs, cv=5, device="cuda", random_state=0)
     model, seconds, _ = clocked(lambda: model.fit(X, signs))
     accuracy = 100 * np.mean(np.asarray(model.predict(A)).ravel() == 2 * b - 1)
-    print(f"| {n} | TorchKM, one kernel | {seconds:.1f} | {accuracy:.2f} | |", flush=True)
+    return [{"n": n, "what": "TorchKM, one kernel", "seconds": seconds, "accuracy": accuracy}]
 
 
 def main() -> None:
@@ -127,13 +181,16 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=1500)
     parser.add_argument("--gpu-n", type=int, nargs="+", default=[5000, 10_000, 20_000])
     parser.add_argument("--Cs", type=int, default=50)
-    parser.add_argument("--n-jobs", type=int, help="processes that share the device")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--one-by-one", action="store_true", help="fits one after the other, not together")
+    parser.add_argument("--json", default="path.json")
     given = parser.parse_args()
     print(describe_machine())
     if "cpu" in given.parts:
         cpu(given.n)
     if "gpu" in given.parts:
-        gpu(given.gpu_n, given.Cs, given.n_jobs)
+        rows = gpu(given.gpu_n, given.Cs, given.device, given.one_by_one)
+        Path(given.json).write_text(json.dumps({"machine": describe_machine(), "rows": rows}, indent=1, default=float))
 
 
 if __name__ == "__main__":

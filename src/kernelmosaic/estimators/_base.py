@@ -432,6 +432,8 @@ class BaseMKL(KernelEstimator):
     _has_plain_outputs = True
     # Gates count their start as iteration zero.
     _first_iteration = 1
+    # Whether a device may learn fits to several folds and values together.
+    _is_batched = False
     # Along which parameter a search goes; None where there is no such parameter.
     _path_rule: ClassVar[PathRule | None] = None
 
@@ -440,6 +442,9 @@ class BaseMKL(KernelEstimator):
     @abstractmethod
     def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Machine]:
         """Return one machine per output, for the targets and weights of distinct samples."""
+
+    def _prepare(self, given: FitInput) -> None:
+        """Set what `_machines` and `_predictions` read of a training set."""
 
     # Fitting -------------------------------------------------------------------------------------------------------
 
@@ -463,6 +468,7 @@ class BaseMKL(KernelEstimator):
 
     def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
         """Fit to validated samples, without probabilities; `keep_function` as in `_fit`."""
+        self._prepare(given)
         self._fit(given, keep_function)
         self.n_support_ = np.array([len(self.support_)])
         return self
@@ -614,6 +620,7 @@ class WeightedMKL(BaseMKL):
     missing: str = "neighbors"
 
     _takes_subsets = True
+    _is_batched = True
 
 
 def _refuse_gaps(X: MatrixLike, approximation: str) -> None:

@@ -21,6 +21,7 @@ from kernelmosaic.estimators._calibration import NEVER, Calibration, check_calib
 from kernelmosaic.estimators._conformal import Conformal
 from kernelmosaic.estimators._input import FitInput, count_samples, is_streamed, level_of_caller
 from kernelmosaic.estimators._shared import FitContext, KnownFit
+from kernelmosaic.estimators._together import follow_together
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.gram.row_blocks import ArrayRows
 from kernelmosaic.kernels.views import term_names
@@ -603,10 +604,11 @@ def search_paths(
         ]
         return paths, steps, given, train, held, options.scale
 
+    together = None if given.device is None else follow_together([task(*fold) for fold in folds])
     # Made one fold after the other: fitted models are large, and go when their fold is done.
     tasks = (task(*fold) for fold in folds)
     by_fold = []
-    for done, paths in enumerate(_run(tasks, options.n_jobs), start=1):
+    for done, paths in enumerate(_run(tasks, options.n_jobs) if together is None else together, start=1):
         by_fold.append(paths)
         options.show(f"{done} of {len(folds)} folds", done)
     found = [[fold[m][::order] for fold in by_fold] for m in range(len(norms))]

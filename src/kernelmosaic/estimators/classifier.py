@@ -276,10 +276,13 @@ class MKLClassifier(BaseMKLClassifier, WeightedMKL):
     # Machines that separate all classes in one problem, by the name `multi_class` gives them.
     _joint: ClassVar[dict[str, type[MulticlassMachine]]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}
 
-    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
+    def _prepare(self, given: FitInput) -> None:
         if self.multi_class not in ("ovr", "ovr-shared", *self._joint):
             raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'ovr-shared', 'joint' or 'pairwise'.")
         self.classes_ = self._find_classes(given.y, given.weight)
+
+    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
+        self._prepare(given)
         self._fit(given, keep_function)
         self._count_support(given.y)
         return self

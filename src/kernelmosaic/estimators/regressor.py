@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,11 +103,10 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
             given = self._read_input(X, y, sample_weight=sample_weight, y_numeric=True, multi_output=True)
             return replace(given, y=np.asarray(given.y, dtype=np.float64))
 
-    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
+    def _prepare(self, given: FitInput) -> None:
         # Several quantiles have a column each.
         self._is_ordered = self.loss == "quantile" and np.ndim(self.quantile) > 0
         self._is_flat = given.y.ndim == 1 and not self._is_ordered
-        return super()._fit_validated(given, keep_function)
 
     def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Any]:
         each = [one for target in np.atleast_2d(y.T) for one in self._machines_of(target, weight)]

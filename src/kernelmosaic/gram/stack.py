@@ -264,6 +264,13 @@ class MatrixStack(GramStack):
             self.backend.diagonal_view(K)[...] = (each * known).sum(0)
         return K
 
+    def exact_placed_products(self, beta: ArrayOrTensor) -> Any:
+        """Return K_m β of every kernel where the stack is, (P, n, columns), from entries in double precision."""
+        source: MatrixStack = self.exact if self.has_exact else self
+        out, every = source.backend.zeros((self.n_kernels, *beta.shape)), slice(0, self.n_samples)
+        source._multiply(dict.fromkeys(range(self.n_kernels), beta), every, every, out)
+        return out
+
     def products(
         self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
     ) -> NDArray[np.float64]:

@@ -175,6 +175,11 @@ class Learned:
             lower = min(self.lower, constant - float(weights[used] @ _per_kernel(forms.q))) - forms.quadratic_error
         return self.state(program, forms, lower)
 
+    def proved(self, forms: Forms, machine: Any, learner: Any) -> Self:
+        """Return the same with the objective and the gap that forms of its weights and coefficients prove."""
+        lower = learner.lower_bound(machine.linear_bound(self.solution), forms.q + forms.q_error, self.weights)
+        return self.state(machine.program, forms, lower)
+
     def state(self, program: Any, forms: Forms, lower: float, regulariser: float = 0.0) -> Self:
         """Return the same with the primal value of forms, plus a regulariser, and its gap to a lower bound."""
         quadratic, intercept = regulariser + forms.quadratic, self.solution.intercept
@@ -292,6 +297,14 @@ def exact_forms(stack: GramStack, sizes: Array, machine: Any, solution: Any, wei
     with np.errstate(over="ignore", invalid="ignore"):  # infinite rounding proves nothing, and the gap is infinite
         q_error = 0.5 * double * spread**2
         return Forms(values, error, q, q_error, float(np.sum(W * q)), float(np.sum(np.abs(W) * q_error)))
+
+
+def known_forms(sizes: Array, beta: Array, weights: Array, values: Array, q: Array) -> Forms:
+    """Return the same for one output whose Σ_m η_m K_m β and ½ βᵀK_mβ were formed in double precision elsewhere."""
+    spread, double = _spread(sizes, beta), rounding(np.float64, len(beta))
+    q_error = 0.5 * double * spread**2
+    error = double * ((np.abs(weights) * spread) @ np.sqrt(sizes))
+    return Forms(values, error, q, q_error, float(weights @ q), float(np.abs(weights) @ q_error))
 
 
 def gated_forms(stack: GramStack, sizes: Array, beta: Array, gates: Array) -> Forms:

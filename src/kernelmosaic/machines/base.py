@@ -110,6 +110,12 @@ class Machine:
         few.program = self.program.subsampled(rows)
         return few
 
+    def spread(self, rows: NDArray[np.intp], n_samples: int) -> Machine:
+        """Return the machine among more samples, which hold these ones; see `Program.spread`."""
+        among = copy(self)
+        among.program = self.program.spread(rows, n_samples)
+        return among
+
     def linear_value(self, solution: Any) -> float:
         """Return everything in the dual value of a solution that does not read the kernel."""
         return float(self.program.linear_value(solution.beta))

@@ -323,6 +323,14 @@ class Program:
         lower, upper, ridge = (fetch(one[rows]) for one in (self.lower, self.upper, self.ridge))
         return replace(self, target=fetch(target), lower=lower, upper=upper, ridge=ridge, total=total)
 
+    def spread(self, rows: RowIndex, n_samples: int) -> Program:
+        """Return the program of more samples, of which those beside the rows have no coefficient, and so no loss."""
+        zero, one = np.zeros(n_samples), np.ones(n_samples)
+        vectors = {"target": zero.copy(), "lower": zero.copy(), "upper": zero.copy(), "ridge": self.has_ridge * one}
+        for name, vector in vectors.items():
+            vector[rows] = getattr(self, name)
+        return replace(self, **vectors)
+
     def require_feasible(self) -> None:
         """Raise a ValueError unless some β within the box sums to the total."""
         if self.total is None:

@@ -1,0 +1,244 @@
+"""Many programs of the same samples solved side by side on a device, by alternating directions.
+
+The programs differ in their bounds, targets and kernels: folds, of which the samples held out have bounds of zero,
+values of C, classes. A step splits β into x, which meets the sum, and z, which meets the box: x by one product with the
+kernels and one with a matrix that all columns share, (K̄ + ρ)⁻¹ with K̄ about as large as every kernel; z sample by
+sample. No step waits for the device, and a product reads a matrix once for all columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic._typing import ArrayOrTensor
+from kernelmosaic.backend import Backend
+from kernelmosaic.gram.columns import ColumnKernels
+from kernelmosaic.gram.linear_algebra import solve_blocks
+from kernelmosaic.solvers.program import Program
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ProgramBatch(Program):
+    """Programs side by side: the vectors of `Program` have one row per program, and sums are taken row by row."""
+
+    @classmethod
+    def of(cls, programs: list[Program], backend: Backend) -> Self:
+        """Return programs that share `epsilon` and `total`, where a backend keeps them."""
+        names = ("target", "lower", "upper", "ridge")
+        vectors = {name: backend.asarray(np.stack([getattr(p, name) for p in programs])) for name in names}
+        return cls(**vectors, epsilon=programs[0].epsilon, total=programs[0].total)
+
+    def rows(self, which: Any) -> Self:
+        """Return some of the programs."""
+        names = ("target", "lower", "upper", "ridge")
+        return replace(self, **{name: getattr(self, name)[which] for name in names})
+
+    def linear_term(self, beta: ArrayOrTensor) -> Any:
+        terms = self.target * beta - self.epsilon * abs(beta) - 0.5 * self.ridge * beta**2
+        return terms.sum(1)
+
+    def _loss(self, u: ArrayOrTensor, residual: ArrayOrTensor, intercept: Any) -> Any:
+        terms = u * residual - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
+        return terms.sum(1) + intercept[:, 0] * (self.total or 0.0)
+
+    def intercepts(self, z: Any, passes: int = 9, candidates: int = 16) -> Any:
+        """Return about the best intercept of every program, (B, 1), for z = t − Kβ: where Σu is the total.
+
+        The sum falls with the intercept: each pass looks at many candidates at once, and keeps the two between which it
+        crosses.
+        """
+        xp = _library(z)
+        if self.total is None:
+            return xp.zeros_like(z[:, :1])
+        counted = self.upper > self.lower
+        low = xp.where(counted, z, np.inf).amin(1, keepdim=True) - self.epsilon
+        high = xp.where(counted, z, -np.inf).amax(1, keepdim=True) + self.epsilon
+        room = 1e-6 * (abs(low) + abs(high)) + 1e-12
+        low, high = low - room, high + room
+        shares = xp.linspace(0.0, 1.0, candidates, dtype=z.dtype, device=z.device)
+        each = replace_vectors(self, lambda one: one[:, None])
+        for _ in range(passes):
+            b = low + shares * (high - low)
+            above = each.conjugate_argmax(z[:, None] - b[:, :, None]).sum(2) > self.total
+            at = above.sum(1, keepdim=True).clip(1, candidates - 1)
+            low, high = b.gather(1, at - 1), b.gather(1, at)
+        return 0.5 * (low + high)
+
+    def nearest(self, beta: Any) -> Any:
+        """Return the points of the feasible sets nearest to the rows of beta."""
+        xp = _library(beta)
+        near = replace(self, target=beta, ridge=xp.ones_like(beta), epsilon=0.0)
+        found = near.conjugate_argmax(beta - near.intercepts(beta))
+        if self.total is None:
+            return found
+        inside = (found > self.lower) & (found < self.upper)
+        missed = (self.total - found.sum(1, keepdim=True)) / inside.sum(1, keepdim=True).clip(1)
+        return xp.clip(xp.where(inside, found + missed, found), self.lower, self.upper)
+
+
+def replace_vectors(program: ProgramBatch, change: Any) -> ProgramBatch:
+    """Return programs whose vectors a function has changed."""
+    names = ("target", "lower", "upper", "ridge")
+    return replace(program, **{name: change(getattr(program, name)) for name in names})
+
+
+def _library(array: Any) -> Any:
+    import torch
+
+    return torch
+
+
+@dataclass
+class BatchState:
+    """Where the columns stand; every array has one row per column.
+
+    Attributes
+    ----------
+    x, z : array of shape (B, n)
+        The coefficients that meet the sum, and those that meet the box.
+    y : array of shape (B, n)
+        The multipliers of x = z: at the solution t − Kβ − b where β is at a bound, and 0 elsewhere.
+    base, base_values : array of shape (B, n) and (P, B, n)
+        Coefficients whose products with every kernel are known well; those of others are found by their difference.
+    """
+
+    x: Any
+    z: Any
+    y: Any
+    base: Any
+    base_values: Any
+
+    def rows(self, which: Any) -> BatchState:
+        """Return some of the columns."""
+        own = self.base_values[:, which]
+        return BatchState(self.x[which], self.z[which], self.y[which], self.base[which], own)
+
+    def store(self, which: Any, some: BatchState) -> None:
+        """Take over columns that `rows` returned."""
+        for name in ("x", "z", "y", "base"):
+            getattr(self, name)[which] = getattr(some, name)
+        self.base_values[:, which] = some.base_values
+
+
+@dataclass(frozen=True)
+class SharedInverse:
+    """M = (K̄ + ρ)⁻¹ with the product of M and the ones."""
+
+    weights: Array
+    rho: float
+    M: Any
+    ones: Any
+
+    @classmethod
+    def of(cls, kernels: ColumnKernels, weights: Array, rho: float) -> SharedInverse:
+        M = kernels.inverse(weights, rho)
+        return cls(weights, rho, M, M.sum(1).double())
+
+
+def take_steps(
+    kernels: ColumnKernels,
+    program: ProgramBatch,
+    state: BatchState,
+    eta: Array,
+    shared: SharedInverse,
+    steps: int,
+    relaxed: float = 1.6,
+) -> tuple[Any, Any]:
+    """Take steps of all columns, and return the sizes of their last primal and dual residuals, relative, (B,).
+
+    Parameters
+    ----------
+    kernels : ColumnKernels
+        The kernels.
+    program : ProgramBatch
+        The programs.
+    state : BatchState
+        Where the columns stand; changed.
+    eta : ndarray of shape (B, P)
+        The weights of the kernels.
+    shared : SharedInverse
+        What all columns share.
+    steps : int
+        How many.
+    relaxed : float
+        Over-relaxation, between 1 and 2.
+    """
+    xp, rho, M = _library(state.x), shared.rho, shared.M
+    weights = kernels.backend.asarray(eta)
+    known = xp.einsum("bm,mbn->bn", weights, state.base_values)
+    constant = program.target - known
+    x, z, y, before = state.x, state.z, state.y, state.z
+    curvature = rho + program.ridge
+    values = known
+    for _ in range(steps):
+        change = kernels.products(x - state.base, eta)
+        right = constant - change + rho * (z - x) - y
+        step = (right.to(M.dtype) @ M).double()
+        if program.total is not None:
+            left = x.sum(1, keepdim=True) + step.sum(1, keepdim=True) - program.total
+            step = step - left / shared.ones.sum() * shared.ones
+        x = x + step
+        ahead = relaxed * x + (1.0 - relaxed) * z
+        v = rho * ahead + y
+        before = z
+        shrunk = v if not program.epsilon else xp.sign(v) * xp.clip(abs(v) - program.epsilon, 0.0, None)
+        z = xp.clip(shrunk / curvature, program.lower, program.upper)
+        y = v - rho * z
+        values = known + change
+    state.x, state.z, state.y = x, z, y
+    size = xp.linalg.vector_norm
+    primal = size(x - z, dim=1) / xp.maximum(size(x, dim=1), size(z, dim=1)).clip(1e-300)
+    largest = xp.maximum(xp.maximum(size(values, dim=1), size(y, dim=1)), size(program.target, dim=1))
+    return primal, rho * size(z - before, dim=1) / largest.clip(1e-300)
+
+
+def solve_free_blocks(
+    kernels: ColumnKernels, program: ProgramBatch, beta: Any, right: Any, eta: Array, most: int
+) -> tuple[Any, Any, Any]:
+    """Return (K_b + diag ρ)⁻¹ times right-hand sides among the free coefficients of every column.
+
+    Parameters
+    ----------
+    beta : array of shape (B, n)
+        Which coefficients are free.
+    right : array of shape (B, n, k)
+        The right-hand sides.
+    most : int
+        Of more free samples than this, so many, evenly spread, stand for all.
+
+    Returns
+    -------
+    rows : array of shape (B, q)
+        The samples, those that are free first.
+    answer : array of shape (B, q, k)
+        Zero where a sample is not free.
+    share : array of shape (B,)
+        How many free samples each of them stands for.
+    """
+    xp = _library(beta)
+    free = (beta > program.lower) & (beta < program.upper)
+    if program.epsilon:
+        free = free & (beta != 0)
+    counts = free.sum(1)
+    # Of many free samples every so-manieth, in the order in which they come.
+    stride = (counts.double() / most).clip(1.0, None)[:, None]
+    place = xp.cumsum(free.double(), 1) - 1.0
+    chosen = free & (xp.floor(place / stride) != xp.floor((place - 1.0) / stride))
+    number = chosen.sum(1)
+    q = max(int(number.max()), 1)
+    rows = xp.argsort(chosen.to(xp.int8), dim=1, descending=True, stable=True)[:, :q]
+    inside = xp.arange(q, device=rows.device) < number[:, None]
+    A = kernels.blocks(rows, eta)
+    A *= inside[:, :, None]
+    A *= inside[:, None, :]
+    diagonal = A.diagonal(dim1=1, dim2=2)
+    jitter = 1e-6 * diagonal.sum(1, keepdim=True) / number[:, None].clip(1)
+    diagonal += xp.where(inside, program.ridge.gather(1, rows) + jitter, 1.0)
+    sides = xp.take_along_dim(right, rows[:, :, None], 1) * inside[:, :, None]
+    return rows, solve_blocks(A, sides), counts / number.clip(1)

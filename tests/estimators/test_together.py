@@ -1,0 +1,86 @@
+"""Searches whose folds and values are learned together on a device, here the host's, against fits one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelmosaic import MKLClassifierCV, MKLRegressorCV
+from kernelmosaic.estimators import _together
+from kernelmosaic.kernels import Gaussian, Linear
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+RNG = np.random.RandomState(0)
+X = RNG.randn(150, 4)
+Y = (X[:, 0] + np.sin(3 * X[:, 1]) + 0.3 * RNG.randn(150) > 0).astype(int)
+THREE = Y + (X[:, 2] > 0)
+TARGET = np.sin(X[:, 0]) + 0.1 * RNG.randn(150)
+GIVEN = [Gaussian(0.7), Gaussian(3.0), Linear()]
+WEIGHT = RNG.randint(0, 3, 150).astype(float)
+#: How many matrices of all samples a search of three folds makes: one where kernels learn nothing of a fold but a factor.
+SEARCHES = {
+    "given widths": (MKLClassifierCV(GIVEN, norms=(1, 2, "uniform"), scale=False), Y, None, 1),
+    "scaled columns": (MKLClassifierCV(GIVEN, norms=(1,)), Y, None, 3),
+    "widths of the fold": (MKLClassifierCV([Gaussian("median"), Linear()], norms=(1,), scale=False), Y, None, 3),
+    "squared slack": (MKLClassifierCV(GIVEN, norms=(1,), slack=2, scale=False), Y, None, 1),
+    "three classes": (MKLClassifierCV(GIVEN, norms=(1,), scale=False, class_weight="balanced"), THREE, None, 1),
+    "penalties": (MKLClassifierCV(GIVEN, norms=("elastic",), penalties=[1, 2, 0.5], scale=False), Y, None, 1),
+    "weights and repetitions": (MKLClassifierCV(GIVEN, norms=(1,), scale=False), Y, WEIGHT, 1),
+    "regression": (MKLRegressorCV(GIVEN, norms=(1,), epsilon=0.05, scale=False), TARGET, None, 1),
+    "Huber": (MKLRegressorCV(GIVEN, norms=(2,), loss="huber", scale=False), TARGET, None, 1),
+}
+
+
+def searched(search, y, weight, device):
+    model = type(search)(**{**search.get_params(deep=False), "device": device, "refit": False})
+    return model.set_params(Cs=[0.1, 1.0, 30.0], cv=3, tol=1e-5).fit(X, y, sample_weight=weight)
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_scores_and_weights_are_those_of_fits_one_by_one(name, monkeypatch):
+    search, y, weight, n_stacks = SEARCHES[name]
+    made = []
+    make = _together.make_stack
+    monkeypatch.setattr(_together, "make_stack", lambda *args, **params: made.append(0) or make(*args, **params))
+    found, expected = (searched(search, y, weight, device) for device in ("cpu", None))
+    assert len(made) == n_stacks
+    assert found.duality_gaps_.max() <= 1e-5
+    np.testing.assert_allclose(found.weights_paths_, expected.weights_paths_, atol=0.02)
+    # A sample at the border may change sides.
+    most = 1.5 / 50 if y.dtype.kind == "i" else 1e-2
+    np.testing.assert_allclose(found.scores_, expected.scores_, atol=most)
+
+
+def test_gaps_hold_when_recomputed_from_the_definition(monkeypatch):
+    kept = {}
+    learn = _together.learn_paths
+
+    def learned(stack, sizes, paths, learners):
+        kept["paths"], kept["found"] = paths, learn(stack, sizes, paths, learners)
+        return kept["found"]
+
+    monkeypatch.setattr(_together, "learn_paths", learned)
+    model = MKLClassifierCV(GIVEN[:2], Cs=[0.1, 1.0, 30.0, 1000.0], cv=3, norms=(1,), scale=False, device="cpu")
+    model.set_params(refit=False).fit(X, Y)
+    distances = ((X[:, np.newaxis].astype(np.longdouble) - X) ** 2).sum(-1)
+    matrices = np.stack([np.exp(-distances / width**2) for width in (0.7, 3.0)])
+    folds = model._splitter(model, Y).split(X, Y)
+    for (train, _), path in zip(folds, kept["found"], strict=True):
+        for C, one in zip(model.Cs_, path, strict=True):
+            beta, t = one.solution.beta.astype(np.longdouble), 2 * Y - 1
+            assert not np.delete(beta, train).any()
+            assert np.all(beta * t >= 0) and np.all(beta * t <= C) and abs(beta.sum()) <= 1e-9 * C
+            values, q = np.tensordot(one.weights, matrices, axes=1) @ beta, 0.5 * (matrices @ beta) @ beta
+            slack = np.maximum(0.0, 1.0 - t * (values + one.solution.intercept))[train]
+            primal, dual = one.weights @ q + C * slack.sum(), t @ beta - q.max()
+            assert 0 <= (primal - dual) / primal <= one.gap + 1e-9 <= 1e-3 + 1e-9
+
+
+def test_fits_that_a_batch_does_not_serve_are_taken_one_by_one():
+    pipelines = {"multi_class": "joint"}, {"solver": "silp"}, {"approximation": "nystroem", "rank": 20}
+    for params in pipelines:
+        y = THREE if "multi_class" in params else Y
+        model = MKLClassifierCV(GIVEN, Cs=[1.0], cv=3, norms=(1,), device="cpu", refit=False, **params).fit(X, y)
+        assert model.duality_gaps_.max() <= 1e-3

@@ -1,0 +1,110 @@
+"""Programs side by side on a device, here the host's, against the same programs one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelmosaic.backend import torch_backend
+from kernelmosaic.gram.columns import ColumnKernels
+from kernelmosaic.gram.linear_algebra import solve_blocks
+from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.machines.base import SVC, SVR, Huber
+from kernelmosaic.solvers import solve_smo
+from kernelmosaic.solvers.batch import BatchState, ProgramBatch, SharedInverse, take_steps
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+RNG = np.random.RandomState(0)
+N = 60
+LABELS, TARGETS = np.where(RNG.rand(N) > 0.4, 1.0, -1.0), RNG.randn(N)
+HALF = np.arange(0, N, 2)
+PROGRAMS = {
+    "classes": [SVC(LABELS, C).program for C in (0.1, 1.0, 10.0)],
+    "a fold": [SVC(LABELS[HALF], C).spread(HALF, N).program for C in (0.1, 1.0, 10.0)],
+    "squared slack": [SVC(LABELS, C, slack=2).program for C in (0.1, 1.0, 10.0)],
+    "tube": [SVR(TARGETS, C, 0.2).program for C in (0.1, 1.0, 10.0)],
+    "Huber": [Huber(TARGETS, C, 0.5).program for C in (0.1, 1.0, 10.0)],
+}
+BACKEND = torch_backend("cpu")
+
+
+def kernels(dtype=np.float64):
+    X = RNG.randn(N, 3)
+    distances = ((X[:, np.newaxis] - X) ** 2).sum(-1)
+    matrices = np.stack([np.exp(-distances / width) for width in (0.5, 20.0)]).astype(dtype)
+    return ColumnKernels(StoredStack(torch.tensor(matrices)))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_intercepts_and_nearest_points_are_those_of_each_program(name):
+    programs = PROGRAMS[name]
+    batch = ProgramBatch.of(programs, BACKEND)
+    beta, values = RNG.randn(3, N), RNG.randn(3, N)
+    near = batch.nearest(torch.tensor(beta)).numpy()
+    intercepts = batch.intercepts(batch.target - torch.tensor(values))
+    losses = batch.losses(torch.tensor(values), intercepts).numpy()
+    linear = batch.linear_term(torch.tensor(near)).numpy()
+    for k, program in enumerate(programs):
+        np.testing.assert_allclose(near[k], program.feasible(beta[k]), atol=1e-8)
+        assert abs(near[k].sum()) < 1e-10
+        # An intercept may be any of a range; the least loss is one number.
+        best = program.primal_value(0.0, values[k], program.best_intercept(values[k]))
+        np.testing.assert_allclose(losses[k], best, rtol=1e-7)
+        np.testing.assert_allclose(linear[k], program.linear_value(near[k]), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_steps_lead_to_the_solution_of_each_program(name):
+    programs, columns = PROGRAMS[name], kernels()
+    eta = np.array([[1.0, 0.0], [0.5, 0.5], [0.2, 0.9]])
+    batch = ProgramBatch.of(programs, BACKEND)
+    zero = torch.zeros((3, N), dtype=torch.float64)
+    state = BatchState(zero, zero, zero, zero, torch.zeros((2, 3, N), dtype=torch.float64))
+    shared = SharedInverse.of(columns, eta.max(axis=0), 1.0)
+    with Counted() as counted:
+        take_steps(columns, batch, state, eta, shared, 3000)
+    # No step waits for the device.
+    assert counted.waits == 0
+    matrices = columns.matrices.numpy()
+    for k, program in enumerate(programs):
+        solved = solve_smo(np.tensordot(eta[k], matrices, axes=1), program, tol=1e-12)
+        np.testing.assert_allclose(state.z[k].numpy(), solved.beta, atol=2e-4 * max(1.0, abs(solved.beta).max()))
+
+
+def test_products_are_those_of_each_column():
+    columns = kernels()
+    beta, eta = RNG.randn(3, N), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 0.9]])
+    matrices = columns.matrices.numpy()
+    each = np.einsum("mij,bj->mbi", matrices, beta)
+    np.testing.assert_allclose(columns.each(torch.tensor(beta)).numpy(), each, atol=1e-12)
+    np.testing.assert_allclose(columns.exact(torch.tensor(beta)).numpy(), each, atol=1e-12)
+    found = columns.products(torch.tensor(beta), eta).numpy()
+    np.testing.assert_allclose(found, np.einsum("bm,mbi->bi", eta, each), atol=1e-12)
+    rows = np.array([[3, 1], [5, 8], [0, 59]])
+    blocks = columns.blocks(torch.tensor(rows), eta).numpy()
+    for b, own in enumerate(rows):
+        K = np.tensordot(eta[b], matrices, axes=1)
+        np.testing.assert_allclose(blocks[b], K[np.ix_(own, own)], atol=1e-12)
+
+
+@pytest.mark.parametrize("width", [1, 7, 64])
+def test_blocks_are_solved_in_panels_of_any_width(width):
+    A = RNG.randn(3, 40, 40)
+    A = torch.tensor(A @ A.transpose(0, 2, 1) + np.eye(40))
+    right = torch.tensor(RNG.randn(3, 40, 2))
+    np.testing.assert_allclose(solve_blocks(A.clone(), right, width), torch.linalg.solve(A, right), atol=1e-10)
+
+
+class Counted(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts the operations that bring a number to the host."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        waits = ("_local_scalar_dense", "nonzero", "item", "is_nonzero", "masked_select")
+        self.waits += any(name in str(func) for name in waits)
+        return func(*args, **(kwargs or {}))
