@@ -241,7 +241,7 @@ class _Search:
         bounds = [self._gaps(left, packed[:, k * width : (k + 1) * width]) for k in (0, 1)]
         primal, dual = packed[:, 2 * width], packed[:, 2 * width + 1]
         curvature = packed[:, 2 * width + 2 :].reshape(len(left), P, P)
-        better = bounds[1][0] < bounds[0][0]
+        better = bounds[1][1] < bounds[0][1]
         take = self.backend.index(better)[:, None]
         beta = xp.where(take, polished.beta, plain.beta)
         values = xp.where(take, polished.values, plain.values)
