@@ -13,17 +13,16 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 RNG = np.random.RandomState(0)
-X = RNG.randn(150, 4)
-Y = (X[:, 0] + np.sin(3 * X[:, 1]) + 0.3 * RNG.randn(150) > 0).astype(int)
+X = RNG.randn(100, 4)
+Y = (X[:, 0] + np.sin(3 * X[:, 1]) + 0.3 * RNG.randn(100) > 0).astype(int)
 THREE = Y + (X[:, 2] > 0)
-TARGET = np.sin(X[:, 0]) + 0.1 * RNG.randn(150)
+TARGET = np.sin(X[:, 0]) + 0.1 * RNG.randn(100)
 GIVEN = [Gaussian(0.7), Gaussian(3.0), Linear()]
-WEIGHT = RNG.randint(0, 3, 150).astype(float)
-#: How many matrices of all samples a search of three folds makes: one where kernels learn nothing of a fold but a factor.
+WEIGHT = RNG.randint(0, 3, 100).astype(float)
+#: How many stacks a search of three folds makes: one where kernels learn nothing of a fold but a factor.
 SEARCHES = {
-    "given widths": (MKLClassifierCV(GIVEN, norms=(1, 2, "uniform"), scale=False), Y, None, 1),
-    "scaled columns": (MKLClassifierCV(GIVEN, norms=(1,)), Y, None, 3),
-    "widths of the fold": (MKLClassifierCV([Gaussian("median"), Linear()], norms=(1,), scale=False), Y, None, 3),
+    "given widths": (MKLClassifierCV(GIVEN, norms=(1, "uniform"), scale=False), Y, None, 1),
+    "widths and scales of the fold": (MKLClassifierCV([Gaussian("median"), Linear()], norms=(1,)), Y, None, 3),
     "squared slack": (MKLClassifierCV(GIVEN, norms=(1,), slack=2, scale=False), Y, None, 1),
     "three classes": (MKLClassifierCV(GIVEN, norms=(1,), scale=False, class_weight="balanced"), THREE, None, 1),
     "penalties": (MKLClassifierCV(GIVEN, norms=("elastic",), penalties=[1, 2, 0.5], scale=False), Y, None, 1),
@@ -35,7 +34,7 @@ SEARCHES = {
 
 def searched(search, y, weight, device):
     model = type(search)(**{**search.get_params(deep=False), "device": device, "refit": False})
-    return model.set_params(Cs=[0.1, 1.0, 30.0], cv=3, tol=1e-5).fit(X, y, sample_weight=weight)
+    return model.set_params(Cs=[0.3, 1.0, 10.0], cv=3, tol=3e-4).fit(X, y, sample_weight=weight)
 
 
 @pytest.mark.parametrize("name", SEARCHES)
@@ -46,10 +45,10 @@ def test_scores_and_weights_are_those_of_fits_one_by_one(name, monkeypatch):
     monkeypatch.setattr(_together, "make_stack", lambda *args, **params: made.append(0) or make(*args, **params))
     found, expected = (searched(search, y, weight, device) for device in ("cpu", None))
     assert len(made) == n_stacks
-    assert found.duality_gaps_.max() <= 1e-5
-    np.testing.assert_allclose(found.weights_paths_, expected.weights_paths_, rtol=0.02, atol=0.02)
+    assert found.duality_gaps_.max() <= 3e-4
+    np.testing.assert_allclose(found.weights_paths_, expected.weights_paths_, rtol=0.1, atol=0.1)
     # A sample at the border may change sides.
-    most = 1.5 / 50 if y.dtype.kind == "i" else 1e-2
+    most = 1.5 / 33 if y.dtype.kind == "i" else 1e-2
     np.testing.assert_allclose(found.scores_, expected.scores_, atol=most)
 
 
@@ -71,7 +70,8 @@ def test_gaps_hold_when_recomputed_from_the_definition(monkeypatch):
         for C, one in zip(model.Cs_, path, strict=True):
             beta, t = one.solution.beta.astype(np.longdouble), 2 * Y - 1
             assert not np.delete(beta, train).any()
-            assert np.all(beta * t >= 0) and np.all(beta * t <= C) and abs(beta.sum()) <= 1e-9 * C
+            assert np.all((beta * t >= 0) & (beta * t <= C))
+            assert abs(beta.sum()) <= 1e-9 * C
             values, q = np.tensordot(one.weights, matrices, axes=1) @ beta, 0.5 * (matrices @ beta) @ beta
             slack = np.maximum(0.0, 1.0 - t * (values + one.solution.intercept))[train]
             primal, dual = one.weights @ q + C * slack.sum(), t @ beta - q.max()

@@ -174,6 +174,8 @@ class FoldOutputs:
         The model's weights; NaN, of shape (), where one class, or constant labels, left nothing to learn.
     gap : float
         Its certified relative duality gap.
+    coefficients : ndarray of shape (outputs, n_train), or None
+        Its coefficients of all training samples, where they are kept.
     """
 
     outputs: Array
@@ -181,6 +183,7 @@ class FoldOutputs:
     classes: AnyArray | None
     weights: Array
     gap: float
+    coefficients: Array | None = None
 
     def aligned(self, classes: AnyArray) -> Array:
         """Return outputs of shape (n,) for two classes, else with one column per class of the whole set.
@@ -549,7 +552,7 @@ class PathResult:
             with FitContext() as shared, warnings.catch_warnings():
                 # The search warns of gaps once, for all fits.
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                shared.known = KnownFit(weights)
+                shared.known = KnownFit(weights, path[i].coefficients)
                 models.append(self._fit(m, i, inside, {"calibration": None, "verbose": False}))
             unseen.append((_safe_indexing(samples, held), y[held]))
         return Conformal.of(models, unseen, self.classes) if models else None

@@ -35,8 +35,8 @@ class TogetherFold:
     ----------
     paths : sequence of sequences of estimators
         By norm and value, to be fitted.
-    rows, held : ndarray
-        The distinct training samples, and those held out, among all samples.
+    train, rows, held : ndarray
+        The training samples, the distinct ones of these, and those held out, among all samples.
     y : array
         Their targets.
     weight : ndarray
@@ -48,6 +48,7 @@ class TogetherFold:
     """
 
     paths: Sequence[Sequence[Any]]
+    train: Rows
     rows: Rows
     held: Rows
     y: Any
@@ -74,7 +75,7 @@ class TogetherFold:
         for path in paths:
             for one in path:
                 one._prepare(inside)
-        return cls(paths, train[counted.rows], held, inside.y[counted.rows], counted.weight, data, X)
+        return cls(paths, train, train[counted.rows], held, inside.y[counted.rows], counted.weight, data, X)
 
     @property
     def scales(self) -> Array:
@@ -194,4 +195,5 @@ def _held_out(fold: TogetherFold, model: Any, learned: list[Learned], factor: Ar
     weights = np.array([one.weights / factor for one in learned])
     gap = max(one.gap for one in learned)
     own = weights[0] if len(weights) == 1 else weights
-    return FoldOutputs(outputs, model._predictions(outputs), getattr(model, "classes_", None), own, gap)
+    beta = np.array([one.solution.beta[fold.train] for one in learned])
+    return FoldOutputs(outputs, model._predictions(outputs), getattr(model, "classes_", None), own, gap, beta)

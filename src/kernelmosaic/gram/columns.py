@@ -39,36 +39,14 @@ class ColumnKernels:
         self.n_products += self.n_kernels * len(beta)
         return self.backend.xp.stack([self.backend.astype(own @ K, np.float64) for K in self.matrices])
 
-    def products(self, beta: Any, eta: Array) -> Any:
-        """Return K_b β_b in double precision, (B, n), for weights of shape (B, P), which are in this process."""
-        backend, total = self.backend, None
-        weights = backend.asarray(eta, self.stack.dtype)
-        own = backend.astype(beta, self.stack.dtype)
-        for m in np.flatnonzero(eta.any(axis=0)):
-            rows = np.flatnonzero(eta[:, m])
-            self.n_products += len(rows)
-            if len(rows) == len(eta):
-                part = (weights[:, m : m + 1] * own) @ self.matrices[m]
-                total = part if total is None else total.add_(part)
-                continue
-            at = backend.index(rows)
-            total = backend.zeros(beta.shape, self.stack.dtype) if total is None else total
-            total.index_add_(0, at, (weights[at, m : m + 1] * own[at]) @ self.matrices[m])
-        return backend.astype(total, np.float64)
+    def combined(self, eta: Array) -> CombinedColumns:
+        """Return the K_b of weights η, (B, P), which are sent to the device once."""
+        return CombinedColumns(self, eta)
 
     def exact(self, beta: Any) -> Any:
         """Return what `each` does from entries in double precision."""
         self.n_products += self.n_kernels * len(beta)
         return self.stack.exact_placed_products(beta.T).transpose(1, 2)
-
-    def blocks(self, rows: Any, eta: Array) -> Any:
-        """Return K_b between samples of its own, (B, q, q), in double precision; `rows` has the shape (B, q)."""
-        backend, out = self.backend, None
-        weights = backend.asarray(eta)
-        for m in np.flatnonzero(eta.any(axis=0)):
-            part = self.matrices[m][rows[:, :, None], rows[:, None, :]] * weights[:, m, None, None]
-            out = part if out is None else out.add_(part)
-        return out
 
     def inverse(self, weights: Array, ridge: float) -> Any:
         """Return (Σ_m weights_m K_m + ridge)⁻¹ in the precision of the entries, as good as rounding leaves it."""
@@ -81,3 +59,51 @@ class ColumnKernels:
             ridge *= 2.0
             factor = backend.cholesky(A)
         return backend.cho_inverse(factor)
+
+
+class CombinedColumns:
+    """K_b = Σ_m η_bm K_m of every column; none of the operations waits for the device.
+
+    Parameters
+    ----------
+    kernels : ColumnKernels
+        The matrices.
+    eta : ndarray of shape (B, P)
+        The weights.
+    """
+
+    def __init__(self, kernels: ColumnKernels, eta: Array) -> None:
+        self.kernels, backend = kernels, kernels.backend
+        weights, self.dtype = backend.asarray(eta, kernels.stack.dtype), kernels.stack.dtype
+        # Of every kernel with a weight: its number, the columns that have one, None for all, and their weights.
+        self.parts: list[tuple[int, Any, Any]] = []
+        for m in np.flatnonzero(eta.any(axis=0)).tolist():
+            rows = np.flatnonzero(eta[:, m])
+            at = None if len(rows) == len(eta) else backend.index(rows)
+            self.parts.append((m, at, weights[:, m : m + 1] if at is None else weights[at, m : m + 1]))
+
+    def products(self, beta: Any) -> Any:
+        """Return K_b β_b in double precision, (B, n), from products in that of the entries."""
+        kernels, backend = self.kernels, self.kernels.backend
+        own = backend.astype(beta, self.dtype)
+        total = backend.zeros(beta.shape, self.dtype)
+        for m, at, weights in self.parts:
+            kernels.n_products += len(weights)
+            if at is None:
+                total.addmm_(weights * own, kernels.matrices[m])
+            else:
+                total.index_add_(0, at, (weights * own[at]) @ kernels.matrices[m])
+        return backend.astype(total, np.float64)
+
+    def blocks(self, rows: Any) -> Any:
+        """Return K_b between samples of its own, (B, q, q), in double precision; `rows` has the shape (B, q)."""
+        backend, (B, q) = self.kernels.backend, rows.shape
+        out = backend.zeros((B, q, q))
+        for m, at, weights in self.parts:
+            own = rows if at is None else rows[at]
+            part = self.kernels.matrices[m][own[:, :, None], own[:, None, :]] * weights[:, :, None]
+            if at is None:
+                out += part
+            else:
+                out.index_add_(0, at, backend.astype(part, np.float64))
+        return out

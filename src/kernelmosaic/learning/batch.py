@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,17 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram.columns import ColumnKernels
 from kernelmosaic.gram.stack import StoredStack
-from kernelmosaic.learning.certificate import Iteration, Learned, Start, known_forms
+from kernelmosaic.learning.certificate import AIM, Iteration, Learned, Start, known_forms
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.problem import Learner
-from kernelmosaic.solvers.batch import BatchState, ProgramBatch, SharedInverse, solve_free_blocks, take_steps
+from kernelmosaic.solvers.batch import (
+    BatchState,
+    ProgramBatch,
+    SharedInverse,
+    free_samples,
+    solve_free_blocks,
+    take_steps,
+)
 from kernelmosaic.solvers.program import Solution, relative_gap
 
 Array = NDArray[np.float64]
@@ -28,24 +35,33 @@ class BatchOptions:
     ----------
     columns : int
         About so many problems advance together: neighbouring values of all paths.
+    apart : float
+        ... as long as their bounds differ by no more than this factor.
     steps : int
         Of alternating directions between two looks at the bounds.
-    rounds : int
-        Most looks at the bounds.
+    rounds, certificates : int
+        Most looks at the bounds before a certificate, and most certificates: what is left then is learned alone.
     free : int
         Blocks of the free samples have at most so many: of more, some stand for all.
     settled : float
         Share of the whole gap below which the machine's own lets the weights move.
     unbalanced : float
-        The primal and the dual residual may be apart by this factor before ρ changes.
+        ρ changes where another one, by this factor, would balance the primal and the dual residual.
+    floor, beyond : float
+        The matrix that all columns share has this share of the largest weight in every kernel, and is made anew where
+        weights exceed it by this share of its own.
     """
 
     columns: int = 32
+    apart: float = 5.0
     steps: int = 10
-    rounds: int = 60
+    rounds: int = 25
+    certificates: int = 3
     free: int = 1024
     settled: float = 0.3
-    unbalanced: float = 5.0
+    unbalanced: float = 3.0
+    floor: float = 0.02
+    beyond: float = 0.1
 
 
 @dataclass
@@ -89,9 +105,8 @@ def learn_paths(
     kernels = ColumnKernels(stack)
     search: _Search | None = None
     found: list[list[Learned]] = [[] for _ in paths]
-    width = max(1, options.columns // len(paths))
-    for first in range(0, len(paths[0]), width):
-        machines = [machine for path in paths for machine in path[first : first + width]]
+    for some in _neighbours(paths[0], max(1, options.columns // len(paths)), options.apart):
+        machines = [machine for path in paths for machine in path[some]]
         many = len(machines) // len(paths)
         each = [learner for learner in learners for _ in range(many)]
         search = _Search(kernels, sizes, machines, each, options, counts, search, many)
@@ -99,6 +114,21 @@ def learn_paths(
             found[column // many].append(one)
     counts.products += kernels.n_products
     return found
+
+
+def _neighbours(path: Sequence[Any], most: int, apart: float) -> Iterator[slice]:
+    """Cut a path into values that are learned together: one ρ suits bounds, or ridges, of about one size."""
+    programs = [machine.program for machine in path]
+    boxes = [np.where(np.isfinite(p.upper - p.lower), p.upper - p.lower, 1.0).max() for p in programs]
+    sizes = [
+        box / max(float(p.ridge.mean()), 1e-300) if p.has_ridge else box for box, p in zip(boxes, programs, strict=True)
+    ]
+    first = 0
+    for i in range(1, len(path) + 1):
+        near = i < len(path) and 1.0 / apart <= sizes[i] / sizes[first] <= apart
+        if i - first == most or not near:
+            yield slice(first, i)
+            first = i
 
 
 class _Search:
@@ -130,7 +160,7 @@ class _Search:
         B = len(self.machines)
         p, xp = self.program, self.xp
         if before is None:
-            self.eta = np.array([self._first_weights(learner) for learner in self.learners])
+            self.eta = self._first_weights()
             # Below the solution's C most coefficients are at their bound.
             ends = xp.where(xp.isfinite(p.upper) & xp.isfinite(p.lower), p.upper + p.lower, 0.0)
             beta, self.shared = p.nearest(ends), None
@@ -150,17 +180,22 @@ class _Search:
         self.beta = beta.clone()
         self.lowest, self.from_eta, self.damping = np.full(B, np.inf), self.eta.copy(), np.zeros(B)
 
-    def _first_weights(self, learner: Any) -> Array:
+    def _first_weights(self) -> Array:
+        """Return the weights to start from: those that are kept, those of a part of the samples, or like ones."""
+        stack: Any = self.kernels.stack
+        first: Any = self.learners[0]
         if self.keeps_weights:
-            return np.asarray(learner.weights)
-        return np.asarray(learner.options.norm.start(self.kernels.n_kernels) / learner.options.penalties**2)
+            return np.array([learner.weights for learner in self.learners])  # type: ignore[attr-defined]
+        known = first._from_a_part(stack, self.machines[0])
+        theta = first.options.norm.start(stack.n_kernels) if known is None else known * first.options.penalties**2
+        return np.array([theta / learner.options.penalties**2 for learner in self.learners])
 
     # The rounds ----------------------------------------------------------------------------------------------------
 
     def learn(self) -> list[Learned]:
         """Return what was learned, certified; what did not end here is learned alone."""
         left = np.arange(len(self.machines))
-        for _ in range(4):
+        for _ in range(self.options.certificates):
             self._advance(left)
             left = self._certify(left)
             if len(left) == 0:
@@ -182,14 +217,12 @@ class _Search:
             program, state, eta = self.program.rows(at), self.state.rows(at), self.eta[left]
             residuals = take_steps(self.kernels, program, state, eta, self.shared, self.options.steps)
             self.counts.steps += self.options.steps
-            gaps, balance = self._look(left, at, program, state, residuals)
+            gaps, balance = self._look(left, program, state, residuals)
             self.state.store(at, state)
             self.beta[at] = state.base
-            rho = (
-                self.shared.rho * balance
-                if not 1 / self.options.unbalanced < balance**2 < self.options.unbalanced
-                else None
-            )
+            unbalanced = max(balance, 1.0 / balance) > self.options.unbalanced
+            # For a few stragglers a new matrix costs more than their steps.
+            rho = self.shared.rho * balance if unbalanced and 4 * len(left) > len(self.machines) else None
             left = left[~(gaps <= 0.9 * self.tol)]
 
     def _share(self, left: NDArray[np.intp], rho: float | None) -> None:
@@ -199,163 +232,145 @@ class _Search:
             # As large as the multipliers are beside the coefficients.
             bounds = float(abs(self.program.upper - self.program.lower).clip(None, 1e6).amax())
             rho = float(np.mean(self.kernels.stack.combine(eta.mean(axis=0)).diagonal())) / np.sqrt(bounds)
-        elif rho is None and np.all(eta <= 1.2 * shared.weights + 0.02 * eta.max()):
-            return
-        floor = 0.01 * eta.max() if not self.keeps_weights else 0.0
+        elif rho is None:
+            # Steps bear kernels that exceed the shared one by a third.
+            beyond = np.maximum(eta.max(axis=0) - 1.3 * shared.weights, 0.0).sum()
+            if beyond <= self.options.beyond * shared.weights.sum():
+                return
+        floor = 0.0 if self.keeps_weights else self.options.floor * eta.max()
         self.shared = SharedInverse.of(self.kernels, eta.max(axis=0) + floor, rho or shared.rho)
         self.counts.inverses += 1
 
     def _look(
-        self, left: NDArray[np.intp], at: Any, program: ProgramBatch, state: BatchState, residuals: tuple[Any, Any]
+        self, left: NDArray[np.intp], program: ProgramBatch, state: BatchState, residuals: tuple[Any, Any]
     ) -> tuple[Array, float]:
         """Return the gaps of columns, and by which factor ρ would balance their residuals; move their weights."""
-        xp, kernels, eta = self.xp, self.kernels, self.eta[left]
-        weights = self.backend.asarray(eta)
-        plain = self._bounds(program, state, program.nearest(state.z), weights)
-        rows, answer, share = self._answers(program, plain, eta)
-        P = kernels.n_kernels
-        # The Newton step on the free coefficients, and how these answer to the weights.
-        ones = answer[:, :, 1]
-        step = answer[:, :, 0]
-        total = ones.sum(1, keepdim=True).clip(1e-300)
-        if program.total is not None:
-            step = step - step.sum(1, keepdim=True) / total * ones
-        own = xp.take_along_dim(plain.each.permute(1, 2, 0), rows[:, :, None], 1)
-        H = own.transpose(1, 2) @ answer[:, :, 2:]
-        if program.total is not None:
-            shift = (own.transpose(1, 2) @ ones[:, :, None])[:, :, 0]
-            H = H - shift[:, :, None] * shift[:, None, :] / total[:, :, None]
-        H = H * share[:, None, None]
-        moved = plain.beta.scatter_add(1, rows, step * (share == 1)[:, None])
-        polished = self._bounds(program, state, program.nearest(moved), weights, plain)
-        numbers = [
-            plain.numbers,
-            polished.numbers,
-            residuals[0][:, None],
-            residuals[1][:, None],
-            H.reshape(len(left), -1),
-        ]
-        packed = self.backend.to_numpy(xp.cat(numbers, 1))
-        self.counts.waits += 1
-        width = P + 2
-        bounds = [self._gaps(left, packed[:, k * width : (k + 1) * width]) for k in (0, 1)]
-        primal, dual = packed[:, 2 * width], packed[:, 2 * width + 1]
-        curvature = packed[:, 2 * width + 2 :].reshape(len(left), P, P)
-        better = bounds[1][1] < bounds[0][1]
-        take = self.backend.index(better)[:, None]
-        beta = xp.where(take, polished.beta, plain.beta)
-        values = xp.where(take, polished.values, plain.values)
-        # Where the Newton step is better, the steps go on from it.
-        state.x, state.z = xp.where(take, beta, state.x), xp.where(take, beta, state.z)
-        state.y = xp.where(take, program.target - values - polished.intercept, state.y)
-        gap, own_gap, upper, dual_value, q = (
-            np.where(better.reshape(-1, *[1] * (one[0].ndim - 1)), one[1], one[0]) for one in zip(*bounds, strict=True)
-        )
-        each = xp.where(take[None], polished.each, plain.each)
-        state.base, state.base_values = beta, each
-        if not self.keeps_weights:
-            self._move_weights(left, gap, own_gap, upper, dual_value, q, curvature, state, each, values)
-        balance = float(np.median(np.sqrt(np.maximum(primal, 1e-300) / np.maximum(dual, 1e-300))))
-        return gap, float(np.clip(balance, 0.1, 10.0))
+        xp, eta = self.xp, self.eta[left]
+        at = self._bounds(program, state.base, state.base_values, program.nearest(state.z), eta)
+        free = free_samples(program, at.beta)
+        packed = self._fetch(at.numbers, free.sum(1), *residuals)
+        counts, primal, dual = packed[:, -3:].T
+        worth = self._worth(left, packed[:, :-3])
+        learns = not self.keeps_weights and self.kernels.n_kernels > 1
+        if not np.all(worth.gap <= 0.9 * self.tol) and (learns or np.any(counts <= self.options.free)):
+            rows, step, H, share = self._newton(program, at, free, counts, eta)
+            exact = self.backend.asarray(share == 1, np.bool_)[:, None]
+            near = program.nearest(at.beta.scatter_add(1, rows, xp.where(exact, step, 0.0)))
+            polished = self._bounds(program, at.beta, at.each, near, eta)
+            packed = self._fetch(polished.numbers, H.flatten(1))
+            width = at.numbers.shape[1]
+            other = self._worth(left, packed[:, :width])
+            better = other.own < worth.own
+            take = self.backend.asarray(better, np.bool_)[:, None]
+            at, worth = polished.where(take, at, xp), other.where(better, worth)
+            # Where the Newton step is better, the steps go on from it.
+            state.x, state.z = xp.where(take, at.beta, state.x), xp.where(take, at.beta, state.z)
+            state.y = xp.where(take, program.target - at.values - at.intercept, state.y)
+            if learns:
+                P = self.kernels.n_kernels
+                self._move_weights(left, worth, packed[:, width:].reshape(-1, P, P), state, at)
+        state.base, state.base_values = at.beta, at.each
+        balance = np.sqrt(np.maximum(primal, 1e-300) / np.maximum(dual, 1e-300))
+        return worth.gap, float(np.clip(np.median(balance), 0.1, 10.0))
 
-    def _answers(self, program: ProgramBatch, at: _Bounds, eta: Array) -> tuple[Any, Any, Any]:
-        """Return what the free blocks' inverses make of the slopes, of ones and of K_mβ."""
+    def _fetch(self, *numbers: Any) -> Array:
+        """Bring numbers of the columns to this process, all at once."""
+        self.counts.waits += 1
+        columns = [one[:, None] if one.ndim == 1 else one for one in numbers]
+        return self.backend.to_numpy(self.xp.cat([one.double() for one in columns], 1))
+
+    def _newton(self, program: ProgramBatch, at: _Bounds, free: Any, counts: Array, eta: Array) -> tuple[Any, ...]:
+        """Return free samples, the Newton step on them, ∂²J/∂η² while they stay free, and how many each stands for."""
         xp = self.xp
         slope = program.target - at.values - program.ridge * at.beta - at.intercept
         if program.epsilon:
             slope = slope - program.epsilon * xp.sign(at.beta)
-        right = xp.cat([xp.stack([slope, xp.ones_like(slope)], 2), at.each.permute(1, 2, 0)], 2)
-        self.counts.waits += 1
-        return solve_free_blocks(self.kernels, program, at.beta, right, eta, self.options.free)
+        each = at.each.permute(1, 2, 0)
+        right = xp.cat([xp.stack([slope, xp.ones_like(slope)], 2), each], 2)
+        rows, answer, share = solve_free_blocks(self.kernels, program, free, right, eta, counts, self.options.free)
+        step, ones = answer[:, :, 0], answer[:, :, 1]
+        own = xp.take_along_dim(each, rows[:, :, None], 1).transpose(1, 2)
+        H = own @ answer[:, :, 2:]
+        if program.total is not None:
+            total = ones.sum(1, keepdim=True).clip(1e-300)
+            step = step - step.sum(1, keepdim=True) / total * ones
+            shift = (own @ ones[:, :, None])[:, :, 0]
+            H = H - shift[:, :, None] * shift[:, None, :] / total[:, :, None]
+        return rows, step, H * self.backend.asarray(share)[:, None, None], share
 
-    def _bounds(
-        self, program: ProgramBatch, state: BatchState, beta: Any, weights: Any, near: _Bounds | None = None
-    ) -> _Bounds:
-        """Return what feasible coefficients are worth; products are those of the difference from what is known."""
+    def _bounds(self, program: ProgramBatch, base: Any, known: Any, beta: Any, eta: Array) -> _Bounds:
+        """Return what feasible coefficients are worth; products are those of the difference from known ones."""
+        return self._bounds_of(program, beta, known + self.kernels.each(beta - base), eta)
+
+    def _bounds_of(self, program: ProgramBatch, beta: Any, each: Any, eta: Array) -> _Bounds:
         xp = self.xp
-        base, known = (state.base, state.base_values) if near is None else (near.beta, near.each)
-        each = known + self.kernels.each(beta - base)
-        values = xp.einsum("bm,mbn->bn", weights, each)
+        values = xp.einsum("bm,mbn->bn", self.backend.asarray(eta), each)
         intercept = program.intercepts(program.target - values)
         q = (0.5 * xp.einsum("bn,mbn->bm", beta, each)).clip(0.0, None)
-        losses = program.losses(values, intercept)
-        numbers = xp.cat([program.linear_term(beta)[:, None], losses[:, None], q], 1)
-        return _Bounds(beta, each, values, intercept, numbers)
+        sums = xp.stack([program.linear_term(beta), program.losses(values, intercept)], 1)
+        return _Bounds(beta, each, values, intercept, xp.cat([sums, q], 1))
 
-    def _gaps(self, left: NDArray[np.intp], numbers: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """Return the gaps, the machines' own gaps, the upper bounds, the machines' dual values and the q of columns."""
+    def _worth(self, left: NDArray[np.intp], numbers: Array) -> _Worth:
+        """Return the bounds of columns, and their gaps."""
         linear, losses, q, eta = numbers[:, 0], numbers[:, 1], numbers[:, 2:], self.eta[left]
         quadratic = (eta * q).sum(axis=1)
         upper, dual = quadratic + losses, linear - quadratic
         lower = [self.learners[b].lower_bound(linear[k], q[k], eta[k]) for k, b in enumerate(left)]
         gap = np.array([relative_gap(*both) for both in zip(upper, lower, strict=True)])
         own = np.array([relative_gap(*both) for both in zip(upper, dual, strict=True)])
-        return gap, own, upper, dual, q
+        return _Worth(gap, own, upper, dual, q)
 
     def _move_weights(
-        self,
-        left: NDArray[np.intp],
-        gap: Array,
-        own: Array,
-        upper: Array,
-        dual: Array,
-        q: Array,
-        curvature: Array,
-        state: BatchState,
-        each: Any,
-        values: Any,
+        self, left: NDArray[np.intp], worth: _Worth, curvature: Array, state: BatchState, at: _Bounds
     ) -> None:
         """Take Newton steps on the weights where machines are solved well enough, or go back and damp the next."""
         changed = self.eta[left].copy()
         for k, b in enumerate(left):
-            if gap[k] <= 0.9 * self.tol or own[k] > self.options.settled * gap[k]:
+            if worth.gap[k] <= 0.9 * self.tol or worth.own[k] > self.options.settled * worth.gap[k]:
                 continue
             options = self.learners[b].options
             scale = 1.0 / options.penalties**2
-            if dual[k] > self.lowest[b]:
+            if worth.dual[k] > self.lowest[b]:
                 # Whatever the machine has left to gain, these weights are worse than those before: back to them.
                 self.damping[b] = max(4.0 * self.damping[b], 0.05)
                 self.lowest[b], changed[k] = np.inf, self.from_eta[b]
                 continue
             self.damping[b] *= 0.25 if np.isfinite(self.lowest[b]) else 1.0
-            self.lowest[b], self.from_eta[b] = upper[k], self.eta[b]
-            theta, slopes = self.eta[b] / scale, q[k] * scale
+            self.lowest[b], self.from_eta[b] = worth.upper[k], self.eta[b]
+            theta, slopes = self.eta[b] / scale, worth.q[k] * scale
             # A slope falls at most with the power 2 of θ when only the kernel's own weight changes.
             steepest = 2.0 * slopes / np.maximum(theta, 1e-3 / len(theta))
             H = curvature[k] * np.outer(scale, scale) + np.diag(self.damping[b] * steepest)
             theta = theta + options.norm.newton_direction(theta, slopes, H)
             changed[k] = options.norm.retract(theta) * scale
-        moved = np.flatnonzero(np.any(changed != self.eta[left], axis=1))
-        if len(moved):
-            at, new = self.backend.index(moved), self.backend.asarray(changed[moved])
-            fresh = self.xp.einsum("bm,mbn->bn", new, each[:, at])
-            state.y[at] -= fresh - values[at]
-            self.eta[left] = changed
+        change = self.backend.asarray(changed - self.eta[left])
+        # The multipliers follow the outputs.
+        state.y = state.y - self.xp.einsum("bm,mbn->bn", change, at.each)
+        self.eta[left] = changed
 
     # The certificate -----------------------------------------------------------------------------------------------
 
     def _certify(self, left: NDArray[np.intp]) -> NDArray[np.intp]:
         """Certify columns from exact products; return those whose gap is too large, which go on from these."""
-        xp, at = self.xp, self.backend.index(left)
+        at = self.backend.index(left)
         beta, program, eta = self.beta[at], self.program.rows(at), self.eta[left]
-        each = self.kernels.exact(beta)
-        values = xp.einsum("bm,mbn->bn", self.backend.asarray(eta), each)
-        intercept = program.intercepts(program.target - values)
-        q = (0.5 * xp.einsum("bn,mbn->bm", beta, each)).clip(0.0, None)
-        V, coefficients, forms, constants = map(self.backend.to_numpy, (values, beta, q, intercept[:, 0]))
+        exact = self._bounds_of(program, beta, self.kernels.exact(beta), eta)
+        V, coefficients, sums, constants = map(
+            self.backend.to_numpy, (exact.values, beta, exact.numbers, exact.intercept[:, 0])
+        )
         self.counts.waits += 1
         loose = []
         for k, b in enumerate(left):
             solution = Solution(coefficients[k], float(constants[k]), V[k], np.nan, np.inf, 0)
             rough = Learned(eta[k], solution, np.inf, np.inf, 0, [Iteration(np.inf, np.inf)])
-            known = known_forms(self.sizes, coefficients[k], eta[k], V[k], forms[k])
+            known = known_forms(self.sizes, coefficients[k], eta[k], V[k], sums[k, 2:])
             one = rough.proved(known, self.machines[b], self.learners[b])
             best = self.best[b]
             if best is None or one.gap < best.gap:
                 self.best[b] = one
-            if not one.gap <= self.tol:
+            if not one.gap <= self.tol / AIM:
                 loose.append(b)
-        self.state.base[at], self.state.base_values[:, at] = beta, each
+        self.state.base[at], self.state.base_values[:, at] = beta, exact.each
         return np.array(loose, dtype=np.intp)
 
     def _alone(self, b: int) -> Learned:
@@ -368,7 +383,7 @@ class _Search:
         return one if one.gap < best.gap else best
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Bounds:
     """What feasible coefficients are worth: K_mβ, Kβ, the intercepts, and ⟨t, β⟩ …, the losses and ½βᵀK_mβ."""
 
@@ -377,3 +392,24 @@ class _Bounds:
     values: Any
     intercept: Any
     numbers: Any
+
+    def where(self, take: Any, other: _Bounds, xp: Any) -> _Bounds:
+        """Return these where a mask of columns, (B, 1), says so, and others elsewhere."""
+        both = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
+        return _Bounds(*(xp.where(take, mine, theirs) for mine, theirs in both))
+
+
+@dataclass(frozen=True)
+class _Worth:
+    """Relative gaps of columns, those of the machines alone, upper bounds, the machines' dual values, and ½βᵀK_mβ."""
+
+    gap: Array
+    own: Array
+    upper: Array
+    dual: Array
+    q: Array
+
+    def where(self, take: NDArray[np.bool_], other: _Worth) -> _Worth:
+        """Return these where a mask of columns says so, and others elsewhere."""
+        both = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
+        return _Worth(*(np.where(take.reshape(-1, *[1] * (mine.ndim - 1)), mine, theirs) for mine, theirs in both))

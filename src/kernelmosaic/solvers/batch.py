@@ -25,14 +25,27 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ProgramBatch(Program):
-    """Programs side by side: the vectors of `Program` have one row per program, and sums are taken row by row."""
+    """Programs side by side: the vectors of `Program` have one row per program, and sums are taken row by row.
+
+    Attributes
+    ----------
+    is_ridged : bool
+        Whether a sample has a ridge: to look would wait for the device.
+    """
+
+    is_ridged: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "has_ridge", self.is_ridged)
+        object.__setattr__(self, "has_ridge_everywhere", False)
 
     @classmethod
     def of(cls, programs: list[Program], backend: Backend) -> Self:
         """Return programs that share `epsilon` and `total`, where a backend keeps them."""
         names = ("target", "lower", "upper", "ridge")
         vectors = {name: backend.asarray(np.stack([getattr(p, name) for p in programs])) for name in names}
-        return cls(**vectors, epsilon=programs[0].epsilon, total=programs[0].total)
+        ridged = any(p.has_ridge for p in programs)
+        return cls(**vectors, epsilon=programs[0].epsilon, total=programs[0].total, is_ridged=ridged)
 
     def rows(self, which: Any) -> Self:
         """Return some of the programs."""
@@ -47,7 +60,7 @@ class ProgramBatch(Program):
         terms = u * residual - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
         return terms.sum(1) + intercept[:, 0] * (self.total or 0.0)
 
-    def intercepts(self, z: Any, passes: int = 9, candidates: int = 16) -> Any:
+    def intercepts(self, z: Any, passes: int = 7, candidates: int = 32) -> Any:
         """Return about the best intercept of every program, (B, 1), for z = t − Kβ: where Σu is the total.
 
         The sum falls with the intercept: each pass looks at many candidates at once, and keeps the two between which it
@@ -73,7 +86,7 @@ class ProgramBatch(Program):
     def nearest(self, beta: Any) -> Any:
         """Return the points of the feasible sets nearest to the rows of beta."""
         xp = _library(beta)
-        near = replace(self, target=beta, ridge=xp.ones_like(beta), epsilon=0.0)
+        near = replace(self, target=beta, ridge=xp.ones_like(beta), epsilon=0.0, is_ridged=True)
         found = near.conjugate_argmax(beta - near.intercepts(beta))
         if self.total is None:
             return found
@@ -170,14 +183,14 @@ def take_steps(
         Over-relaxation, between 1 and 2.
     """
     xp, rho, M = _library(state.x), shared.rho, shared.M
-    weights = kernels.backend.asarray(eta)
+    combined, weights = kernels.combined(eta), kernels.backend.asarray(eta)
     known = xp.einsum("bm,mbn->bn", weights, state.base_values)
     constant = program.target - known
     x, z, y, before = state.x, state.z, state.y, state.z
     curvature = rho + program.ridge
     values = known
     for _ in range(steps):
-        change = kernels.products(x - state.base, eta)
+        change = combined.products(x - state.base)
         right = constant - change + rho * (z - x) - y
         step = (right.to(M.dtype) @ M).double()
         if program.total is not None:
@@ -198,17 +211,25 @@ def take_steps(
     return primal, rho * size(z - before, dim=1) / largest.clip(1e-300)
 
 
+def free_samples(program: ProgramBatch, beta: Any) -> Any:
+    """Return which coefficients may move both ways to first order, (B, n)."""
+    inside = (beta > program.lower) & (beta < program.upper)
+    return inside & (beta != 0) if program.epsilon else inside
+
+
 def solve_free_blocks(
-    kernels: ColumnKernels, program: ProgramBatch, beta: Any, right: Any, eta: Array, most: int
+    kernels: ColumnKernels, program: ProgramBatch, free: Any, right: Any, eta: Array, counts: Array, most: int
 ) -> tuple[Any, Any, Any]:
     """Return (K_b + diag ρ)⁻¹ times right-hand sides among the free coefficients of every column.
 
     Parameters
     ----------
-    beta : array of shape (B, n)
+    free : array of shape (B, n)
         Which coefficients are free.
     right : array of shape (B, n, k)
         The right-hand sides.
+    counts : ndarray of shape (B,)
+        How many are free, in this process.
     most : int
         Of more free samples than this, so many, evenly spread, stand for all.
 
@@ -218,27 +239,23 @@ def solve_free_blocks(
         The samples, those that are free first.
     answer : array of shape (B, q, k)
         Zero where a sample is not free.
-    share : array of shape (B,)
+    share : ndarray of shape (B,)
         How many free samples each of them stands for.
     """
-    xp = _library(beta)
-    free = (beta > program.lower) & (beta < program.upper)
-    if program.epsilon:
-        free = free & (beta != 0)
-    counts = free.sum(1)
+    xp, backend = _library(free), kernels.backend
+    number = np.minimum(counts, most)
+    share = counts / np.maximum(number, 1)
     # Of many free samples every so-manieth, in the order in which they come.
-    stride = (counts.double() / most).clip(1.0, None)[:, None]
-    place = xp.cumsum(free.double(), 1) - 1.0
+    stride, q = backend.asarray(share)[:, None], max(int(number.max()), 1)
+    place = xp.cumsum(free.to(stride.dtype), 1) - 1.0
     chosen = free & (xp.floor(place / stride) != xp.floor((place - 1.0) / stride))
-    number = chosen.sum(1)
-    q = max(int(number.max()), 1)
     rows = xp.argsort(chosen.to(xp.int8), dim=1, descending=True, stable=True)[:, :q]
-    inside = xp.arange(q, device=rows.device) < number[:, None]
-    A = kernels.blocks(rows, eta)
+    inside = chosen.gather(1, rows)
+    A = kernels.combined(eta).blocks(rows)
     A *= inside[:, :, None]
     A *= inside[:, None, :]
     diagonal = A.diagonal(dim1=1, dim2=2)
-    jitter = 1e-6 * diagonal.sum(1, keepdim=True) / number[:, None].clip(1)
+    jitter = 1e-6 * diagonal.sum(1, keepdim=True) / backend.asarray(np.maximum(number, 1))[:, None]
     diagonal += xp.where(inside, program.ridge.gather(1, rows) + jitter, 1.0)
     sides = xp.take_along_dim(right, rows[:, :, None], 1) * inside[:, :, None]
-    return rows, solve_blocks(A, sides), counts / number.clip(1)
+    return rows, solve_blocks(A, sides), share
