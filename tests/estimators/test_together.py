@@ -34,7 +34,7 @@ SEARCHES = {
 
 def searched(search, y, weight, device):
     model = type(search)(**{**search.get_params(deep=False), "device": device, "refit": False})
-    return model.set_params(Cs=[0.3, 1.0, 10.0], cv=3, tol=3e-4).fit(X, y, sample_weight=weight)
+    return model.set_params(Cs=[1.0, 4.0], cv=3, tol=3e-4).fit(X, y, sample_weight=weight)
 
 
 @pytest.mark.parametrize("name", SEARCHES)
@@ -61,7 +61,7 @@ def test_gaps_hold_when_recomputed_from_the_definition(monkeypatch):
         return kept["found"]
 
     monkeypatch.setattr(_together, "learn_paths", learned)
-    model = MKLClassifierCV(GIVEN[:2], Cs=[0.1, 1.0, 30.0, 1000.0], cv=3, norms=(1,), scale=False, device="cpu")
+    model = MKLClassifierCV(GIVEN[:2], Cs=[0.1, 3.0, 1000.0], cv=3, norms=(1,), scale=False, device="cpu")
     model.set_params(refit=False).fit(X, Y)
     distances = ((X[:, np.newaxis].astype(np.longdouble) - X) ** 2).sum(-1)
     matrices = np.stack([np.exp(-distances / width**2) for width in (0.7, 3.0)])
@@ -75,7 +75,9 @@ def test_gaps_hold_when_recomputed_from_the_definition(monkeypatch):
             values, q = np.tensordot(one.weights, matrices, axes=1) @ beta, 0.5 * (matrices @ beta) @ beta
             slack = np.maximum(0.0, 1.0 - t * (values + one.solution.intercept))[train]
             primal, dual = one.weights @ q + C * slack.sum(), t @ beta - q.max()
-            assert 0 <= (primal - dual) / primal <= one.gap + 1e-9 <= 1e-3 + 1e-9
+            # As little as rounding tells the bounds apart, they may cross.
+            assert -1e-12 <= (primal - dual) / primal <= one.gap + 1e-12
+            assert one.gap <= 1e-3
 
 
 def test_fits_that_a_batch_does_not_serve_are_taken_one_by_one():

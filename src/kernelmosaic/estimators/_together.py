@@ -116,7 +116,7 @@ def follow_together(tasks: Sequence[tuple[Any, ...]]) -> list[Any] | None:
     if not all(folds):
         return None
     groups: dict[Any, list[Any]] = {}
-    for fold in folds:
+    for fold in filter(None, folds):
         groups.setdefault(fold.key, []).append(fold)
     found: dict[int, Any] = {}
     for members in groups.values():

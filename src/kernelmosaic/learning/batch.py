@@ -134,6 +134,10 @@ def _neighbours(path: Sequence[Any], most: int, apart: float) -> Iterator[slice]
 class _Search:
     """The problems that advance together; every array has one row per problem."""
 
+    eta: Array
+    beta: Any
+    shared: SharedInverse | None
+
     def __init__(
         self,
         kernels: ColumnKernels,
@@ -202,7 +206,7 @@ class _Search:
                 break
         for b in left:
             self.counts.alone += 1
-            self.best[b] = self._alone(b)
+            self.best[b] = self._alone(int(b))
         return [one for one in self.best if one is not None]
 
     def _advance(self, left: NDArray[np.intp]) -> None:
@@ -212,34 +216,36 @@ class _Search:
             if len(left) == 0:
                 return
             self.counts.rounds += 1
-            self._share(left, rho)
+            self.shared = shared = self._sharing(left, rho)
             at = self.backend.index(left)
             program, state, eta = self.program.rows(at), self.state.rows(at), self.eta[left]
-            residuals = take_steps(self.kernels, program, state, eta, self.shared, self.options.steps)
+            residuals = take_steps(self.kernels, program, state, eta, shared, self.options.steps)
             self.counts.steps += self.options.steps
             gaps, balance = self._look(left, program, state, residuals)
             self.state.store(at, state)
             self.beta[at] = state.base
             unbalanced = max(balance, 1.0 / balance) > self.options.unbalanced
             # For a few stragglers a new matrix costs more than their steps.
-            rho = self.shared.rho * balance if unbalanced and 4 * len(left) > len(self.machines) else None
+            rho = shared.rho * balance if unbalanced and 4 * len(left) > len(self.machines) else None
             left = left[~(gaps <= 0.9 * self.tol)]
 
-    def _share(self, left: NDArray[np.intp], rho: float | None) -> None:
-        """Make the matrix that the columns share anew where their weights, or ρ, have left its range."""
+    def _sharing(self, left: NDArray[np.intp], rho: float | None) -> SharedInverse:
+        """Return the matrix that the columns share, made anew where their weights have left its range, or for ρ."""
         eta, shared = self.eta[left], self.shared
         if shared is None:
             # As large as the multipliers are beside the coefficients.
-            bounds = float(abs(self.program.upper - self.program.lower).clip(None, 1e6).amax())
-            rho = float(np.mean(self.kernels.stack.combine(eta.mean(axis=0)).diagonal())) / np.sqrt(bounds)
+            room: Any = self.program.upper - self.program.lower
+            mean = float(np.mean(self.kernels.stack.combine(eta.mean(axis=0)).diagonal()))
+            rho = mean / np.sqrt(float(room.clip(None, 1e6).amax()))
         elif rho is None:
             # Steps bear kernels that exceed the shared one by a third.
             beyond = np.maximum(eta.max(axis=0) - 1.3 * shared.weights, 0.0).sum()
             if beyond <= self.options.beyond * shared.weights.sum():
-                return
-        floor = 0.0 if self.keeps_weights else self.options.floor * eta.max()
-        self.shared = SharedInverse.of(self.kernels, eta.max(axis=0) + floor, rho or shared.rho)
+                return shared
+            rho = shared.rho
         self.counts.inverses += 1
+        floor = 0.0 if self.keeps_weights else self.options.floor * eta.max()
+        return SharedInverse.of(self.kernels, eta.max(axis=0) + floor, rho)
 
     def _look(
         self, left: NDArray[np.intp], program: ProgramBatch, state: BatchState, residuals: tuple[Any, Any]

@@ -9,7 +9,7 @@ sample. No step waits for the device, and a product reads a matrix once for all 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -242,7 +242,7 @@ def solve_free_blocks(
     share : ndarray of shape (B,)
         How many free samples each of them stands for.
     """
-    xp, backend = _library(free), kernels.backend
+    xp, backend, ridge = _library(free), kernels.backend, cast(Any, program.ridge)
     number = np.minimum(counts, most)
     share = counts / np.maximum(number, 1)
     # Of many free samples every so-manieth, in the order in which they come.
@@ -256,6 +256,6 @@ def solve_free_blocks(
     A *= inside[:, None, :]
     diagonal = A.diagonal(dim1=1, dim2=2)
     jitter = 1e-6 * diagonal.sum(1, keepdim=True) / backend.asarray(np.maximum(number, 1))[:, None]
-    diagonal += xp.where(inside, program.ridge.gather(1, rows) + jitter, 1.0)
+    diagonal += xp.where(inside, ridge.gather(1, rows) + jitter, 1.0)
     sides = xp.take_along_dim(right, rows[:, :, None], 1) * inside[:, :, None]
     return rows, solve_blocks(A, sides), share

@@ -325,11 +325,15 @@ class Program:
 
     def spread(self, rows: RowIndex, n_samples: int) -> Program:
         """Return the program of more samples, of which those beside the rows have no coefficient, and so no loss."""
-        zero, one = np.zeros(n_samples), np.ones(n_samples)
-        vectors = {"target": zero.copy(), "lower": zero.copy(), "upper": zero.copy(), "ridge": self.has_ridge * one}
-        for name, vector in vectors.items():
-            vector[rows] = getattr(self, name)
-        return replace(self, **vectors)
+
+        def among(own: Vector, others: float = 0.0) -> Vector:
+            vector = np.full(n_samples, others)
+            vector[rows] = own
+            return vector
+
+        # Where some samples have a ridge, those without a coefficient may have any.
+        ridge = among(self.ridge, float(self.has_ridge))
+        return replace(self, target=among(self.target), lower=among(self.lower), upper=among(self.upper), ridge=ridge)
 
     def require_feasible(self) -> None:
         """Raise a ValueError unless some β within the box sums to the total."""
