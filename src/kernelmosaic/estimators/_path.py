@@ -607,7 +607,7 @@ def search_paths(
         ]
         return paths, steps, given, train, held, options.scale
 
-    together = None if given.device is None else follow_together([task(*fold) for fold in folds])
+    together = None if given.device is None else follow_together([task(*fold) for fold in folds], FoldOutputs)
     # Made one fold after the other: fitted models are large, and go when their fold is done.
     tasks = (task(*fold) for fold in folds)
     by_fold = []

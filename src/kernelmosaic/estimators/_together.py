@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -96,7 +96,7 @@ class TogetherFold:
         return content_hash([kernels, self.X])
 
 
-def follow_together(tasks: Sequence[tuple[Any, ...]]) -> list[Any] | None:
+def follow_together(tasks: Sequence[tuple[Any, ...]], record: Callable[..., Any]) -> list[Any] | None:
     """Return what `follow_paths` does for every fold; None where the fits are better taken one by one.
 
     Folds whose kernels learn nothing of their samples but a factor, such as Gaussians of given widths, share the
@@ -108,6 +108,8 @@ def follow_together(tasks: Sequence[tuple[Any, ...]]) -> list[Any] | None:
     ----------
     tasks : sequence of tuples
         Of every fold: paths, the steps of a pipeline, all samples, rows to train on, rows held out, whether to scale.
+    record : callable
+        Makes a `FoldOutputs` of its attributes.
     """
     paths, steps, given, *_ = tasks[0]
     if steps is not None or given.device is None or not all(map(_is_served, (path[0] for path in paths))):
@@ -120,7 +122,7 @@ def follow_together(tasks: Sequence[tuple[Any, ...]]) -> list[Any] | None:
         groups.setdefault(fold.key, []).append(fold)
     found: dict[int, Any] = {}
     for members in groups.values():
-        held = _follow_group(members, paths[0][0])
+        held = _follow_group(members, paths[0][0], record)
         if held is None:
             return None
         found |= {id(fold): one for fold, one in zip(members, held, strict=True)}
@@ -134,7 +136,7 @@ def _is_served(model: Any) -> bool:
     return not isinstance(model.penalties, str) and not (isinstance(model.weights, str) and model.weights == "loo")
 
 
-def _follow_group(folds: list[TogetherFold], model: Any) -> list[Any] | None:
+def _follow_group(folds: list[TogetherFold], model: Any, record: Callable[..., Any]) -> list[Any] | None:
     """Follow the paths of folds that share their matrices."""
     data, options = folds[0].data, model
     views = data.kernel_set.views(folds[0].X)
@@ -166,7 +168,10 @@ def _follow_group(folds: list[TogetherFold], model: Any) -> list[Any] | None:
         for f, fold in enumerate(folds):
             own = learned[f * outputs : (f + 1) * outputs]
             by_fold[f].append(
-                [_held_out(fold, one, [path[i] for path in own], factors[f]) for i, one in enumerate(fold.paths[p])]
+                [
+                    record(*_held_out(fold, one, [path[i] for path in own], factors[f]))
+                    for i, one in enumerate(fold.paths[p])
+                ]
             )
     return by_fold
 
@@ -188,12 +193,11 @@ def _on_scale(learner: Any, factor: Array) -> Any:
     return None
 
 
-def _held_out(fold: TogetherFold, model: Any, learned: list[Learned], factor: Array) -> Any:
-    from kernelmosaic.estimators._path import FoldOutputs
-
+def _held_out(fold: TogetherFold, model: Any, learned: list[Learned], factor: Array) -> tuple[Any, ...]:
+    """Return the attributes of a `FoldOutputs`."""
     outputs = np.column_stack([one.solution.values[fold.held] + one.solution.intercept for one in learned])
     weights = np.array([one.weights / factor for one in learned])
     gap = max(one.gap for one in learned)
     own = weights[0] if len(weights) == 1 else weights
     beta = np.array([one.solution.beta[fold.train] for one in learned])
-    return FoldOutputs(outputs, model._predictions(outputs), getattr(model, "classes_", None), own, gap, beta)
+    return outputs, model._predictions(outputs), getattr(model, "classes_", None), own, gap, beta

@@ -212,8 +212,13 @@ def take_steps(
 
 
 def free_samples(program: ProgramBatch, beta: Any) -> Any:
-    """Return which coefficients may move both ways to first order, (B, n)."""
-    inside = (beta > program.lower) & (beta < program.upper)
+    """Return which coefficients may move both ways, (B, n).
+
+    Those at a bound are off it by the little that the nearest feasible point moves them all.
+    """
+    xp, lower, upper = _library(beta), program.lower, program.upper
+    near = xp.nan_to_num(1e-3 * (upper - lower), posinf=0.0)
+    inside = (beta > lower + near) & (beta < upper - near)
     return inside & (beta != 0) if program.epsilon else inside
 
 
