@@ -278,8 +278,11 @@ class BaseRidge(KernelEstimator):
         self._ridge, self._left_out = learned.alpha / targets.weight, learned.residuals
         self._covariance, self._has_matrix = None, not isinstance(data.stack, FeatureStack | PairStack)
         if isinstance(data.stack, FeatureStack):
-            with data.threads(RidgeOptions.few_samples):
-                covariance = FeatureForm(data.stack, targets, self.criterion).covariance(learned.weights, learned.alpha)
+            covariance = learned.covariance
+            if covariance is None:  # the machine was that of matrices
+                with data.threads(RidgeOptions.few_samples):
+                    form = FeatureForm(data.stack, targets, self.criterion)
+                    covariance = form.covariance(learned.weights, learned.alpha)
             kept = np.isin(np.repeat(np.arange(len(learned.weights)), data.stack.widths), self._expansion.kept)
             at = np.append(np.flatnonzero(kept), len(kept))
             self._covariance = covariance[np.ix_(at, at)]

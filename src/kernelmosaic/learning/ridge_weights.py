@@ -59,7 +59,8 @@ class RidgeOptions:
         Least and largest logarithm, of widths relative to where they start: beyond, rounding hides what a parameter
         does.
     left_out_rows : int
-        Most samples, evenly spread, whose leave-one-out errors are summed in features; all samples are learned from.
+        Most samples, evenly spread, whose leave-one-out errors are minimised in features: weights and ridge are few
+        next to them. All samples are learned from.
     slope_samples : int
         Of at most so many samples the largest slope is divided by the number, to be compared with `tol`: a criterion
         is a sum over samples, and what a slope of some nats leaves to gain does not grow with their number.
@@ -87,7 +88,7 @@ class RidgeOptions:
     least_ridge: float = 1e-13
     range: tuple[float, float] = (-20.0, 10.0)
     width_range: tuple[float, float] = (-4.0, 7.0)
-    left_out_rows: int = 20_000
+    left_out_rows: int = 5000
     slope_samples: int = 300
     width_rows: int = 2000
     few_samples: int = 1000
@@ -184,7 +185,7 @@ class RidgeLearned:
         The largest slope in the logarithms, per sample, of at most `RidgeOptions.slope_samples`.
     history : list of float
         The values on the way.
-    sums : ndarray of shape (features, c) or None
+    sums, covariance : ndarray of shape (features, c) and (features + 1, features + 1), or None
         As in `RidgeMachine`.
     """
 
@@ -199,6 +200,7 @@ class RidgeLearned:
     stationarity: float
     history: list[float]
     sums: Array | None = None
+    covariance: Array | None = None
 
     def logs(self) -> Array:
         """Return log η, log α and log a."""
@@ -338,6 +340,7 @@ def learn_ridge(
         stationarity=float(np.abs(slope).max(initial=0.0)) / samples,
         history=history,
         sums=machine.sums,
+        covariance=machine.covariance,
     )
 
 
@@ -417,7 +420,8 @@ class Judged:
 class RidgeMachine:
     """The machine at given weights and ridge, the residuals of samples left out, and the criterion.
 
-    In features, `sums` is Z_mᵀ β of all kernels, one below the other, with more digits than β gives it.
+    In features, `sums` is Z_mᵀ β of all kernels, one below the other, with more digits than β gives it, and
+    `covariance` that of `FeatureForm.covariance`.
     """
 
     beta: Array
@@ -425,6 +429,7 @@ class RidgeMachine:
     residuals: Array
     value: float
     sums: Array | None = None
+    covariance: Array | None = None
 
 
 class RidgeForm(Protocol):
@@ -547,11 +552,11 @@ class FeatureForm:
     """The criterion by features K_m = Z_m Z_mᵀ: n r² operations, and r³ for the evidence once ZᵀZ is known.
 
     With Φ = [Z_m √η_m, 1], J = diag(1, …, 1, 0) and B = (Φᵀ diag(w) Φ + αJ)⁻¹, the outputs are Φ B Φᵀ diag(w) Y, and
-    A = diag(w/α) (I − Φ B Φᵀ diag(w)), A Φ J = diag(w) Φ B J. The samples of `rows` stand for all in leave-one-out
-    errors; every sample is learned from.
+    A = diag(w/α) (I − Φ B Φᵀ diag(w)), A Φ J = diag(w) Φ B J. The leave-one-out errors of `rows` are judged;
+    every sample is learned from.
     """
 
-    def __init__(self, stack: FeatureStack, targets: RidgeTargets, criterion: str, most_rows: int = 20_000) -> None:
+    def __init__(self, stack: FeatureStack, targets: RidgeTargets, criterion: str, most_rows: int = RidgeOptions.left_out_rows) -> None:
         self.stack, self.targets, self.criterion = stack, targets, criterion
         Y, weight, n = targets.Y, targets.weight, stack.n_samples
         self.factors = stack.factors(np.ones(stack.n_kernels))
@@ -588,7 +593,7 @@ class FeatureForm:
         return (
             self._evidence(at.alpha, B, log_det, b, theta)
             if self.criterion == "evidence"
-            else self._left_out(at.alpha, at.scale, root, B, b, theta)
+            else self._left_out(at.alpha, at.scale, root, B, theta)
         )
 
     def _evidence(self, alpha: float, B: ArrayOrTensor, log_det: float, b: Array, theta: Array) -> Judged:
@@ -608,16 +613,13 @@ class FeatureForm:
         slope = 0.5 * (c * (n - 1 - float(own.sum())) - residual / s2)
         return Judged(float(value), self._per_kernel(per_feature), slope)
 
-    def _left_out(self, alpha: float, scale: float, root: Array, B: ArrayOrTensor, b: Array, theta: Array) -> Judged:
+    def _left_out(self, alpha: float, scale: float, root: Array, B: ArrayOrTensor, theta: Array) -> Judged:
         t, rows, R = self.targets, self.rows, len(B) - 1
         backend, w, Y = self.stack.backend, self.targets.weight[self.rows], self.targets.Y[self.rows]
         found = list(self._strips(rows, self.groups, self._scaled(root, B), root))
-        f = np.concatenate([backend.to_numpy(one.T @ backend.asarray(b, self.stack.dtype)) for _, one in found])
+        f = self._outputs(root, theta)[rows]
         r = np.concatenate([one.solve((Y - f)[place]) for place, one in found])
-        # The samples of `rows` count for all.
-        share = float(t.weight.sum() / w.sum())
-        some = RidgeTargets(Y, share * w, None if t.labels is None else t.labels[rows])
-        value, g, own = some.loss(r, scale)
+        value, g, own = RidgeTargets(Y, w, None if t.labels is None else t.labels[rows]).loss(r, scale)
         u = np.concatenate([one.solve((alpha / w[:, np.newaxis] * g)[place]) for place, one in found])
         weighted, moved_by = w[:, np.newaxis] * r, w[:, np.newaxis] * u
         squares, across = np.zeros(R + 1), np.zeros((R + 1, Y.shape[1]))
@@ -630,6 +632,9 @@ class FeatureForm:
         moved = float(np.sum(u * beta)) - float(np.sum(across[:R] * theta[:R]))
         slope = float(np.sum(g * r)) - float(squares[:R].sum()) - moved
         return Judged(value, self._per_kernel(per_feature), slope, own)
+
+    def _outputs(self, root: Array, theta: Array) -> Array:
+        return np.asarray(self.factors.apply(root[:-1, np.newaxis] * theta[:-1]), dtype=np.float64) + theta[-1]
 
     def _per_kernel(self, features: Array) -> Array:
         return np.bincount(self.kernel, features, self.stack.n_kernels).astype(np.float64)
@@ -683,10 +688,8 @@ class FeatureForm:
         t, alpha = self.targets, at.alpha
         root, B, _ = self._solve(at.weights, alpha)
         theta = self._times(B, root[:, np.newaxis] * self.right)
-        coefficients = root[:-1, np.newaxis] * theta[:-1]
-        outputs = np.asarray(self.factors.apply(coefficients), dtype=np.float64) + theta[-1]
         scaled = self._scaled(root, B)
-        missed = t.Y - outputs
+        missed = t.Y - self._outputs(root, theta)
         rows = np.arange(len(missed)) if t.groups is None else np.concatenate(t.groups)
         residuals = np.empty_like(missed)
         for place, one in self._strips(None, t.groups, scaled, root):
@@ -694,11 +697,15 @@ class FeatureForm:
         beta = (t.weight / alpha)[:, np.newaxis] * missed
         # The sums of a kernel without a weight are not read.
         sums = theta[:-1] / np.where(root[:-1] > 0, root[:-1], 1.0)[:, np.newaxis]
-        return RidgeMachine(beta, theta[-1], residuals, self.judge(at).value, sums)
+        value = self.judge(at).value if self.criterion == "evidence" else t.loss(residuals, at.scale)[0]
+        return RidgeMachine(beta, theta[-1], residuals, value, sums, self._covariance(alpha, root, B))
 
     def covariance(self, weights: Array, alpha: float) -> Array:
         """Return α B in features that are not weighted: the variance of an output is φᵀ α B φ, φ = [z_m(x), 1]."""
         root, B, _ = self._solve(weights, alpha)
+        return self._covariance(alpha, root, B)
+
+    def _covariance(self, alpha: float, root: Array, B: ArrayOrTensor) -> Array:
         return np.asarray(alpha * root[:, np.newaxis] * self.stack.backend.to_numpy(B) * root)
 
 
