@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex
+from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import Backend, backend_of
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.gram import Gram
@@ -26,6 +26,7 @@ from kernelmosaic.gram.stack import MatrixStack, StoredStack
 from kernelmosaic.kernels.gaussian import RadialWidths
 from kernelmosaic.solvers.leave_one_out import (
     Array,
+    Groups,
     RidgeSystem,
     class_loss,
     evidence,
@@ -538,11 +539,10 @@ class LeftOut:
         parts = np.split(right, self.starts[1:])
         return np.concatenate([np.linalg.solve(one, part) for one, part in zip(self.kept, parts, strict=True)])
 
-    def squares(self, left: Array, right: Array, backend: Backend, dtype: DType) -> Array:
+    def squares(self, left: Array, right: Array, backend: Backend) -> Array:
         """Return the sum over the groups of Σ_c (T_Sᵀ left_S)_c (T_Sᵀ right_S)_c, one number per feature."""
         if isinstance(self.kept, np.ndarray):
-            each = backend.asarray(np.sum(left * right, axis=1), dtype)
-            return np.asarray(backend.to_numpy((self.T * self.T).T @ each))
+            return np.asarray(backend.to_numpy((self.T * self.T).T @ backend.asarray(np.sum(left * right, axis=1))))
         T = backend.to_numpy(self.T)
         sums = ([np.add.reduceat(T * one[:, np.newaxis], self.starts, axis=0) for one in x.T] for x in (left, right))
         return np.asarray(sum((a * b).sum(axis=0) for a, b in zip(*sums, strict=True)))
@@ -556,7 +556,9 @@ class FeatureForm:
     every sample is learned from.
     """
 
-    def __init__(self, stack: FeatureStack, targets: RidgeTargets, criterion: str, most_rows: int = RidgeOptions.left_out_rows) -> None:
+    def __init__(
+        self, stack: FeatureStack, targets: RidgeTargets, criterion: str, most_rows: int = RidgeOptions.left_out_rows
+    ) -> None:
         self.stack, self.targets, self.criterion = stack, targets, criterion
         Y, weight, n = targets.Y, targets.weight, stack.n_samples
         self.factors = stack.factors(np.ones(stack.n_kernels))
@@ -568,6 +570,7 @@ class FeatureForm:
         self.groups = None if targets.groups is None else targets.groups[:: -(-n // most_rows)]
         some = np.unique(np.linspace(0, n - 1, min(n, most_rows)).astype(np.intp))
         self.rows = some if self.groups is None else np.concatenate(self.groups)
+        self.judged = self._features(self.rows) if criterion == "loo" else None
 
     def _solve(self, weights: Array, alpha: float) -> tuple[Array, ArrayOrTensor, float]:
         """Return √η of every feature (one of the constant), B where the features are, and log det of its inverse."""
@@ -581,10 +584,13 @@ class FeatureForm:
     def _times(self, B: ArrayOrTensor, V: Array) -> Array:
         return np.asarray(self.stack.backend.to_numpy(B @ self.stack.backend.asarray(V)))
 
-    def _scaled(self, root: Array, B: ArrayOrTensor) -> ArrayOrTensor:
-        """Return diag(√η) B in the precision of the features."""
+    def _features(self, rows: RowIndex) -> ArrayOrTensor:
+        """Return [Z_m, 1] of some samples in double precision: rounding hides slopes where α is small."""
         backend = self.stack.backend
-        return backend.astype(backend.asarray(root)[:, None] * B, self.stack.dtype)
+        parts = [
+            backend.astype(Z, np.float64) for _, Z in self.stack.placed_features(rows, range(self.stack.n_kernels))
+        ]
+        return backend.xp.concatenate([*parts, backend.asarray(np.ones((len(parts[0]), 1)))], axis=1)
 
     def judge(self, at: RidgePoint) -> Judged:
         root, B, log_det = self._solve(at.weights, at.alpha)
@@ -614,18 +620,17 @@ class FeatureForm:
         return Judged(float(value), self._per_kernel(per_feature), slope)
 
     def _left_out(self, alpha: float, scale: float, root: Array, B: ArrayOrTensor, theta: Array) -> Judged:
-        t, rows, R = self.targets, self.rows, len(B) - 1
-        backend, w, Y = self.stack.backend, self.targets.weight[self.rows], self.targets.Y[self.rows]
-        found = list(self._strips(rows, self.groups, self._scaled(root, B), root))
-        f = self._outputs(root, theta)[rows]
-        r = np.concatenate([one.solve((Y - f)[place]) for place, one in found])
+        t, rows, R, backend = self.targets, self.rows, len(B) - 1, self.stack.backend
+        w, Y = t.weight[rows], t.Y[rows]
+        Phi = self.judged * backend.asarray(root)
+        f = backend.to_numpy(Phi @ backend.asarray(theta))
+        one = self._influence(Phi, B, w, self.groups)
+        r = one.solve(Y - f)
         value, g, own = RidgeTargets(Y, w, None if t.labels is None else t.labels[rows]).loss(r, scale)
-        u = np.concatenate([one.solve((alpha / w[:, np.newaxis] * g)[place]) for place, one in found])
+        u = one.solve(alpha / w[:, np.newaxis] * g)
         weighted, moved_by = w[:, np.newaxis] * r, w[:, np.newaxis] * u
-        squares, across = np.zeros(R + 1), np.zeros((R + 1, Y.shape[1]))
-        for place, one in found:
-            squares += one.squares(moved_by[place], weighted[place], backend, self.stack.dtype)
-            across += backend.to_numpy(one.T.T @ backend.asarray(moved_by[place], self.stack.dtype))
+        squares = one.squares(moved_by, weighted, backend)
+        across = backend.to_numpy(one.T.T @ backend.asarray(moved_by))
         per_feature = squares[:R] - np.sum(across[:R] * theta[:R], axis=1)
         beta = (w / alpha)[:, np.newaxis] * (Y - f)
         # Σ ridge_i (A u)_i β_i = Σ u_i (β_i − w_i T_i Φᵀβ), where Φᵀβ is θ but for the constant, which is zero.
@@ -633,67 +638,39 @@ class FeatureForm:
         slope = float(np.sum(g * r)) - float(squares[:R].sum()) - moved
         return Judged(value, self._per_kernel(per_feature), slope, own)
 
-    def _outputs(self, root: Array, theta: Array) -> Array:
-        return np.asarray(self.factors.apply(root[:-1, np.newaxis] * theta[:-1]), dtype=np.float64) + theta[-1]
-
     def _per_kernel(self, features: Array) -> Array:
         return np.bincount(self.kernel, features, self.stack.n_kernels).astype(np.float64)
 
-    def _strips(
-        self,
-        rows: NDArray[np.intp] | None,
-        groups: Sequence[NDArray[np.intp]] | None,
-        scaled: ArrayOrTensor,
-        root: Array,
-    ) -> Iterator[tuple[slice, LeftOut]]:
-        """Yield samples in parts, with their places: the given rows, by default all, or all of the given groups."""
-        parts: list[tuple[RowIndex, Sequence[NDArray[np.intp]] | None]]
-        if groups is None:
-            parts = [(part, None) for part in self.stack.strips(rows)]
-        else:
-            ends = np.cumsum([len(S) for S in groups])
-            most = max(self.stack.options.strip_bytes // (8 * len(scaled)), 1)
-            cuts = np.flatnonzero(np.diff(ends // most)) + 1
-            bundles = [groups[i:j] for i, j in pairwise([0, *cuts.tolist(), len(groups)])]
-            parts = [(np.concatenate(bundle), bundle) for bundle in bundles]
-        done = 0
-        for part, bundle in parts:
-            one = self._influence(part, bundle, scaled, root)
-            yield slice(done, done + len(one.T)), one
-            done += len(one.T)
+    def _parts(self) -> Iterator[tuple[RowIndex, Groups]]:
+        """Yield all samples in parts, or all groups, with the numbers of the samples of both."""
+        if self.targets.groups is None:
+            yield from ((part, None) for part in self.stack.strips(copied=True))
+            return
+        groups = self.targets.groups
+        ends = np.cumsum([len(S) for S in groups])
+        most = max(self.stack.options.strip_bytes // (8 * len(self.normal)), 1)
+        cuts = np.flatnonzero(np.diff(ends // most)) + 1
+        for i, j in pairwise([0, *cuts.tolist(), len(groups)]):
+            yield np.concatenate(groups[i:j]), groups[i:j]
 
-    def _influence(
-        self, rows: RowIndex, groups: Sequence[NDArray[np.intp]] | None, scaled: ArrayOrTensor, root: Array
-    ) -> LeftOut:
-        """Return some samples in features; they are left out together in groups, if there are any."""
-        backend, every, w = self.stack.backend, range(self.stack.n_kernels), self.targets.weight[rows]
-        ends = np.cumsum(self.stack.widths)
-        parts = [
-            (slice(int(ends[m] - self.stack.widths[m]), int(ends[m])), Z)
-            for m, Z in self.stack.placed_features(rows, every)
-        ]
-        T = sum(Z @ scaled[place] for place, Z in parts) + scaled[-1]
+    def _influence(self, Phi: ArrayOrTensor, B: ArrayOrTensor, w: Array, groups: Groups) -> LeftOut:
+        """Return samples in features; they are left out together in groups, if there are any."""
+        T, to_numpy = Phi @ B, self.stack.backend.to_numpy
         if groups is None:
-            placed = backend.asarray(root, self.stack.dtype)
-            h = sum((T[:, place] * Z) @ placed[place] for place, Z in parts) + T[:, -1]
-            return LeftOut(T, np.maximum(1.0 - w * np.asarray(backend.to_numpy(h), np.float64), np.finfo(float).eps))
-        host = np.asarray(backend.to_numpy(T), dtype=np.float64)
-        Phi = np.ones_like(host)
-        for place, Z in parts:
-            Phi[:, place] = backend.to_numpy(Z) * root[place]
+            return LeftOut(T, np.maximum(1.0 - w * to_numpy((T * Phi).sum(1)), np.finfo(float).eps))
+        host, features = to_numpy(T), to_numpy(Phi)
         edges = pairwise(np.cumsum([0, *map(len, groups)]).tolist())
-        return LeftOut(T, [np.eye(j - i) - host[i:j] @ Phi[i:j].T * w[i:j] for i, j in edges])
+        return LeftOut(T, [np.eye(j - i) - host[i:j] @ features[i:j].T * w[i:j] for i, j in edges])
 
     def machine(self, at: RidgePoint) -> RidgeMachine:
-        t, alpha = self.targets, at.alpha
+        t, alpha, backend = self.targets, at.alpha, self.stack.backend
         root, B, _ = self._solve(at.weights, alpha)
         theta = self._times(B, root[:, np.newaxis] * self.right)
-        scaled = self._scaled(root, B)
-        missed = t.Y - self._outputs(root, theta)
-        rows = np.arange(len(missed)) if t.groups is None else np.concatenate(t.groups)
-        residuals = np.empty_like(missed)
-        for place, one in self._strips(None, t.groups, scaled, root):
-            residuals[rows[place]] = one.solve(missed[rows[place]])
+        missed, residuals = np.empty_like(t.Y), np.empty_like(t.Y)
+        for rows, groups in self._parts():
+            Phi = self._features(rows) * backend.asarray(root)
+            missed[rows] = t.Y[rows] - backend.to_numpy(Phi @ backend.asarray(theta))
+            residuals[rows] = self._influence(Phi, B, t.weight[rows], groups).solve(missed[rows])
         beta = (t.weight / alpha)[:, np.newaxis] * missed
         # The sums of a kernel without a weight are not read.
         sums = theta[:-1] / np.where(root[:-1] > 0, root[:-1], 1.0)[:, np.newaxis]
