@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import common
 import numpy as np
-from common import Row, Store, cpu_time, data_file, device_name, machine, markdown, read_table, write_table
-from joblib import Parallel, delayed
+from common import Row, Store, cpu_time, data_file, device_name, in_parallel, machine, markdown, read_table, write_table
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
@@ -187,9 +186,8 @@ def run(options: Any) -> None:
     missing = store.missing(wanted)
     where = device_name(options.device) or machine()
     start = time.monotonic()
-    done = Parallel(n_jobs=1 if options.device else options.jobs, return_as="generator_unordered")(
-        delayed(run_unit)(units[name], path, options.device) for name in missing
-    )
+    calls = ((units[name], path, options.device) for name in missing)
+    done = in_parallel(1 if options.device else options.jobs, run_unit, calls)
     for number, (name, found) in enumerate(done, start=1):
         store.add(name, found | {"machine": where})
         print(f"{number} of {len(missing)}, {time.monotonic() - start:.0f} s: {name}: {found['rmse']:.4g}", flush=True)
