@@ -452,14 +452,14 @@ def picture(table: list[Row]) -> None:
     names = [name for name in SETS if any(row["set"] == name for row in table)]
     fig, axes = plt.subplots(1, len(names), figsize=(3.6 * len(names), 2.8), sharey=True, layout="constrained")
     for ax, name in zip(np.atleast_1d(axes), names, strict=True):
-        news = list(dict.fromkeys(row["new"] for row in table if row["set"] == name))
-        for k, method in enumerate((KRON, UNIFORM, FACTORS, LEARNED)):
-            own = [new for new in news if any((r["set"], r["new"], r["method"]) == (name, new, method) for r in table)]
+        news = [new for new in NEW if _has(table, name, MEANS, new)]
+        for k, method in enumerate((KRON, UNIFORM, FACTORS, LEARNED, SINGLE)):
+            own = [new for new in news if _has(table, name, method, new)]
             values = [mean_of(table, name, new, method, "mse") / mean_of(table, name, new, MEANS, "mse") for new in own]
-            ax.plot([news.index(new) + 0.12 * (k - 1.5) for new in own], values, "osD^"[k], label=method)
+            ax.plot([news.index(new) + 0.12 * (k - 2) for new in own], values, "osD^v"[k], label=method)
         ax.axhline(1.0, color="grey", lw=0.8)
         ax.set_xticks(range(len(news)), ["pairs" if new == "published" else new for new in news])
-        ax.set(title=SETS[name], xlabel="new in the test part")
+        ax.set(title=SETS[name], xlabel="new in the test part", xlim=(-0.5, len(news) - 0.5))
     np.atleast_1d(axes)[0].set_ylabel("MSE over that of the means")
     np.atleast_1d(axes)[-1].legend(fontsize=7)
     fig.savefig(IMAGES / PICTURE, dpi=90)
