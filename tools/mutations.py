@@ -321,7 +321,7 @@ MUTATIONS = (
         "gap-relative-to-the-sum",
         "gap relative to the sum of both bounds",
         "learning/certificate.py",
-        "scale = max(abs(lower), abs(objective) - (upper - objective))",
+        "scale = max(abs(lower), min(abs(objective), abs(upper)) - abs(upper - objective))",
         "scale = abs(lower) + abs(objective)",
         "estimators/test_certificate.py",
     ),
