@@ -16,7 +16,7 @@ import csv
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -240,11 +240,14 @@ def run_unit(unit: Unit, path: Path, folder: Path) -> tuple[str, Row]:
     return unit.name, found | {"right": int(np.sum(labels == y[test])), "kernels": problem.seconds}
 
 
-def run(options: Any) -> None:
-    """Run the fits that are missing, and write tables, picture and page unless only some sets were asked for."""
+def run(options: Any, every: Sequence[Unit] = ()) -> None:
+    """Run the fits that are missing, and write tables, picture and page unless only some sets were asked for.
+
+    `every` stands for `all_units()` unless it is given.
+    """
     store, folder = Store(options.output, "graphs"), Path(options.output)
     paths = {name: data_file(options.data, f"graphs_{name}.npz") for name in options.only or SETS}
-    units = {unit.name: unit for unit in all_units() if unit.set in paths}
+    units = {unit.name: unit for unit in every or all_units() if unit.set in paths}
     missing = [units[name] for name in store.missing(units)]
     start, where = time.monotonic(), machine()
     try:

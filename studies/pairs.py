@@ -315,7 +315,7 @@ def all_units(only: list[str], groups: list[str]) -> list[Unit]:
     return sorted(units, key=lambda unit: order.index(unit.method))
 
 
-def make_task(table: Table, unit: Unit) -> Task:
+def make_task(table: Table, unit: Unit, most: int = DRUGS) -> Task:
     if unit.new == "published":
         tested = table.fold == unit.number if unit.set == "drug_response" else table.fold < 0
         train, test = np.flatnonzero(~tested), np.flatnonzero(tested)
@@ -323,7 +323,7 @@ def make_task(table: Table, unit: Unit) -> Task:
         splits = list(PairSplit(3, new=unit.new, random_state=0).split(table.pairs))
         train, test = splits[unit.number]
     drugs = np.unique(table.pairs[:, 0] if unit.new == "published" else table.pairs[train, 0])
-    chosen = np.random.RandomState(0).permutation(drugs)[:DRUGS]
+    chosen = np.random.RandomState(0).permutation(drugs)[:most]
     some = np.flatnonzero(np.isin(table.pairs[train, 0], chosen))
     if unit.new == "published":
         place = table.fold[train[some]] % 5  # five parts, whatever the published number

@@ -104,12 +104,11 @@ def test_a_unit_counts_the_test_graphs_that_are_right(graphs, file, method):
     assert set(found["kernels"]) == {"reading", "subtree", "assignment", "paths"}
 
 
-def test_matrices_are_computed_once_and_read_by_all_processes(graphs, file, monkeypatch, capsys):
+def test_matrices_are_computed_once_and_read_by_all_processes(graphs, file, capsys):
     folder = file[0].parent
     units = [graphs.Unit("MUTAG", graphs.FILE, 0, k, graphs.WL) for k in range(2)]
-    monkeypatch.setattr(graphs, "all_units", lambda: units)
     options = SimpleNamespace(data=str(folder), output=str(folder / "run"), only=["MUTAG"], jobs=2)
-    graphs.run(options)
+    graphs.run(options, units)
     found = graphs.Store(options.output, "graphs").units
     assert set(found) == {unit.name for unit in units}
     assert found[units[0].name]["kernels"] == found[units[1].name]["kernels"]
@@ -123,7 +122,7 @@ def test_matrices_are_computed_once_and_read_by_all_processes(graphs, file, monk
             own = dict(problem.kernels)[f"{mode} {h}"].K
             np.testing.assert_allclose(own.diagonal(), 1.0)
     np.testing.assert_array_equal(problem.kernels[-1][1].K, graphs.cosines(graphs.ShortestPath()(read)))
-    graphs.run(options)
+    graphs.run(options, units)
     assert capsys.readouterr().out.count("MUTAG, folds") == 2
 
 

@@ -47,9 +47,8 @@ def test_units_have_names_of_their_own_and_the_longest_come_first(pairs):
 
 
 @pytest.mark.parametrize("new", ["published", "left", "right", "both"])
-def test_what_is_chosen_is_chosen_inside_the_pairs_of_some_training_drugs(pairs, table, new, monkeypatch):
-    monkeypatch.setattr(pairs, "DRUGS", 6)
-    task = pairs.make_task(table, pairs.Unit("davis", new, 0, pairs.KRON))
+def test_what_is_chosen_is_chosen_inside_the_pairs_of_some_training_drugs(pairs, table, new):
+    task = pairs.make_task(table, pairs.Unit("davis", new, 0, pairs.KRON), most=6)
     assert not set(task.train) & set(task.test)
     if new == "published":
         assert set(table.fold[task.test]) == {-1}

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from kernelmosaic import __version__
-from kernelmosaic.cli.methods import CriterionName, FitRequest, ImputeName, MethodName, TaskName, read_costs
+from kernelmosaic.cli.methods import CriterionName, FitRequest, ImputeName, LossName, MethodName, TaskName, read_costs
 from kernelmosaic.files import existing_file, replaceable_file
 
 # Paths that can be read and written -----------------------------------------------------------------------------------
@@ -183,7 +183,15 @@ Norm = Annotated[
     typer.Option(min=1.0, callback=_finite, help="1: few kernels; above, such as 2: all of them. Default: 1."),
 ]
 Epsilon = Annotated[
-    float | None, typer.Option(min=0.0, callback=_finite, help="Regression: errors up to this are free.")
+    float | None,
+    typer.Option(min=0.0, callback=_finite, help="Regression, and censored survival: errors up to this are free."),
+]
+Loss = Annotated[
+    LossName | None,
+    typer.Option(
+        help="Survival: hazards by Cox's partial likelihood, censored regression on log times, or ranks. Default: cox; "
+        "with --epsilon, censored."
+    ),
 ]
 Criterion = Annotated[
     CriterionName | None, typer.Option(help="Ridge: what it minimises, leave-one-out error or evidence. Default: loo.")
@@ -235,6 +243,7 @@ def fit(
     C: C = None,
     norm: Norm = None,
     epsilon: Epsilon = None,
+    loss: Loss = None,
     criterion: Criterion = None,
     groups: Groups = None,
     nu: Nu = 0.1,

@@ -288,7 +288,13 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
         return Trained(request, training, pipeline, [point], point.C, baseline, seconds, said)
     found = _follow_paths(pipeline, request, table, target, folds, Cs, advance)
     curve = _curve(found, training, y)
-    i = found.best(np.array([[point.scores for point in curve]]).swapaxes(1, 2))[1]
+    if request.loss == "cox":
+        from kernelmosaic.estimators.cv import likelihood
+
+        scores = found.scores(likelihood, {})
+    else:
+        scores = np.array([[point.scores for point in curve]]).swapaxes(1, 2)
+    i = found.best(scores)[1]
     C, search = curve[i].C, None
     if request.method == "rmkl":
         advance("searching penalties", len(folds))
@@ -299,8 +305,9 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
         chosen, said = _with_warnings(lambda: chosen.fit(table, y))
     else:
         advance("fitting to all rows", len(folds))
-        has_classes = request.task in ("classification", "multi-label")
-        calibrates = has_classes and (request.proba or request.method != "bilinear")
+        # Of survival it is the survival functions that rows held out calibrate.
+        has_shares = request.task in ("classification", "multi-label", "survival")
+        calibrates = has_shares and (request.proba or request.method != "bilinear")
         chosen, said = _with_warnings(lambda: found.fit(0, i, "sigmoid" if calibrates else None))
     return Trained(request, training, chosen, curve, C, baseline, perf_counter() - start, said, search)
 

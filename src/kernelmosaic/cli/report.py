@@ -35,7 +35,8 @@ def publish(trained: Trained) -> None:
         with noting(f"The model is complete: {request.output}."):
             write_fit_report(trained)
     reason = f" ({request.reason})" if request.reason else ""
-    print_facts(f"{request.method}{reason}, {request.task}", lines(trained))
+    loss = "" if request.loss is None else f" ({request.loss})"
+    print_facts(f"{request.method}{reason}, {request.task}{loss}", lines(trained))
     print_shares(kernel_shares(trained.model), noted["gates"])
     for line in [*trained.warnings, *cautions(trained)]:
         say(note=line)
@@ -54,7 +55,8 @@ def lines(trained: Trained) -> list[tuple[str, str]]:
         shown = ", ".join(map(str, classes[:10])) + (" …" if len(classes) > 10 else "")
         found.append(("labels" if task == "multi-label" else "classes", f"{len(classes)}: {shown}"))
     tried = ", ".join(f"{point.C:g}" for point in trained.curve)
-    how = f"the best of {tried}" if len(trained.curve) > 1 else "given"
+    by = " by partial likelihood" if trained.request.loss == "cox" else ""
+    how = f"the best of {tried}{by}" if len(trained.curve) > 1 else "given"
     if is_ridge(model) and trained.request.C is None:
         how = f"learned by {'evidence' if trained.request.criterion == 'evidence' else 'leave-one-out error'}"
     found.append((noted["price"]["name"], f"{trained.C:.4g} ({how})"))
@@ -267,9 +269,36 @@ def _add_calibration(page: Page, trained: Trained, draws: bool) -> None:
         page.figure(drawn, "Share of right predictions by their probability", "On the line, probabilities are right.")
 
 
+def _add_survival(page: Page, trained: Trained, draws: bool) -> None:
+    """Add how far survival functions are right: for rows held out by cross-validation, and by --test in a picture."""
+    from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier, usual_times
+
+    assert trained.best is not None
+    y, held = trained.y, trained.training.held
+    if len(usual_times(y)) < 2:
+        return
+    functions = trained.model._curves.functions(trained.best.predictions, False)
+    same = StepFunction(*kaplan_meier(y[:, 1], y[:, 0]))
+    ours, plain = (integrated_brier_score(y, y, curves) for curves in (functions, [same] * len(y)))
+    page.heading("Are its survival functions right?")
+    page.paragraph(
+        f"The integrated Brier score, the mean squared error of the share that lives on, is {ours:.3f} on rows held "
+        f"out in turn; one function for all rows, Kaplan and Meier's, has {plain:.3f}."
+    )
+    if draws and len(held) >= 50:
+        from kernelmosaic.plots import SurvivalCalibrationDisplay
+
+        X = trained.pipeline[:-1].transform(trained.training.table.iloc[held])
+        drawn = SurvivalCalibrationDisplay.from_estimator(trained.model, X, trained.training.target.y[held])
+        page.figure(drawn, "Predicted and observed shares that live on", "On the line, survival functions are right.")
+
+
 def _add_answers(page: Page, trained: Trained, draws: bool) -> None:
     best, task, y = trained.best, trained.training.target.task, trained.y
-    if best is None or task in ("one-class", "survival"):
+    if best is None or task == "one-class":
+        return
+    if task == "survival":
+        _add_survival(page, trained, draws)
         return
     classes = class_names(trained.model, trained.noted)
     if task == "multi-label":

@@ -471,7 +471,7 @@ class MKLSurvivalCV(TunedMKL, MKLSurvival):
         scoring = self.scoring or ("likelihood" if self.loss == "cox" else "concordance")
         if not isinstance(scoring, str):
             return super()._scorer()
-        scores = {"likelihood": _likelihood, "concordance": _concordance, "brier": _minus_brier}
+        scores = {"likelihood": likelihood, "concordance": _concordance, "brier": _minus_brier}
         if scoring not in scores or (scoring == "likelihood" and self.loss != "cox"):
             raise ValueError(
                 f"scoring={scoring!r} with loss={self.loss!r}: give a function, 'concordance', 'brier' or, with "
@@ -489,7 +489,7 @@ def _concordance(model: Estimator, X: MatrixLike, y: TargetLike, sample_weight: 
     return concordance(y, model.predict(X), sample_weight)
 
 
-def _likelihood(model: Estimator, X: MatrixLike, y: Any, sample_weight: SampleWeight = None) -> float:
+def likelihood(model: Estimator, X: MatrixLike, y: Any, sample_weight: SampleWeight = None) -> float:
     """Return the logarithm of the partial likelihood per event."""
     weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
     deaths = float(y[:, 0] @ weight)

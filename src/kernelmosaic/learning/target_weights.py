@@ -478,7 +478,8 @@ class _Candidates:
         self.gammas: list[Array] = []
         self.found: list[Array] = []
         self.history: list[float] = []
-        traces, squares = (np.maximum(one, np.finfo(float).tiny) for one in systems.sizes())
+        # Of a kernel of zeros any γ will do.
+        traces, squares = (np.where(one > n * np.finfo(float).tiny, one, n) for one in systems.sizes())
         self.units, self.knees = n / traces, traces / squares
         self.best, self.chosen = np.full(T, np.inf), np.zeros(T, dtype=np.intp)
         self.log_errors, self.intercept = np.full(T, np.nan), np.zeros(T)
