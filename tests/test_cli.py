@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from html.parser import HTMLParser
 
@@ -195,6 +196,16 @@ def test_the_whole_demonstration_is_a_moments_work(whole_run):
     # Machines of a few hundred samples, hundredths of a second each: that many are far from the minute promised.
     assert {"patients": "Four views of 120 patients", "gauss4": "GAUSS4: 600 training"}[problem] in said
     assert sum(getattr(row.model, "n_solves_", 0) for row in result.rows) <= 200
+
+
+def test_packages_are_loaded_with_few_searches_for_garbage(monkeypatch):
+    from kernelmosaic.cli import commands
+
+    usual, seen = gc.get_threshold(), []
+    monkeypatch.setattr(commands, "run", lambda argv: seen.append(gc.get_threshold()) or 3)
+    assert main([]) == 3
+    assert seen[0][0] >= 40 * usual[0]
+    assert gc.get_threshold() == usual
 
 
 def test_version_and_help(capsys):
