@@ -1,6 +1,6 @@
 """What rows on Dask workers cost and gain: a model of one machine's measurements, its crossover, and a soak test.
 
-    python benchmarks/dask_model.py [--quick] [--parts model soak]
+    python benchmarks/dask_model.py [--quick] [--parts model memory soak]
 
 A fit takes as long as its trips to the workers, each with a latency and the bytes it carries, plus the passes over the
 rows, which the workers share, plus what the process that called `fit` does alone:
@@ -10,14 +10,16 @@ rows, which the workers share, plus what the process that called `fit` does alon
 Latency and what a row of numbers costs are measured with tasks that do nothing. The lines of `work` and `home` go
 through the CPU times, on the workers and in the calling process, of fits of two sizes less those of as many such tasks;
 that of the plain fit, on one core, goes through its own. The crossover is the least n from which w workers, a core
-each, beat the plain fit. The soak test fits while a worker is killed again and again, and with one that is slow, and
-compares with the plain fit.
+each, beat the plain fit. The part `memory` fits features that one worker may not hold: in this process, stored and
+computed again in every pass, and on workers with a limit of memory. The soak test fits while a worker is killed again
+and again, and with one that is slow, and compares with the plain fit.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import signal
 import threading
 import time
@@ -111,13 +113,13 @@ class Fit:
     objective: float
 
 
-def fit_on(client: Any, workers: int, n: int, rank: int, slack: int) -> Fit:
+def fit_on(client: Any, workers: int, n: int, rank: int, slack: int, repeats: int = 2) -> Fit:
     import dask.array as da
 
     X, y = samples(n)
     rows = da.from_array(X, chunks=(-(-n // (2 * workers)), X.shape[1])).persist()
     fits = []
-    for _ in range(2):
+    for _ in range(repeats):
         with Trips() as trips:
             away, home, start = worker_cpu(client), time.process_time(), time.perf_counter()
             fitted = model(rank, slack).fit(rows, y)
@@ -223,6 +225,56 @@ def measure(sizes: tuple[int, int], rank: int, slack: int) -> None:
     print_table(f"Predicted seconds, a core each, D = {features}, slack={slack}", heads, table)
 
 
+# Memory --------------------------------------------------------------------------------------------------------------
+
+
+def peak() -> float:
+    """Return the most MB that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def fit_within(n: int, rank: int, budget: int | None) -> tuple[Fit, float]:
+    """Fit in this process with a budget in bytes; return also the peak in MB."""
+    X, y = samples(n)
+    home, start = time.process_time(), time.perf_counter()
+    fitted = model(rank, 1).set_params(memory_budget=budget).fit(X, y)
+    wall, home = time.perf_counter() - start, time.process_time() - home
+    return Fit(wall, home, 0.0, 0, fitted.objective_), peak()
+
+
+def memory(n: int, rank: int, limit: int) -> None:
+    """Print what fits cost whose features one worker of so many bytes may not hold."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from distributed import Client, LocalCluster
+
+    size = 8 * n * rank * len(WIDTHS)
+    table = []
+
+    def note(name: str, fit: Fit, most: float) -> None:
+        cpu = f"{fit.home:.1f} + {fit.away:.1f}"
+        table.append((name, f"{fit.wall:.1f}", cpu, fit.trips, f"{most:.0f}", f"{fit.objective:.2f}"))
+        print(*table[-1], flush=True)
+
+    for name, budget in (("stored", 2 * size), ("computed again", size // 4)):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:  # so that its peak is its own
+            alone.submit(fit_within, 500, 10, None).result()
+            fit, most = alone.submit(fit_within, n, rank, budget).result()
+        note(f"one process, {name}", fit, most)
+    for workers in (1, 2):
+        options = {"threads_per_worker": 1, "dashboard_address": None, "memory_limit": limit}
+        with LocalCluster(n_workers=workers, **options) as local, Client(local) as client:
+            try:
+                fit = fit_on(client, workers, n, rank, 1, repeats=1)
+            except Exception as error:  # a limit that is too small for the rows ends so
+                print(workers, "workers:", f"{type(error).__name__}: {error}".splitlines()[0][:100], flush=True)
+                continue
+            note(f"{workers} workers", fit, max(client.run(peak).values()))
+    heads = ("rows", "seconds", "CPU s here + workers", "trips", "peak MB of one process", "objective")
+    print_table(f"n = {n}, features of {size / 1e6:.0f} MB, {limit / 1e6:.0f} MB a worker", heads, table)
+
+
 # Soak ----------------------------------------------------------------------------------------------------------------
 
 
@@ -288,7 +340,7 @@ def soak(n: int, rank: int, rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes")
-    parts = ["model", "soak"]
+    parts = ["model", "memory", "soak"]
     parser.add_argument("--parts", nargs="+", default=parts, choices=parts)
     options = parser.parse_args()
     print(describe_machine())
@@ -296,6 +348,8 @@ def main() -> None:
     if "model" in options.parts:
         for slack in (1, 2):
             measure(*(((2000, 8000), 20) if options.quick else ((10_000, 40_000), 30)), slack)
+    if "memory" in options.parts:
+        memory(*((20_000, 20, 300_000_000) if options.quick else (80_000, 30, 450_000_000)))
     if "soak" in options.parts:
         soak(*((4000, 20, 1) if options.quick else (20_000, 30, 2)))
 

@@ -293,6 +293,17 @@ def test_the_command_line_loads_what_a_command_needs(tmp_path):
     assert (predicted - allowed) & (unused | {"kernelmosaic.cli.fit", "kernelmosaic.cli.report"}) == set()
 
 
+def test_the_demonstration_compiles_nothing(tmp_path):
+    for package in ("typer", "rich", "pandas"):
+        pytest.importorskip(package)
+    shown = (
+        f"from kernelmosaic.cli import main\nassert main(['demo', '--report', {str(tmp_path / 'page.html')!r}]) == 0"
+    )
+    (loaded,) = modules_after(shown)
+    assert "kernelmosaic.demo" in loaded
+    assert packages(loaded) & {"numba", "torch", "dask", "skops"} == set()
+
+
 def test_public_names_resolve_and_unknown_ones_say_so():
     import kernelmosaic
 

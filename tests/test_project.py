@@ -224,4 +224,4 @@ def test_the_demonstration_installs_what_draws_its_pictures(tmp_path: Path) -> N
     planned = subprocess.run(
         ["make", "--dry-run", "demo", f"VENV={tmp_path}"], cwd=TOP, capture_output=True, text=True, check=True
     )
-    assert '--editable ".[cli,plots]"' in planned.stdout
+    assert '--no-compile --editable ".[cli,plots]"' in planned.stdout

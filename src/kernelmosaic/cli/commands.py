@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -361,18 +361,24 @@ def inspect(
 
 
 def demo(
+    problem: Annotated[
+        Literal["patients", "gauss4"], typer.Option(help="Views of patients, or kernels against the Bayes rule.")
+    ] = "patients",
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the training and test samples.")] = 0,
-    samples: Annotated[int, typer.Option(min=20, max=5000, help="Number of training samples.")] = 600,
+    samples: Annotated[
+        int | None, typer.Option(min=20, max=5000, help="Training samples. Default: 120, of gauss4 600.")
+    ] = None,
     report: Annotated[
         Path, typer.Option(callback=_writable_file, help="Where to write the report, an HTML page.")
     ] = Path("kernelmosaic-demo.html"),
 ) -> None:
-    """Compare kernels, their plain and learned sums and the Bayes rule on a toy problem (GAUSS4), in under a minute."""
+    """Compare views alone, their equal and their learned sum on generated patients, in under a minute."""
     from kernelmosaic.cli.output import progress
-    from kernelmosaic.demo import ENTRIES, print_result, run_demo, write_report
+    from kernelmosaic.demo import PROBLEMS, print_result, write_report
 
-    with progress(1 + len(ENTRIES)) as advance:
-        result = run_demo(samples, seed, advance=advance)
+    run_demo, n_steps = PROBLEMS[problem]
+    with progress(n_steps) as advance:
+        result = run_demo(seed=seed, advance=advance, **({} if samples is None else {"n_train": samples}))
     print_result(result)
     write_report(result, report)
     typer.echo(f"Report: {report}")
