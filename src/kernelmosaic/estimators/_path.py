@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._calibration import NEVER, Calibration, check_calibration
 from kernelmosaic.estimators._conformal import Conformal
 from kernelmosaic.estimators._input import FitInput, count_samples, is_streamed, level_of_caller
-from kernelmosaic.estimators._shared import FitContext, KnownFit
+from kernelmosaic.estimators._shared import FitContext, KnownFit, PathContext
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.gram.row_blocks import ArrayRows
 from kernelmosaic.kernels.views import term_names
@@ -173,6 +174,8 @@ class FoldOutputs:
         The model's weights; NaN, of shape (), where one class, or constant labels, left nothing to learn.
     gap : float
         Its certified relative duality gap.
+    model : estimator or None
+        The model without its function, where that follows from its coefficients.
     """
 
     outputs: Array
@@ -180,6 +183,7 @@ class FoldOutputs:
     classes: AnyArray | None
     weights: Array
     gap: float
+    model: Estimator = None
 
     def aligned(self, classes: AnyArray) -> Array:
         """Return outputs of shape (n,) for two classes, else with one column per class of the whole set.
@@ -279,7 +283,7 @@ def _learn_nothing(paths: Paths, predicted: AnyArray, classes: AnyArray | None) 
 
 def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | None, start: KnownFit | None) -> Held:
     """Fit the models of all paths to the samples inside, and return what each says of those outside."""
-    with FitContext() as shared, warnings.catch_warnings():
+    with PathContext() as shared, warnings.catch_warnings():
         # Gaps are kept, and the search speaks of them once.
         warnings.simplefilter("ignore", ConvergenceWarning)
         for p, models in enumerate(paths):
@@ -287,6 +291,8 @@ def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | N
                 shared.known = start if like is None else KnownFit(_guess(models[:i], like[p][: i + 1]))
                 # Functions hold support samples, and where they are plain all outputs are computed at once.
                 model._fit_validated(inside, keep_function=not model._has_plain_outputs)
+        for model in shared.certify():
+            model._fit_validated(inside, keep_function=not model._has_plain_outputs)
         every = [model for models in paths for model in models]
         outputs = iter(_outputs(every, shared.training_sets, inside.X.shape[0], outside))
     return [[_held_out(model, next(outputs)) for model in models] for models in paths]
@@ -294,7 +300,8 @@ def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | N
 
 def _held_out(model: Estimator, outputs: Array) -> FoldOutputs:
     predicted, classes = model._predictions(outputs), getattr(model, "classes_", None)
-    return FoldOutputs(outputs, predicted, classes, model.weights_, model.duality_gap_)
+    kept = model if model._has_plain_function else None
+    return FoldOutputs(outputs, predicted, classes, model.weights_, model.duality_gap_, kept)
 
 
 def _guess(done: Sequence[Any], like: Sequence[FoldOutputs]) -> Array:
@@ -513,22 +520,37 @@ class PathResult:
             return self._fit(m, i, self.given, {})
         return self._fit(m, i, self.given, {"calibration": method}, self.calibration(m, i, method))
 
-    def _fit(self, m: int, i: int, given: FitInput, params: Settings, calibration: Calibration | None = None) -> Any:
-        """Return the choice fitted to some samples, with other parameters as far as it has them."""
-        rule, known = path_rule(self.model), self.model.get_params(deep=False)
-        other = {name: value for name, value in params.items() if name in known}
-        model = _with(self.model, **variant(self.model, self.norms[m]), **{rule.parameter: float(self.Cs[i])}, **other)
+    def _fit(
+        self,
+        m: int,
+        i: int,
+        given: FitInput,
+        params: Settings,
+        calibration: Calibration | None = None,
+        known: Estimator = None,
+    ) -> Any:
+        """Return the choice fitted to some samples, with other parameters as far as it has them.
+
+        A model that is `known` is fitted already, and lacks its function only.
+        """
+        rule, own = path_rule(self.model), self.model.get_params(deep=False)
+        other = {name: value for name, value in params.items() if name in own}
+        chosen = {**variant(self.model, self.norms[m]), rule.parameter: float(self.Cs[i]), **other}
+        model = _with(self.model, **chosen) if known is None else copy(known)
         steps = divide_pipeline(self.estimator)[0]
         fitted = None if steps is None else clone(steps)
         X = given.original if fitted is None else fitted.fit_transform(given.X, given.y)
         whole = replace(model._validated(X, given.y, given.weight), device=given.device)
-        model._fit_scaled(whole, self.scale, calibration)
+        if known is None:
+            model._fit_scaled(whole, self.scale, calibration)
+        else:
+            model._add_function(model._scaled(whole, self.scale))
         if fitted is None:
             return model
         return type(fitted)([*fitted.steps, (self.estimator.steps[-1][0], model)])
 
     def conformal(self, m: int, i: int) -> Conformal | None:
-        """Return the choice fitted to the training samples of every fold, with the scores of those held out.
+        """Return the choice as fitted to the training samples of every fold, with the scores of those held out.
 
         None of what predicts neither numbers nor one class. Samples of weight zero have no score, nor have those that
         a fold of one class holds out.
@@ -549,7 +571,8 @@ class PathResult:
                 # The search warns of gaps once, for all fits.
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 shared.known = KnownFit(weights)
-                models.append(self._fit(m, i, inside, {"calibration": None, "verbose": False}))
+                quiet = {"calibration": None, "verbose": False}
+                models.append(self._fit(m, i, inside, quiet, known=path[i].model))
             unseen.append((_safe_indexing(samples, held), y[held]))
         return Conformal.of(models, unseen, self.classes) if models else None
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,7 +19,7 @@ from kernelmosaic.backend import default_budget
 from kernelmosaic.estimators._input import DistinctSamples, is_streamed
 from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.learning import Learned, Learner
-from kernelmosaic.learning.certificate import COLD, Start
+from kernelmosaic.learning.certificate import COLD, SharedProducts, Start
 from kernelmosaic.learning.ridge_weights import RidgeTargets, learn_ridge
 from kernelmosaic.machines.base import check_positive
 
@@ -121,6 +121,64 @@ class FitContext:
         starts = [one.start for one in found]
         known = self._starts.setdefault(data, {})
         known.update({_start_key(learner, start.machine, c): start for c, start in enumerate(starts)})
+
+    def certified(
+        self, model: Any, data: TrainingSet, machines: Sequence[Any], learner: Learner, found: Sequence[Learned]
+    ) -> Sequence[Learned]:
+        """Return what the machines of a model have learned, with what it proves."""
+        sizes, each = data.sizes(), zip(machines, found, strict=True)
+        return [one.certified(data.stack, sizes, machine, learner) for machine, one in each]
+
+
+class PathContext(FitContext):
+    """A context whose fits are certified together, after the last: entries of kernels are computed once for all.
+
+    Attributes
+    ----------
+    is_open : bool
+        Whether certificates wait for those of further fits.
+    """
+
+    #: Numbers of the products that are kept at once.
+    numbers: ClassVar[int] = 2**24
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = True
+        self._waiting: list[tuple[Any, TrainingSet, Sequence[Any], Learner, Sequence[Learned]]] = []
+
+    def certified(
+        self, model: Any, data: TrainingSet, machines: Sequence[Any], learner: Learner, found: Sequence[Learned]
+    ) -> Sequence[Learned]:
+        # What is more than weights and coefficients has a certificate of its own kind.
+        plain = all(type(one) is Learned for one in found) and not data.stack.is_implicit
+        if not self.is_open or data.device is not None or not plain:
+            return super().certified(model, data, machines, learner, found)
+        self._waiting.append((model, data, machines, learner, found))
+        return found
+
+    def certify(self) -> list[Any]:
+        """Certify all fits that wait; return the models that prove less than what their learners had met.
+
+        Rounding hides the difference. From now on fits are certified at once, in double precision where that helps.
+        """
+        self.is_open, failed = False, []
+        while self._waiting:
+            data, group = self._waiting[0][1], []
+            room = self.numbers // (data.stack.n_kernels * data.stack.n_samples)
+            while self._waiting and self._waiting[0][1] is data and (room > 0 or not group):
+                group.append(self._waiting.pop(0))
+                room -= sum(one.solution.beta[0].size for one in group[-1][-1])
+            with data.threads():
+                sizes = data.sizes()
+                products = SharedProducts(data.stack, [one.solution.beta for *_, found in group for one in found])
+                for model, _, machines, learner, found in group:
+                    each = list(zip(machines, found, strict=True))
+                    learned = [one.proved(data.stack, sizes, machine, learner, products) for machine, one in each]
+                    model._set_history(learned, [machine.objective_scale for machine in machines])
+                    if model.duality_gap_ > model.tol >= max(one.gap for one in found):
+                        failed.append(model)
+        return failed
 
 
 def _start_key(learner: Learner, machine: Any, output: int) -> Any:

@@ -397,6 +397,28 @@ def multiply_gaussians(
             out[m, i] += total
 
 
+@njit(cache=True, nogil=True, fastmath=MATH)
+def evaluate_gaussians(
+    products: NDArray[np.float64],
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    rates: AnyArray,
+    out: AnyArray,
+    X: NDArray[np.float64],
+    Y: NDArray[np.float64],
+    share: float,
+) -> None:
+    """out[m, i, j] = exp(rates[m] D_ij), with exponentials in the precision of `rates`."""
+    last = rates.shape[0] - 1
+    for i in range(products.shape[0]):
+        distances = out[last, i]
+        fill_distances(products[i], left[i], right, X[i], Y, share, distances)
+        for m in range(last + 1):
+            rate, row = rates[m], out[m, i]
+            for j in range(products.shape[1]):
+                row[j] = _exp(rate * distances[j])
+
+
 def _exp(x: Any) -> ArrayOrTensor:
     """Exponential in the precision of x; compiled code takes the one or the other."""
     raise NotImplementedError

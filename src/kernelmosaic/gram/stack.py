@@ -516,38 +516,51 @@ class ComputedStack(MatrixStack):
     def _multiply_gaussians(
         self, right: dict[int, Any], left: PlacedSamples, across: PlacedSamples, out: ArrayOrTensor
     ) -> bool:
-        """Add products with one vector to `out` if the kernels are Gaussians of the same samples; else return False."""
+        """Add products to `out` if the kernels are Gaussians of the same samples, on a device those with one vector.
+
+        Return whether they are.
+        """
         members = list(right)
-        if out.shape[2] > 1 or self._gaussians(members) != [members]:
+        if (out.shape[2] > 1 and self.backend is not NUMPY) or self._gaussians(members) != [members]:
             return False
         rates, factors = self._constants(members, np.ones(self.n_kernels))
-        beta = self.backend.xp.stack([right[m][:, 0] * factor for m, factor in zip(members, factors, strict=True)])
+        beta = self.backend.xp.stack([right[m] * factor for m, factor in zip(members, factors, strict=True)])
         L, R = left.views[members[0]], across.views[members[0]]
         if self.backend is NUMPY:
             found: Any = self._multiply_here(L, R, rates, beta.astype(self.dtype))
         else:
             from kernelmosaic.gram._torch_cuda import multiply_directly
 
-            found = multiply_directly(L.T, R, rates, beta, self.dtype == np.float64)
+            found = multiply_directly(L.T, R, rates, beta[:, :, 0], self.dtype == np.float64)
+            found = None if found is None else found[:, :, None]
         if found is not None:
-            out[members, :, 0] += found
+            out[members] += found
         return found is not None
 
     def _multiply_here(self, left: AnyArray, right: AnyArray, rates: list[float], beta: AnyArray) -> Array:
-        from kernelmosaic.gram._numba_stack import multiply_gaussians
+        """Return products of Gaussians with β of shape (Gaussians, samples, columns)."""
+        from kernelmosaic.gram._numba_stack import evaluate_gaussians, multiply_gaussians
 
         (X, L, norms), (Y, R, others) = (_less_centre(view, right.mean(axis=0)) for view in (left, right))
         share = _unreliable(rates, L, norms, others, self.dtype)
-        found, factors = np.zeros((len(rates), len(L))), np.array(rates, dtype=self.dtype)
+        found, factors = np.zeros((len(rates), len(L), beta.shape[2])), np.array(rates, dtype=self.dtype)
         height, width = self.options.host_tile
+        # The exponentials that several vectors are multiplied with stay in the cache.
+        height = height if beta.shape[2] == 1 else max(height // 8, 1)
 
         def multiply(strip: slice) -> None:
             for below in row_strips(len(R), width):
                 inner = L[strip] @ R[below].T
-                room = np.empty(inner.shape[1], dtype=self.dtype)
-                own = np.ascontiguousarray(beta[:, below])
-                sides = norms[strip], others[below]
-                multiply_gaussians(inner, *sides, factors, own, found[:, strip], room, X[strip], Y[below], share)
+                given = inner, norms[strip], others[below], factors
+                samples = X[strip], Y[below], share
+                if beta.shape[2] == 1:
+                    room = np.empty(inner.shape[1], dtype=self.dtype)
+                    own = np.ascontiguousarray(beta[:, below, 0])
+                    multiply_gaussians(*given, own, found[:, strip, 0], room, *samples)
+                else:
+                    blocks = np.empty((len(rates), *inner.shape), dtype=self.dtype)
+                    evaluate_gaussians(*given, blocks, *samples)
+                    found[:, strip] += blocks @ beta[:, below]
 
         with one_blas_thread():
             run_threads(multiply, row_strips(len(L), height), self.n_samples * width)

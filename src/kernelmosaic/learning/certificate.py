@@ -13,6 +13,7 @@ weights, coefficients and intercept alone:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -157,10 +158,16 @@ class Learned:
         learner : Learner
             What learned the weights; its `lower_bound` states which weights the bound holds for.
         """
+        return self.proved(stack, sizes, machine, learner)
+
+    def proved(
+        self, stack: Any, sizes: Array, machine: Any, learner: Any, products: SharedProducts | None = None
+    ) -> Self:
+        """Return the same, by products with the coefficients that are known already, if they are given."""
         program, solution, weights = machine.program, self.solution, self.weights
         used = np.flatnonzero(weights) if stack.is_implicit else np.arange(stack.n_kernels)
         few = stack.take_kernels(used) if stack.is_implicit else stack
-        forms = exact_forms(few, sizes[used], machine, solution, weights[used])
+        forms = exact_forms(few, sizes[used], machine, solution, weights[used], products)
         if stack.is_implicit:
             # The largest in the set of the weights is exact, which is all that its bound asks for.
             penalties = learner.options.penalties
@@ -266,7 +273,36 @@ class Forms:
     quadratic_error: float
 
 
-def exact_forms(stack: GramStack, sizes: Array, machine: Any, solution: Any, weights: Array) -> Forms:
+class SharedProducts:
+    """K_mβ of several β from one pass over the entries in double precision; equal columns are multiplied once.
+
+    Parameters
+    ----------
+    stack : GramStack
+        The kernels, as matrices or features.
+    betas : sequence of ndarray of shape (n,) or (n, outputs)
+        The coefficients.
+    """
+
+    def __init__(self, stack: GramStack, betas: Sequence[Array]) -> None:
+        columns = {one.tobytes(): one for beta in betas for one in np.atleast_2d(beta.T)}
+        self._stack, self._place = stack, {key: k for k, key in enumerate(columns)}
+        self._products = stack.exact_products(np.column_stack(list(columns.values())), np.arange(stack.n_samples))
+
+    def __call__(self, beta: Array, rows: NDArray[np.intp]) -> Array:
+        """Return K_mβ at some samples, of shape (P, rows) or (P, rows, outputs)."""
+        at = [self._place[one.tobytes()] for one in np.atleast_2d(beta.T)]
+        return self._products[:, rows][:, :, at].reshape(len(self._products), len(rows), *beta.shape[1:])
+
+
+def exact_forms(
+    stack: GramStack,
+    sizes: Array,
+    machine: Any,
+    solution: Any,
+    weights: Array,
+    products_of: SharedProducts | None = None,
+) -> Forms:
     """Return what the kernels make of a solution's β, from entries in double precision.
 
     Where entries are stored in single precision they are computed anew, for the samples that have a coefficient and
@@ -279,13 +315,14 @@ def exact_forms(stack: GramStack, sizes: Array, machine: Any, solution: Any, wei
     bound = np.broadcast_to(np.tensordot(np.sqrt(sizes), np.abs(W) * spread, axes=(0, 0)), beta.shape)
     double = rounding(np.float64, stack.n_samples)
     if not stack.has_exact:
-        rows, products = np.arange(len(beta)), stack.products(beta)
+        rows = np.arange(len(beta))
+        products = stack.products(beta) if products_of is None else products_of(beta, rows)
         values, error = np.empty(beta.shape), np.empty(beta.shape)
     else:
         rough = rounding(stack.dtype, stack.n_samples) * bound
         may_lose = machine.program.worst_losses(solution.values, solution.intercept, rough) > 0
         rows = np.union1d(nonzero_rows(beta), np.flatnonzero(may_lose))
-        products = stack.exact_products(beta, rows)
+        products = (products_of or stack.exact_products)(beta, rows)
         values, error = solution.values.copy(), rough.copy()
     values[rows], error[rows] = np.einsum("m...,mi...->i...", W, products), double * bound[rows]
     q = _quadratic(products, beta[rows])
