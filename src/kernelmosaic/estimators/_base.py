@@ -495,9 +495,10 @@ class BaseMKL(KernelEstimator):
     def _fit(self, given: FitInput, keep_function: bool = True) -> None:
         """Fit to validated samples; without `keep_function` there are attributes, and no predictions."""
         self._check_parameters()
-        counted = count_samples(self.approximation, given.X, given.y, given.weight)
+        context = fit_context()
+        counted = context.counted(self.approximation, given)
         machines = self._machines(None if given.y is None else given.y[counted.rows], counted.weight)
-        data = self._training_set(given, counted)
+        data = context.common_set or self._training_set(given, counted)
         if self.verbose and data.stack.form:
             print(f"{type(self).__name__}: {data.stack.form}.", flush=True)
         parameters = self._parameters()

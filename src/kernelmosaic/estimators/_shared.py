@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,7 @@ from sklearn.base import BaseEstimator
 
 from kernelmosaic._typing import MatrixLike
 from kernelmosaic.backend import default_budget
-from kernelmosaic.estimators._input import DistinctSamples, is_streamed
+from kernelmosaic.estimators._input import DistinctSamples, FitInput, count_samples, is_streamed
 from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.learning import Learned, Learner
 from kernelmosaic.learning.certificate import COLD, SharedProducts, Start
@@ -74,10 +75,29 @@ class FitContext:
         if not self._entered:
             self._sets.clear()
 
+    @contextmanager
+    def starting_from(self, known: KnownFit | None) -> Iterator[None]:
+        """Let a fit within the block start from what another has found."""
+        self.known, before = known, self.known
+        try:
+            with self:
+                yield
+        finally:
+            self.known = before
+
     @property
     def training_sets(self) -> list[TrainingSet]:
         """The training sets kept, the last used at the end."""
         return list(self._sets.values())
+
+    def counted(self, approximation: str | None, given: FitInput) -> DistinctSamples:
+        """Return the samples that count."""
+        return count_samples(approximation, given.X, given.y, given.weight)
+
+    @property
+    def common_set(self) -> TrainingSet | None:
+        """The training set that all fits have, once it is made; None where they may have different ones."""
+        return None
 
     def training_set(
         self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples, key: str = ""
@@ -93,7 +113,7 @@ class FitContext:
         precise = data.in_double()
         if precise is not None:
             self._sets.update({key: precise for key, one in self._sets.items() if one is data})
-            self._starts[precise] = self._starts.get(data, {})
+            self._starts[precise] = {key: start.elsewhere() for key, start in self._starts.get(data, {}).items()}
         return precise
 
     def loo_weights(self, data: TrainingSet, targets: RidgeTargets) -> Array:
@@ -112,7 +132,7 @@ class FitContext:
             start = known.get(_start_key(learner, machine, c), COLD)
             if self.known is not None:
                 known_start = self.known.start(machine, c, data.kept)
-                start = known_start if start is COLD else replace(start, weights=known_start.weights)
+                start = known_start if start is COLD else start.at(known_start.weights)
             starts.append(start)
         return starts
 
@@ -131,7 +151,9 @@ class FitContext:
 
 
 class PathContext(FitContext):
-    """A context whose fits are certified together, after the last: entries of kernels are computed once for all.
+    """A context of fits to the same samples with the same kernels, which are certified together, after the last.
+
+    Entries of kernels are computed once for all certificates.
 
     Attributes
     ----------
@@ -145,6 +167,7 @@ class PathContext(FitContext):
     def __init__(self) -> None:
         super().__init__()
         self.is_open = True
+        self._counted: DistinctSamples | None = None
         self._waiting: list[tuple[Any, TrainingSet, Sequence[Any], Learner, Sequence[Learned]]] = []
 
     def certified(
@@ -156,6 +179,14 @@ class PathContext(FitContext):
             return super().certified(model, data, machines, learner, found)
         self._waiting.append((model, data, machines, learner, found))
         return found
+
+    def counted(self, approximation: str | None, given: FitInput) -> DistinctSamples:
+        self._counted = self._counted or super().counted(approximation, given)
+        return self._counted
+
+    @property
+    def common_set(self) -> TrainingSet | None:
+        return next(iter(self._sets.values()), None)
 
     def certify(self) -> list[Any]:
         """Certify all fits that wait; return the models that prove less than what their learners had met.

@@ -398,25 +398,27 @@ def multiply_gaussians(
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)
-def evaluate_gaussians(
+def write_distances(
     products: NDArray[np.float64],
     left: NDArray[np.float64],
     right: NDArray[np.float64],
-    rates: AnyArray,
-    out: AnyArray,
     X: NDArray[np.float64],
     Y: NDArray[np.float64],
     share: float,
+    out: AnyArray,
 ) -> None:
-    """out[m, i, j] = exp(rates[m] D_ij), with exponentials in the precision of `rates`."""
-    last = rates.shape[0] - 1
+    """out[i, j] = D_ij."""
     for i in range(products.shape[0]):
-        distances = out[last, i]
-        fill_distances(products[i], left[i], right, X[i], Y, share, distances)
-        for m in range(last + 1):
-            rate, row = rates[m], out[m, i]
-            for j in range(products.shape[1]):
-                row[j] = _exp(rate * distances[j])
+        fill_distances(products[i], left[i], right, X[i], Y, share, out[i])
+
+
+@njit(cache=True, nogil=True, fastmath=MATH)
+def write_gaussian(distances: AnyArray, rate: Any, weight: Any, out: AnyArray) -> None:
+    """out[i, j] = weight exp(rate D_ij), in the precision of all of them."""
+    for i in range(out.shape[0]):
+        row, own = out[i], distances[i]
+        for j in range(out.shape[1]):
+            row[j] = weight * _exp(rate * own[j])
 
 
 def _exp(x: Any) -> ArrayOrTensor:

@@ -69,12 +69,25 @@ class Start:
         Whose bounds the coefficients meet; None for those of any machine.
     kernel : CombinedKernel or None
         Where the learner combines kernels; None for one of its own.
+    values, slopes : ndarray of shape (n,) and (P,), or None
+        What the kernels make of the coefficients at these weights, Kβ, and ½ βᵀK_mβ; None where that is unknown.
     """
 
     weights: Array | None = None
     beta: Array | None = None
     machine: Any = None
     kernel: CombinedKernel | None = None
+    values: Array | None = None
+    slopes: Array | None = None
+
+    def at(self, weights: Array) -> Start:
+        """Return the same at other weights; those that differ by rounding alone are not others."""
+        own = weights * np.nan if self.weights is None or self.weights.shape != weights.shape else self.weights
+        return self if np.abs(own - weights).max() <= 1e-12 * np.abs(weights).max() else replace(self.elsewhere(), weights=weights)
+
+    def elsewhere(self) -> Start:
+        """Return the same without what the kernels make of it: for others, or for the same in another precision."""
+        return replace(self, values=None, slopes=None)
 
     def continued(self, machine: Any) -> Start:
         """Return the start for a machine: coefficients at a bound are at its bound; other shapes are dropped."""
@@ -84,7 +97,10 @@ class Start:
             return replace(COLD, kernel=self.kernel)
         if self.beta is None or self.machine is None:
             return self
-        return replace(self, beta=machine.continued(self.beta, self.machine), machine=machine)
+        moved = replace(self, beta=machine.continued(self.beta, self.machine), machine=machine)
+        # Coefficients that no bound holds stay where they are, and so does all that is known of them.
+        same = np.array_equal(np.asarray(moved.beta), self.beta)
+        return moved if same else moved.elsewhere()
 
 
 #: A start from nothing.
@@ -133,6 +149,8 @@ class Learned:
         A lower bound on the optimum, where no β alone proves one.
     start : Start
         Where the learner of a like problem may start.
+    slopes : ndarray of shape (P,) or None
+        ½ βᵀK_mβ, where the learner has asked for all of them.
     """
 
     weights: Array
@@ -143,6 +161,7 @@ class Learned:
     history: list[Iteration] = field(default_factory=list)
     lower: float | None = None
     start: Start = COLD
+    slopes: Array | None = None
 
     def certified(self, stack: Any, sizes: Array, machine: Any, learner: Any) -> Self:
         """Return the same with the objective and the gap that the weights and the coefficients prove.
