@@ -546,7 +546,9 @@ class PathResult:
         every = [path[i] for path in self.found[m]]
         if not self._is_predictor() or any(one.model is None for one in every):
             return None
-        if self.classes is not None and not all(np.array_equal(one.classes, self.classes) for one in every):
+        if self.classes is not None and any(
+            one.classes is None or not np.array_equal(one.classes, self.classes) for one in every
+        ):
             return None
         sums, counts = np.zeros((len(every[0].model.dual_coef_), len(self.given.y))), np.zeros(len(self.given.y))
         for one, (train, _) in zip(every, self.folds, strict=True):

@@ -132,7 +132,7 @@ class FitContext:
             start = known.get(_start_key(learner, machine, c), COLD)
             if self.known is not None:
                 known_start = self.known.start(machine, c, data.kept)
-                start = known_start if start is COLD else start.at(known_start.weights)
+                start = known_start if start is COLD else start.at(np.asarray(known_start.weights))
             starts.append(start)
         return starts
 
@@ -143,8 +143,8 @@ class FitContext:
         known.update({_start_key(learner, start.machine, c): start for c, start in enumerate(starts)})
 
     def certified(
-        self, model: Any, data: TrainingSet, machines: Sequence[Any], learner: Learner, found: Sequence[Learned]
-    ) -> Sequence[Learned]:
+        self, model: Any, data: TrainingSet, machines: Sequence[Any], learner: Learner, found: list[Learned]
+    ) -> list[Learned]:
         """Return what the machines of a model have learned, with what it proves."""
         sizes, each = data.sizes(), zip(machines, found, strict=True)
         return [one.certified(data.stack, sizes, machine, learner) for machine, one in each]
@@ -171,8 +171,8 @@ class PathContext(FitContext):
         self._waiting: list[tuple[Any, TrainingSet, Sequence[Any], Learner, Sequence[Learned]]] = []
 
     def certified(
-        self, model: Any, data: TrainingSet, machines: Sequence[Any], learner: Learner, found: Sequence[Learned]
-    ) -> Sequence[Learned]:
+        self, model: Any, data: TrainingSet, machines: Sequence[Any], learner: Learner, found: list[Learned]
+    ) -> list[Learned]:
         # What is more than weights and coefficients has a certificate of its own kind.
         plain = all(type(one) is Learned for one in found) and not data.stack.is_implicit
         if not self.is_open or data.device is not None or not plain:
@@ -195,7 +195,8 @@ class PathContext(FitContext):
         """
         self.is_open, failed = False, []
         while self._waiting:
-            data, group = self._waiting[0][1], []
+            data = self._waiting[0][1]
+            group: list[tuple[Any, TrainingSet, Sequence[Any], Learner, Sequence[Learned]]] = []
             room = self.numbers // (data.stack.n_kernels * data.stack.n_samples)
             while self._waiting and self._waiting[0][1] is data and (room > 0 or not group):
                 group.append(self._waiting.pop(0))

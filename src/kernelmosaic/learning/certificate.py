@@ -82,8 +82,9 @@ class Start:
 
     def at(self, weights: Array) -> Start:
         """Return the same at other weights; those that differ by rounding alone are not others."""
-        own = weights * np.nan if self.weights is None or self.weights.shape != weights.shape else self.weights
-        return self if np.abs(own - weights).max() <= 1e-12 * np.abs(weights).max() else replace(self.elsewhere(), weights=weights)
+        own = np.inf if self.weights is None or self.weights.shape != weights.shape else self.weights
+        same = np.abs(own - weights).max() <= 1e-12 * np.abs(weights).max()
+        return self if same else replace(self.elsewhere(), weights=weights)
 
     def elsewhere(self) -> Start:
         """Return the same without what the kernels make of it: for others, or for the same in another precision."""
