@@ -52,7 +52,9 @@ def test_what_is_learned_says_where_the_next_may_start():
     np.testing.assert_array_equal(learned.start.beta, learned.solution.beta)
     assert learned.start.machine is machine
     again = SOLVERS["plain"]["newton"](options(4)).learn(StoredStack(KERNELS), machine, learned.start)
-    assert again.n_solves == 1
+    assert again.n_solves == 0
+    elsewhere = SOLVERS["plain"]["newton"](options(4)).learn(StoredStack(KERNELS), machine, learned.start.elsewhere())
+    assert elsewhere.n_solves == 1
 
 
 def test_coefficients_at_a_bound_start_at_the_new_bound():

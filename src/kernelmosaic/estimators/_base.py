@@ -430,6 +430,8 @@ class BaseMKL(KernelEstimator):
 
     # Whether an output is Σ_m η_m Σ_i β_i k_m(x, x_i) + b, of `weights_`, `dual_coef_` and `intercept_`.
     _has_plain_outputs = True
+    # Whether its function follows from these alone, so that a fit may leave it to `_add_function`.
+    _has_plain_function = True
     # Gates count their start as iteration zero.
     _first_iteration = 1
     # Along which parameter a search goes; None where there is no such parameter.
@@ -473,16 +475,30 @@ class BaseMKL(KernelEstimator):
 
     def _fit_scaled(self, given: FitInput, scale: bool, calibration: Calibration | None = None) -> Self:
         """Fit the choice of a search, to standardised columns if `scale` says so."""
+        return self._fit_calibrated(self._scaled(given, scale), calibration)
+
+    def _scaled(self, given: FitInput, scale: bool) -> FitInput:
+        """Return the samples with standardised columns if `scale` says so, and note how new ones are standardised."""
         self._standardizer = given.standardizer(self._read_kernels()) if scale else None
-        scaled = given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
-        return self._fit_calibrated(scaled, calibration)
+        return given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
+
+    def _add_function(self, given: FitInput) -> None:
+        """Set the function of a fit to these validated samples that has kept none, by what it has learned."""
+        data = self._training_set(given, count_samples(self.approximation, given.X, given.y, given.weight))
+        place = np.zeros(given.X.shape[0], dtype=np.intp)
+        place[data.kept] = np.arange(len(data.kept))
+        beta, support = np.zeros((len(self.dual_coef_), len(data.kept))), place[self.support_]
+        beta[:, support] = self.dual_coef_
+        eta = np.atleast_2d(self.weights_)
+        self._expansion = data.expansion(beta, support, np.broadcast_to(eta, (len(beta), eta.shape[1])))
 
     def _fit(self, given: FitInput, keep_function: bool = True) -> None:
         """Fit to validated samples; without `keep_function` there are attributes, and no predictions."""
         self._check_parameters()
-        counted = count_samples(self.approximation, given.X, given.y, given.weight)
+        context = fit_context()
+        counted = context.counted(self.approximation, given)
         machines = self._machines(None if given.y is None else given.y[counted.rows], counted.weight)
-        data = self._training_set(given, counted)
+        data = context.common_set or self._training_set(given, counted)
         if self.verbose and data.stack.form:
             print(f"{type(self).__name__}: {data.stack.form}.", flush=True)
         parameters = self._parameters()
@@ -525,9 +541,8 @@ class BaseMKL(KernelEstimator):
         """Return what was learned for each machine, and what to warn of after the estimator's name, if anything."""
         learner = make_learner(parameters, data.stack, machines)
         with data.threads():
-            found, sizes = self._learn_each(data, machines, learner), data.sizes()
-            each = zip(machines, found, strict=True)
-            learned = [one.certified(data.stack, sizes, machine, learner) for machine, one in each]
+            found = self._learn_each(data, machines, learner)
+            learned = fit_context().certified(self, data, machines, learner, found)
         hidden = any(one.gap > self.tol >= rough.gap for one, rough in zip(learned, found, strict=True))
         if hidden and (precise := fit_context().in_double(data)) is not None:
             return self._learn(precise, machines, parameters)

@@ -313,6 +313,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     penalty_power: ClassVar[Any] = None
     solver: ClassVar[Any] = None
     _has_plain_outputs = False
+    _has_plain_function = False
 
     def _host_samples(self) -> int:
         return 3000
