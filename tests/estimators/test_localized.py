@@ -289,7 +289,10 @@ def test_a_small_memory_budget_changes_nothing():
 
 
 def naive_alternation(kernels, Z, y, V, C, n_steps=50, size=0.01):
-    """The published algorithm written out: solve the machine, then a fixed step down the printed gradient."""
+    """The published algorithm written out: solve the machine, then a fixed step down the printed gradient.
+
+    The paper scales kernels to trace 1 beforehand.
+    """
     A = np.column_stack([Z, np.ones(len(Z))])
     for _ in range(n_steps):
         scores = A @ V.T
@@ -313,11 +316,14 @@ def test_inputs_as_they_are_and_a_small_start_are_the_published_algorithm():
     X = np.column_stack([3.0 + rng.standard_normal(40), 0.2 * rng.standard_normal(40)])
     y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
     gating = Softmax(scale=0.01, standardize=False)
-    options = {"normalize": None, "step": "fixed", "n_init": 1, "C": 2.0, "tol": 1e-9, "gating_columns": [0, 1]}
-    model = LocalizedMKLClassifier([Linear(), Polynomial()], gating=gating, **options).fit(X, y)
+    options = {"normalize": None, "step": "fixed", "n_init": 1, "C": 200.0, "tol": 1e-9, "gating_columns": [0, 1]}
+    matrices = [X @ X.T, (X @ X.T + 1.0) ** 2]
+    traces = [np.trace(K) for K in matrices]
+    scaled = [kernel * (1.0 / trace) for kernel, trace in zip((Linear(), Polynomial()), traces, strict=True)]
+    model = LocalizedMKLClassifier(scaled, gating=gating, **options).fit(X, y)
     seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max, size=1)[0]
     V = np.random.RandomState(seed).normal(scale=0.01, size=(2, 3))
-    V = naive_alternation([X @ X.T, (X @ X.T + 1.0) ** 2], X, y, V, 2.0)
+    V = naive_alternation([K / trace for K, trace in zip(matrices, traces, strict=True)], X, y, V, 200.0)
     assert_allclose(model.gating_params_["coef"], V[:, :-1], rtol=1e-4, atol=1e-5)
     assert_allclose(model.gating_params_["intercept"], V[:, -1], rtol=1e-4, atol=1e-5)
 

@@ -194,7 +194,7 @@ class GateDescent:
         self.at = self._evaluate(V)
         self.history = [Iteration(self.at.upper, self.at.solution.gap)]
         short, tol = 0, self.learner.tol
-        for number in range(1, (self.gate_step.n_moves or self.learner.max_iter) + 1):
+        for number in range(1, int(min(self.gate_step.n_moves, self.learner.max_iter)) + 1):
             before = self.at.upper
             try:
                 moved = self._move_projections()
