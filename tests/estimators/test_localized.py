@@ -252,6 +252,17 @@ def test_projections_are_learned_and_transform():
     assert not hasattr(LocalizedMKLClassifier([Linear()]), "transform")
 
 
+def test_of_random_projections_each_start_has_others():
+    wide = np.column_stack([X[:60], np.random.RandomState(0).normal(size=(60, 4))])
+    ends = []
+    for n_init in (1, 4):
+        model = LocalizedMKLClassifier([Projected(Linear(), 1, init="random")], n_init=n_init, max_iter=1, tol=0.5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            ends.append(model.fit(wide, Y[:60]).objective_)
+    assert ends[1] < ends[0]  # one kernel has no gates to start elsewhere: only its projection does
+
+
 def test_parameters_of_kernels_are_within_reach_of_a_search():
     model = LocalizedMKLClassifier([("one", Gaussian(1.0)), ("two", Gaussian(3.0))], n_init=1, tol=0.1)
     search = GridSearchCV(model, {"kernels__one__width": [0.5, 2.0], "gating": ["softmax", "constant"]}, cv=2).fit(X, Y)
