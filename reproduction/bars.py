@@ -65,6 +65,29 @@ def searches(settings: Settings, run: Run) -> Any:
     return figure
 
 
+def dimensions(settings: Settings, run: Run) -> Any:
+    """Draw accuracy and support vectors over the projected dimension, for projections learned before and with."""
+    from matplotlib.figure import Figure
+
+    rows = _rows(run, "001", "slides USPS")
+    figure: Any = Figure(figsize=(9.2, 7.6), layout="constrained")
+    tasks = {"USPS-EO": "even or odd", "USPS-SL": "small or large"}
+    for axes, (dataset, said) in zip(figure.subplots(2, 2), tasks.items(), strict=True):
+        for ax, metric, label in zip(
+            axes, ("accuracy", "sv_percent"), ("test accuracy, %", "support vectors, %"), strict=True
+        ):
+            mine = [row for row in rows if (row.dataset, row.metric) == (dataset, metric)]
+            for name, colour, marker in zip(dict.fromkeys(row.method for row in mine), _COLOURS, "os^vDP", strict=True):
+                own = [row for row in mine if row.method == name]
+                sizes = [int(row.kernels.removeprefix("R=")) for row in own]
+                style = "--" if name.endswith("from PCA") else "-"
+                ax.plot(sizes, [row.mean for row in own], style, color=colour, marker=marker, markersize=5, label=name)
+            ax.set(xlabel="projected dimension", ylabel=f"{said}: {label}", xticks=sizes)
+            ax.grid(alpha=0.3)
+        axes[0].legend(fontsize=8)
+    return figure
+
+
 def errors_and_times(settings: Settings, run: Run) -> Any:
     """Draw errors and training times of the three ways to several classes."""
     rows = _rows(run, "003", "Figure 1")

@@ -22,7 +22,7 @@ from kernelmosaic.estimators import (
     MKLClassifier,
 )
 from kernelmosaic.gating import Softmax
-from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Projected
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.model_selection import FiveByTwoFold, ResponseSurfaceSearchCV
 from kernelmosaic.plots import (
     DecisionRegionDisplay,
@@ -32,8 +32,7 @@ from kernelmosaic.plots import (
 )
 from reproduction import bars, sketches
 from reproduction.experiment import Settings
-from reproduction.lfda import LFDA
-from reproduction.papers.paper_001 import CONVERGENCE, SHARES, converging, digit_kernels, digits
+from reproduction.papers.paper_001 import CONVERGENCE, SHARES, converging, digit_kernels, digits, projecting
 from reproduction.papers.paper_004 import TEN
 from reproduction.protocols import RandomSplits
 from reproduction.reading import Run
@@ -192,7 +191,6 @@ _LOCALIZED = (
 
 
 _COLOURS = ("#E69F00", "#0072B2", "#009E73")
-_DIMENSIONS = (1, 2, 5, 10)
 
 
 def motorcycle(settings: Settings, run: Run) -> Any:
@@ -248,66 +246,24 @@ def convergence(settings: Settings, run: Run) -> Any:
 
 
 def projections(settings: Settings, run: Run) -> Any:
-    """Draw even and odd digits of USPS by principal components and by a learned projection."""
+    """Draw even and odd digits of USPS by principal components, and by each of three local projections."""
     from matplotlib.figure import Figure
     from sklearn.decomposition import PCA
 
     samples = Loaded("usps", max_samples=400, options=(("task", "EO"),))(settings)
-    seed = settings.seed_for("usps")
-    model = LocalizedMKLClassifier([Projected(Linear(), n_components=2)], n_init=1, max_iter=30, random_state=seed)
-    model.fit(samples.X, samples.y)
-    learned = np.asarray(model.transform(samples.X))
-    figure = Figure(figsize=(9.2, 4.2), layout="constrained")
-    plain = PCA(2).fit_transform(samples.X)
-    for ax, Z, name in zip(figure.subplots(1, 2), (plain, learned), ("PCA", "learned projection"), strict=True):
+    model = projecting(2, 3).set_params(random_state=settings.seed_for("usps")).fit(samples.X, samples.y)
+    learned = np.asarray(model.transform(samples.X)).reshape(len(samples.y), 3, 2)
+    gates = model.gate(samples.X)
+    planes = {"PCA": PCA(2).fit_transform(samples.X)} | {f"LPK, projection {m + 1}": learned[:, m] for m in range(3)}
+    figure: Any = Figure(figsize=(9.2, 8.4), layout="constrained")
+    for m, (ax, (name, Z)) in enumerate(zip(figure.subplots(2, 2).ravel(), planes.items(), strict=True)):
+        size = np.full(len(Z), 12.0) if m == 0 else 2.0 + 30.0 * gates[:, m - 1]
         for label, marker, colour, word in ((-1, "o", "#0072B2", "even"), (1, "^", "#E69F00", "odd")):
-            ax.scatter(*Z[samples.y == label].T, s=10, marker=marker, color=colour, label=word)
-        ax.set_title(name)
+            own = samples.y == label
+            ax.scatter(*Z[own].T, s=size[own], marker=marker, color=colour, alpha=0.7, linewidths=0, label=word)
+        ax.set_title(name if m == 0 else f"{name}, mean gate {gates[:, m - 1].mean():.2f}")
         ax.legend(fontsize=8)
     return figure
-
-
-def dimensions(settings: Settings, run: Run) -> Any:
-    """Draw accuracy and support vectors over the projected dimension, for projections learned before and with."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.2, 7.6), layout="constrained")
-    for row, (task, said) in zip(figure.subplots(2, 2), (("EO", "even or odd"), ("SL", "small or large")), strict=True):
-        found = _by_dimension(task, settings)
-        for ax, place, label in zip(row, (0, 1), ("test accuracy, %", "support vectors, %"), strict=True):
-            for (name, values), colour, marker in zip(found.items(), (*_COLOURS, "#CC79A7"), "os^D", strict=True):
-                ax.plot(_DIMENSIONS, [value[place] for value in values], color=colour, marker=marker, label=name)
-            ax.set(xlabel="projected dimension", ylabel=f"{said}: {label}", xticks=_DIMENSIONS)
-            ax.grid(alpha=0.3)
-            ax.legend(fontsize=8)
-    return figure
-
-
-def _by_dimension(task: str, settings: Settings) -> dict[str, list[tuple[float, float]]]:
-    """Return accuracy and support vectors in percent, by method, of each dimension."""
-    from sklearn.decomposition import PCA
-    from sklearn.pipeline import make_pipeline
-
-    samples = Loaded("usps", max_samples=1000, options=(("task", task),))(settings)
-    half = len(samples.y) // 2
-    order = np.random.RandomState(settings.seed_for("usps halves")).permutation(len(samples.y))
-    train, test = order[:half], order[half:]
-    options: dict[str, Any] = {"n_init": 1, "max_iter": 20, "tol": 5e-3, "random_state": settings.seed_for("usps")}
-    found: dict[str, list[tuple[float, float]]] = {"PCA": [], "LFDA": [], "GPK": [], "LPK": []}
-    for size in _DIMENSIONS:
-        models = {
-            "PCA": make_pipeline(PCA(size, random_state=0), MKLClassifier([Linear()], C=10.0)),
-            # Fewer components first: with more columns than samples of a class its scatter has no inverse.
-            "LFDA": make_pipeline(PCA(50, random_state=0), LFDA(size), MKLClassifier([Linear()], C=10.0)),
-            "GPK": LocalizedMKLClassifier([Projected(Linear(), size)], **options),
-            "LPK": LocalizedMKLClassifier([Projected(Linear(), size)] * 3, **options),
-        }
-        for name, model in models.items():
-            model.fit(samples.X[train], samples.y[train])
-            machine = model[-1] if hasattr(model, "steps") else model
-            score = model.score(samples.X[test], samples.y[test])
-            found[name].append((100 * score, 100 * machine.support_fraction_))
-    return found
 
 
 _SLIDES = (
@@ -347,19 +303,21 @@ _SLIDES = (
     Drawing(
         "001-projections",
         "001",
-        "Even and odd digits of USPS in two planes: principal components, and a projection learned with the machine",
-        "USPS, even against odd, 400 training samples: principal components, and a plane learned with the machine.",
+        "Even and odd digits of USPS in four planes: principal components, and three local projections",
+        "USPS, even against odd, 400 training samples: principal components, and three local projections (LPK) learned "
+        "with the machine and its gates. The larger a mark, the wider the gate of that projection.",
         projections,
+        version=2,
     ),
     Drawing(
         "001-dimensions",
         "001",
-        "Accuracy and support vectors over the dimension that digits of USPS are projected to, for four methods",
-        "USPS, even against odd and small against large, 500 samples to train and 500 to test, one split: principal "
-        "components, local Fisher discriminants (LFDA, of fifty components), one learned projection (GPK) and three "
-        "local ones (LPK), all with linear kernels.",
-        dimensions,
-        version=2,
+        "Accuracy and support vectors over the dimension that digits of USPS are projected to, for six methods",
+        "USPS, even against odd and small against large, means of five splits: principal components, local Fisher "
+        "discriminants (LFDA, of fifty components), one learned projection (GPK) and three local ones (LPK), which "
+        "start at random or at principal directions; linear kernels.",
+        bars.dimensions,
+        version=3,
     ),
 )
 

@@ -16,7 +16,7 @@ from sklearn.model_selection import RepeatedKFold, train_test_split
 
 from kernelmosaic.estimators import MKLClassifierCV
 from kernelmosaic.model_selection import FiveByTwoFold
-from reproduction.cells import PRICES, VALIDATION, Gain, Grid, Pair, cells_of, rows_of
+from reproduction.cells import PRICES, VALIDATION, Both, Gain, Grid, Pair, cells_of, rows_of
 from reproduction.experiment import Measurement, Method, Record, Scale, Settings, Unit
 from reproduction.rows import Row
 from reproduction.sources import Dataset, Samples, classes_or_none, on_scale, take
@@ -47,7 +47,7 @@ class FiveByTwo:
     ----------
     datasets : tuple of Dataset
     methods : tuple of Method
-    grid : Grid
+    grid : Grid or Both
     pairs : tuple of Pair
         Methods to compare by the 5×2 cv F test.
     gains : tuple of Gain
@@ -60,7 +60,7 @@ class FiveByTwo:
 
     datasets: tuple[Dataset, ...]
     methods: tuple[Method, ...]
-    grid: Grid = PRICES
+    grid: Grid | Both = PRICES
     pairs: tuple[Pair, ...] = ()
     gains: tuple[Gain, ...] = ()
     regression: bool = False
@@ -89,8 +89,8 @@ class FiveByTwo:
         X, y = take(samples.X, split.train), samples.y[split.train]
         found = []
         for value in self.grid.values:
-            fit = method.fit(X, y, settings.seed_for(unit.key), **self.grid.given(value, len(y)))
-            setting = self.grid.setting(value)
+            fit = method.fit(X, y, settings.seed_for(unit.key), **self.grid.given(value, len(y)))  # type: ignore[arg-type]
+            setting = self.grid.setting(value)  # type: ignore[arg-type]
             found += self._figures(fit.model, samples, split, setting)
             found += method.describe(fit, setting)
         return found

@@ -281,11 +281,34 @@ def test_readings_of_one_table_stand_side_by_side():
     ]
     run = Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results)
     text = make_markdown(run)
-    assert "| BANANA | SVM | kP | 56.51 | 90.0" in text
+    assert "| BANANA | SVM | kP | accuracy | 56.51 | 90.0" in text
     # From the mean of 56.51 and 83.84, as both are on the same side.
-    assert "| mean difference |  |  |  | 19.83 | 20.17 |" in text
+    assert "| mean difference |  |  | accuracy |  | 19.83 | 20.17 |" in text
     assert text.count("| `raw` | 000, Table 1") == 0
     assert {one.experiment for one in judge(run)} <= {"000-table1", ""}
+
+
+def test_readings_of_weights_are_compared_by_their_distance_from_print():
+    one, other = EXPERIMENTS["000-gauss4"], replace(EXPERIMENTS["000-gauss4-raw"], name="raw")
+    cell = ("GAUSS4", "MKL", "kL-kP")
+    results = [
+        Result(it, it.beside_published([Row(*cell, "weight:kL", w), Row(*cell, "weight:kP", 1 - w)]), Work(version=2))
+        for it, w in ((one, 0.5), (other, 0.35))
+    ]
+    text = make_markdown(Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results))
+    assert "| GAUSS4 | MKL | kL-kP | weights |  | 0.40 | 0.10 |" in text  # printed 0.3 and 0.7
+
+
+def test_cells_that_a_reading_was_chosen_by_are_counted_apart():
+    one = EXPERIMENTS["000-table1"]
+    rows = one.beside_published(
+        [Row("BANANA", "LMKL", "kP-kG", "accuracy", 83.84), Row("BANANA", "SVM", "kP", "accuracy", 1)]
+    )
+    facts = {"seed": 0, "scale": {"name": "full"}, "environment": {}}
+    text = make_markdown(Run(Path("nowhere"), facts, [Result(one, rows, Work(version=2))]))
+    assert "| `000-table1` | 000, Table 1 | accuracy % |  | 0 of 1 |" in text
+    assert "| `000-table1` | LMKL accuracy | 1 of 1 | scaling of columns and kernels, by these accuracies |" in text
+    assert "Not counted:" not in text
 
 
 def test_a_sentence_that_notes_share_stands_once():

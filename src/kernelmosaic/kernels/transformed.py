@@ -351,7 +351,7 @@ class Projected(Kernel):
         return self
 
     def start(self, rng: np.random.RandomState, alone: bool) -> NDArray[np.float64]:
-        """Return where learning W begins: principal directions, turned a little unless it is `alone`, or random ones."""
+        """Return where learning begins: at principal directions, turned a little unless `alone`, or at random ones."""
         if self.init == "random":
             return _random_directions(*self.W_.shape, rng)
         return self.W_ if alone else _perturbed(self.W_, rng)
