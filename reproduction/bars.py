@@ -77,7 +77,9 @@ def dimensions(settings: Settings, run: Run) -> Any:
             axes, ("accuracy", "sv_percent"), ("test accuracy, %", "support vectors, %"), strict=True
         ):
             mine = [row for row in rows if (row.dataset, row.metric) == (dataset, metric)]
-            for name, colour, marker in zip(dict.fromkeys(row.method for row in mine), _COLOURS, "os^vDP", strict=True):
+            for name, colour, marker in zip(
+                dict.fromkeys(row.method for row in mine), _COLOURS, "os^vDP", strict=False
+            ):
                 own = [row for row in mine if row.method == name]
                 sizes = [int(row.kernels.removeprefix("R=")) for row in own]
                 style = "--" if name.endswith("from PCA") else "-"
@@ -108,7 +110,25 @@ def binary_times(settings: Settings, run: Run) -> Any:
     """Draw the times of the programs and of double cross-validation on the two-class sets."""
     rows = [row for row in _rows(run, "004", "Tables 2-5, 17") if row.metric == "time"]
     figure, (ax,) = _panels(1)
-    methods = ("SDP_theta", "QCQP_theta", "SILP_theta", "SDP_Kim", "RKDA_K_lambda", "SVM_K_C")
+    methods = ("QCQP_theta", "QCQP_theta_lambda", "SILP_theta", "SILP_theta_lambda", "RKDA_K_lambda", "SVM_K_C")
     _bars(ax, rows, methods, "seconds", log=True)
-    ax.legend(fontsize=7, ncols=2)
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside upper center", fontsize=7, ncols=3)
+    return figure
+
+
+def regularisers(settings: Settings, run: Run) -> Any:
+    """Draw the accuracy over λ by the semi-definite and the quadratically constrained program."""
+    from matplotlib.figure import Figure
+
+    rows = [row for row in _rows(run, "004", "Figures 3 and 4") if row.metric == "accuracy"]
+    names = list(dict.fromkeys(row.dataset for row in rows))
+    figure: Any = Figure(figsize=(9.2, 7.6), layout="constrained")
+    for ax, name in zip(figure.subplots(2, 2).ravel(), names, strict=False):
+        for method, colour, marker in (("SDP_theta", _COLOURS[0], "o"), ("QCQP_theta", _COLOURS[4], "s")):
+            mine = [row for row in rows if (row.dataset, row.method) == (name, method)]
+            alphas = [float(row.kernels.removeprefix("λ=")) for row in mine]
+            ax.semilogx(alphas, [row.mean for row in mine], color=colour, marker=marker, markersize=4, label=method)
+        ax.set(title=name, xlabel="λ", ylabel="test accuracy, %")
+        ax.grid(alpha=0.3)
+        ax.legend(fontsize=8)
     return figure

@@ -184,7 +184,9 @@ class AsPrinted:
             and row.kernels == (self.kernels or row.kernels)
         ]
         tests = all(metric.startswith(("wilcoxon", "wins", "ties", "losses")) for metric in self.metrics)
-        if not found or (not tests and any(row.count < _LEAST_REPLICATES for row in found)):
+        if not found:
+            return Verdict(UNDECIDED, "no printed figure can be compared with ours")
+        if not tests and any(row.count < _LEAST_REPLICATES for row in found):
             return Verdict(UNDECIDED, _too_little([(row, row) for row in found]))
         said = "; ".join(f"{row.metric} {in_runs(row)}, printed {number(row.published)}" for row in found)
         other = [row for row in found if not row.within]
