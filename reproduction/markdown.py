@@ -101,6 +101,11 @@ def _about(run: Run) -> list[str]:
         f"{facts['scale']['name']} scale: {len(run.results)} experiments, {units} units, {_duration(seconds)} of work "
         f"on {where}; {versions}.{quick}"
     )
+    others: dict[str, list[str]] = {}
+    for one in run.results:
+        if one.work.commit not in ("", machine.get("commit")):
+            others.setdefault(one.work.commit, []).append(f"`{one.experiment.name}`")
+    made += "".join(f" Of commit {its}: {', '.join(names)}." for its, names in others.items())
     earlier = ", ".join(f"`{one.experiment.name}`" for one in run.results if one.is_earlier)
     if earlier:
         made += (

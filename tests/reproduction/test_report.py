@@ -179,7 +179,7 @@ def test_pictures_are_drawn_once_and_kept(folder, tmp_path):
     assert not (tmp_path / "kept" / "figures").exists()
 
 
-@pytest.mark.parametrize("name", ["000-figure2", "001-machines", "002-figure2"])
+@pytest.mark.parametrize("name", ["000-figure2", "001-integration", "001-machines", "002-figure2"])
 def test_pictures_that_need_no_data_can_be_drawn(folder, name):
     chosen = next(one for one in pictures.DRAWINGS if one.name == name)
     drawn = pictures._drawn(chosen, read_run(folder, TOYS), Settings(0, QUICK))
@@ -277,6 +277,15 @@ def test_tables_of_an_earlier_definition_are_said_to_be(folder, tmp_path):
     later = TOYS | {"toy-gauss": replace(TOYS["toy-gauss"], version=2)}
     assert "Not yet run again**: `toy-gauss`." in make_markdown(read_run(tmp_path / "kept", later))
     assert "Not yet run again" not in make_markdown(run)
+
+
+def test_the_page_names_the_commit_of_what_was_run_at_another(folder, tmp_path):
+    run = read_run(folder, TOYS)
+    one, *rest = run.results
+    moved = replace(run, results=[replace(one, work=replace(one.work, commit="abc1234")), *rest])
+    keep_summaries(moved, tmp_path / "kept")
+    assert f" Of commit abc1234: `{one.experiment.name}`." in make_markdown(read_run(tmp_path / "kept", TOYS))
+    assert " Of commit" not in make_markdown(run)
 
 
 def test_readings_of_one_table_stand_side_by_side():

@@ -353,7 +353,7 @@ class Projected(Kernel):
     def start(self, rng: np.random.RandomState, alone: bool) -> NDArray[np.float64]:
         """Return where learning begins: at principal directions, turned a little unless `alone`, or at random ones."""
         if self.init == "random":
-            return _random_directions(*self.W_.shape, rng)
+            return _random_directions(len(self.W_), self.W_.shape[1], rng)
         return self.W_ if alone else _perturbed(self.W_, rng)
 
     def transform(self, X: MatrixLike) -> NDArray[np.float64]:
