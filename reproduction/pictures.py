@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
@@ -53,7 +54,7 @@ class Drawing:
     alt, caption : str
         What it shows: for those who do not see it, and under it.
     draw : callable
-        Takes the settings and the run and returns a matplotlib Figure, in seconds rather than minutes. It raises
+        Takes the settings and the run and returns a matplotlib Figure, in seconds or a few minutes. It raises
         `LookupError` if the run lacks what it needs.
     version : int
         Raise it when the picture changes, so that a kept one is not taken for it.
@@ -368,6 +369,13 @@ def _searched(settings: Settings, k: int) -> _Searched:
     return _Searched(samples, splits, protocol.search(template, samples.X, samples.y, splits))
 
 
+@lru_cache(maxsize=4)
+def _errors(settings: Settings, k: int) -> NDArray[np.float64]:
+    """Return the validation error of a mixture over the grid of penalties, a row for each of kG."""
+    one = _searched(settings, k)
+    return np.array([[one.error(p, g) for p in _POWERS] for g in _POWERS])
+
+
 def penalty_grid(settings: Settings, run: Run) -> Any:
     """Draw the validation error over the penalties of two kernels on four mixtures."""
     from matplotlib.figure import Figure
@@ -403,8 +411,7 @@ def eigenvalue_line(settings: Settings, run: Run) -> Any:
 def _error_map(figure: Any, ax: Any, settings: Settings, k: int) -> None:
     """Draw the error over the penalties, the points that the search for them evaluated, and its optimum."""
     one = _searched(settings, k)
-    errors = np.array([[one.error(p, g) for p in _POWERS] for g in _POWERS])
-    shown = ax.contourf(_POWERS, _POWERS, errors, levels=10, cmap="cividis")
+    shown = ax.contourf(_POWERS, _POWERS, _errors(settings, k), levels=10, cmap="cividis")
     ax.plot(*one.found.search.design_.points.T, "o", markersize=4, color="white", markeredgecolor="black")
     ax.plot(0.0, 0.0, "o", markersize=6, color="black", markeredgecolor="white")
     best = np.log10(np.asarray(one.found.model.penalties))[1:]
