@@ -388,6 +388,12 @@ class Plan:
     def _passed_on(self) -> list[str]:
         return [*self.texts, *([self.rows] if self.rows else [])]
 
+    @property
+    def feature_names(self) -> list[str]:
+        """The columns that the kernels get, in their order."""
+        encoded = [f"{name}={value}" for name, values in self.categories.items() for value in values]
+        return [*self.numbers, *encoded, *self._passed_on]
+
     def positions(self, names: Sequence[str]) -> list[int]:
         """Return where the given columns stand in what the kernels get."""
         places: dict[str, list[int]] = {name: [i] for i, name in enumerate(self.numbers)}

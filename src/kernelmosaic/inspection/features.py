@@ -15,7 +15,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, Seed
-from kernelmosaic.estimators._base import KernelEstimator
 from kernelmosaic.estimators._expansion import PartialSums, SupportSums
 from kernelmosaic.gram.kernel_set import FittedKernel
 from kernelmosaic.inspection._refits import behind_pipeline, last_step, text_table
@@ -72,7 +71,8 @@ def feature_importance(
     The importance of a column is √(½ · mean (f(x) − f(x′))²), where x′ is x with the column of another sample, drawn
     among those that have the view. For a linear kernel that is |w_j| times the standard deviation of the column, up to
     the draw of the permutations; for others it is the same of their nonlinear functions. It says what the model
-    relies on: of two columns that say the same, both may count half. Of several outputs it is the mean square.
+    relies on: of two columns that say the same, both may count half. Of several outputs it is the mean square. What
+    stands in for a view that a sample lacks stays as it is.
 
     Kernels that are functions of distances or products are not computed anew for every column: one column changes the
     statistic of all pairs by a term of its own.
@@ -115,7 +115,7 @@ def feature_importance(
     V = model._validate(read, reset=False)
     V = V.toarray() if sparse.issparse(V) else V
     names, views = _columns_of(model, estimator)
-    change = _change_by_kernels(model, V) if _is_plain(model) else _change_by_outputs(model, V)
+    change = _change_by_kernels(model, V) if _is_plain(model, V[:2]) else _change_by_outputs(model, V)
     orders = [random.permutation(len(V)) for _ in range(n_repeats)]
     squares = np.zeros(V.shape[1])
     for j in sorted({column for own in views.values() for column in own}):
@@ -141,10 +141,14 @@ def _columns_of(model: Estimator, estimator: Estimator) -> tuple[list[str], dict
     return [str(name) for name in names], {name: list(own) for name, own in views.items()}
 
 
-def _is_plain(model: Estimator) -> bool:
-    """Whether outputs are sums over support samples, kernel by kernel."""
-    own = type(model)._outputs_of is KernelEstimator._outputs_of
-    return own and type(model._expansion.sums) in (SupportSums, PartialSums) and model._expansion.sums.beta.ndim == 2
+def _is_plain(model: Estimator, V: AnyArray) -> bool:
+    """Whether outputs are sums over support samples, kernel by kernel, and a constant; as a few samples show."""
+    expansion = model._expansion
+    if type(expansion.sums) not in (SupportSums, PartialSums):
+        return False
+    plain = expansion.values(V) + model.intercept_
+    found = model._outputs_of(V)
+    return plain.shape == found.shape and np.allclose(plain, found)
 
 
 def _change_by_outputs(model: Estimator, V: AnyArray) -> Change:
@@ -170,14 +174,15 @@ def _change_by_kernels(model: Estimator, V: AnyArray) -> Change:
     for k, (one, view, support) in enumerate(zip(kernel_set.fitted, sums.views_of(V), sums.samples, strict=True)):
         columns = range(V.shape[1]) if one.columns is None else one.columns.tolist()
         part = _Part(one, np.asarray(view), support, dict(zip(columns, range(len(columns)), strict=True)), shared)
-        parts.append((part, part.block(slice(None)) @ sums.beta.T, expansion.eta[:, k], factors[:, expansion.kept[k]]))
+        beta = sums._of_kernel(k).T * expansion.eta[:, k]
+        parts.append((part, beta, part.block(slice(None)) @ beta, factors[:, expansion.kept[k]]))
 
     def change(j: int, rows: Rows, others: Rows) -> Array:
         out = np.zeros((len(rows), len(expansion.eta)))
-        for part, before, eta, factor in parts:
+        for part, beta, before, factor in parts:
             if j in part.places:
-                after = part.block(rows, part.places[j], others) @ sums.beta.T
-                out += (after - before[rows]) * eta * factor[rows, np.newaxis]
+                after = part.block(rows, part.places[j], others) @ beta
+                out += (after - before[rows]) * factor[rows, np.newaxis]
         return out
 
     return change
