@@ -21,15 +21,15 @@ ROOT = SRC / "kernelmosaic"
 #: Rooms from the ground up. A room may import those on lower floors, never one above nor a neighbour.
 FLOORS = (
     {"_typing"},
-    {"backend", "files"},
+    {"backend", "files", "stacking"},
     {"kernels"},
-    {"gram"},
+    {"gram", "imputing"},
     {"solvers"},
     {"machines"},
     {"learning"},
     {"gating", "metrics"},
     {"estimators"},
-    {"model_selection", "stats", "persistence", "stacking"},
+    {"model_selection", "stats", "persistence"},
     {"datasets", "inspection"},
     {"plots"},
     {"reports"},
@@ -254,7 +254,7 @@ def test_importing_the_kernels_loads_nothing_heavy():
 
 #: Parts of this package and of scikit-learn that the fit of an estimator has no use for.
 ELSEWHERE = {f"kernelmosaic.{room}" for room in ("cli", "datasets", "plots", "reports", "stats", "tables")}
-ELSEWHERE |= {f"kernelmosaic.{room}" for room in ("demo", "model_selection", "persistence", "stacking")}
+ELSEWHERE |= {f"kernelmosaic.{room}" for room in ("demo", "model_selection", "persistence")}
 ELSEWHERE |= {f"sklearn.{room}" for room in ("linear_model", "metrics", "model_selection", "neighbors", "svm")}
 
 

@@ -224,6 +224,10 @@ Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of folds, te
 Jobs = Annotated[int, typer.Option(min=-1, help="Parts of the cross-validation at a time; -1: all processors.")]
 Output = Annotated[Path, typer.Option("--output", "-o", callback=_model_file, help="Where to write the model.")]
 Report = Annotated[Path | None, typer.Option(callback=_writable_file, help="Where to write a report, an HTML page.")]
+Resamples = Annotated[
+    int,
+    typer.Option(min=0, help="With --report: so many fits to resampled rows, and to permuted targets, for intervals."),
+]
 
 
 def fit(
@@ -255,6 +259,7 @@ def fit(
     proba: Proba = False,
     output: Output = Path("model.skops"),
     report: Report = None,
+    resamples: Resamples = 0,
 ) -> None:
     """Learn a model from a table: kernels on groups of columns, weighed by the learner."""
     given = dict(locals())  # the options are the fields of a request

@@ -95,6 +95,8 @@ class Trained:
         Those of the last fit.
     search : ResponseSurfaceSearchCV or None
         The search of rmkl.
+    probabilities : ndarray of shape (rows, classes) or None
+        Of classes, of every row while it was held out, by what the other parts say.
     """
 
     request: FitRequest
@@ -106,6 +108,7 @@ class Trained:
     seconds: float
     warnings: list[str]
     search: Any = None
+    probabilities: AnyArray | None = None
 
     @property
     def model(self) -> Any:
@@ -285,7 +288,8 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
             return Trained(request, training, pipeline, [], Cs[0], baseline, seconds, said)
         point = _left_out_point(pipeline.named_steps["model"], training.target.task, y, groups)
         baseline = baseline_of(training.target.task, y, y, request.nu)
-        return Trained(request, training, pipeline, [point], point.C, baseline, seconds, said)
+        held = getattr(pipeline.named_steps["model"], "loo_probabilities_", None)
+        return Trained(request, training, pipeline, [point], point.C, baseline, seconds, said, probabilities=held)
     found = _follow_paths(pipeline, request, table, target, folds, Cs, advance)
     curve = _curve(found, training, y)
     if request.loss == "cox":
@@ -309,7 +313,21 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
         has_shares = request.task in ("classification", "multi-label", "survival")
         calibrates = has_shares and (request.proba or request.method != "bilinear")
         chosen, said = _with_warnings(lambda: found.fit(0, i, "sigmoid" if calibrates else None))
-    return Trained(request, training, chosen, curve, C, baseline, perf_counter() - start, said, search)
+    held = _held_out_probabilities(found, i) if request.task == "classification" else None
+    return Trained(request, training, chosen, curve, C, baseline, perf_counter() - start, said, search, held)
+
+
+def _held_out_probabilities(found: PathResult, i: int) -> AnyArray | None:
+    """Return the probabilities of the classes of every row by parts that do not hold it, if each part has all."""
+    assert found.classes is not None
+    parts = [path[i] for path in found.found[0]]
+    if any(one.classes is None or len(one.classes) < len(found.classes) for one in parts):
+        return None
+    held = np.empty((found.given.X.shape[0], len(found.classes)))
+    for f, one in enumerate(parts):
+        calibration = found.calibration(0, i, "sigmoid", without=f)
+        held[found.folds[f][1]] = calibration.probabilities(one.aligned(found.classes))
+    return held
 
 
 def _left_out_point(model: Any, task: TaskName, y: AnyArray, groups: NDArray[np.intp] | None) -> CurvePoint:

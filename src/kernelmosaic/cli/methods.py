@@ -81,6 +81,7 @@ class FitRequest:
     proba: bool = False
     output: Path = Path("model.skops")
     report: Path | None = None
+    resamples: int = 0
     fold_tol: float = 3e-3
 
 

@@ -7,6 +7,7 @@ import warnings
 from abc import ABC, abstractmethod, update_abstractmethods
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, MISSING, asdict, dataclass, field, replace
+from functools import partial
 from inspect import signature
 from operator import attrgetter
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
@@ -50,7 +51,7 @@ from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet
 from kernelmosaic.gram.missing import GATED, RULES
-from kernelmosaic.kernels.base import refuse_text
+from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.graphs import graph_table
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels, view_names
@@ -60,6 +61,7 @@ from kernelmosaic.learning.norms import numbers, read_fixed
 from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
+from kernelmosaic.stacking import are_tables, stack_tables
 
 Listed = TypeVar("Listed")
 
@@ -97,9 +99,13 @@ class KernelListMixin(BaseEstimator):
     # What ``kernels=None`` stands for.
     _default_kernels = staticmethod(default_kernels)
 
-    def _read_kernels(self, X: MatrixLike = None) -> list[Entry]:
-        """Return the kernels by name; where ``kernels=None`` depends on the samples, those for X."""
-        return read_kernels(self.kernels, self._default_kernels)
+    def _read_kernels(self, X: MatrixLike = None, views: Settings | None = None) -> list[Entry]:
+        """Return the kernels by name; where they depend on the samples, those for X, and for each of several tables."""
+        return read_kernels(self.kernels, partial(self._kernels_of, X, views), X, views)
+
+    def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
+        """Return what ``kernels=None`` stands for on columns of numbers, of X or of each of several tables."""
+        return self._default_kernels()
 
     def get_params(self, deep: bool = True) -> Settings:
         """Return the parameters; if deep, also the kernels, ``kernels__name``, and theirs, ``kernels__name__width``."""
@@ -194,17 +200,39 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
 
     def _read_input(self, X: MatrixLike, *y: TargetLike, sample_weight: SampleWeight = None, **checks: Any) -> FitInput:
         """Return a training set with targets of any kind, or without."""
+        views, tables = None, {}
+        # A list of matrices may be one of graphs.
+        if are_tables(X) and "graphs" not in self._kernels_take("input_kind"):
+            stacked = stack_tables(X)
+            X, tables, views = *stacked, stacked.numbers
+        if y and not checks.get("multi_output"):
+            self._refuse_labels(y[0])
         device = tensor_device(X) if self.device is None else str(require_device(self.device))
         found = self._validate(X, *y, reset=True, **checks)
+        self._rules["tables"] = tables
         checked, target = found if y else (found, None)
         weight = None if sample_weight is None else self._sample_weight(sample_weight, checked)
-        return FitInput(checked, target, weight, to_host(X), device)
+        return FitInput(checked, target, weight, to_host(X), device, views)
+
+    def _refuse_labels(self, y: TargetLike) -> None:
+        """Raise if samples have several labels, or a target of several columns."""
+        ragged = isinstance(y, list | tuple) and len(y) > 0 and isinstance(y[0], list | tuple | set)
+        width = getattr(y, "shape", (0,))[1:] or ((len(y[0]),) if ragged else (1,))
+        if width[0] > 1 or len({len(one) for one in y} if ragged else ()) > 1:
+            name = type(self).__name__
+            raise ValueError(
+                f"y should be a 1d array, one class per sample, and has several labels per sample: "
+                f"DiscriminantMKLClassifier takes a matrix of zeros and ones (MultiLabelBinarizer makes one of lists), "
+                f"and sklearn.multioutput.MultiOutputClassifier({name}()) fits one model per column."
+            )
 
     def _validate(self, X: MatrixLike, *y: TargetLike, reset: bool, **checks: Any) -> Any:
         """Check samples as scikit-learn does; (X, y) if y is given, be it None, else X."""
         if reset:
             self._rules, self._standardizer = self._input_rules(X), None
         rules = self._rules  # parameters may have changed since the fit
+        if not reset and are_tables(X) and "graphs" not in rules["kinds"]:
+            X = stack_tables(X, rules["tables"]).X
         X, y = to_host(X), tuple(map(to_host, y))
         check_approximation(rules["approximation"], X)
         if rules["approximation"] is not None and is_streamed(X):
@@ -286,7 +314,7 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
     def _kernel_options(self, n_samples: int, given: FitInput) -> KernelOptions:
         on_gpu = str(given.device).startswith("cuda") and self.approximation is None
         return KernelOptions(
-            entries=self._read_kernels(given.X),
+            entries=self._read_kernels(given.table, given.views),
             normalize=self.normalize,
             approximation=self.approximation,
             rank=self.rank,
@@ -450,8 +478,9 @@ class BaseMKL(KernelEstimator):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples; with `approximation` also a memory map, the path of a Parquet file, or a Dask collection.
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of such tables
+            Samples; several tables have the same rows. With `approximation` also a memory map, the path of a Parquet
+            file, or a Dask collection.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Classes of a classifier, numbers of a regression.
         sample_weight : array-like of shape (n_samples,), optional
@@ -479,7 +508,7 @@ class BaseMKL(KernelEstimator):
 
     def _scaled(self, given: FitInput, scale: bool) -> FitInput:
         """Return the samples with standardised columns if `scale` says so, and note how new ones are standardised."""
-        self._standardizer = given.standardizer(self._read_kernels()) if scale else None
+        self._standardizer = given.standardizer(self._read_kernels(given.table, given.views)) if scale else None
         return given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
 
     def _add_function(self, given: FitInput) -> None:

@@ -579,7 +579,7 @@ class PathResult:
         model = _with(self.model, **chosen) if known is None else copy(known)
         steps = divide_pipeline(self.estimator)[0]
         fitted = None if steps is None else clone(steps)
-        X = given.original if fitted is None else fitted.fit_transform(given.X, given.y)
+        X = given.samples if fitted is None else fitted.fit_transform(given.X, given.y)
         whole = replace(model._validated(X, given.y, given.weight), device=given.device)
         if known is None:
             model._fit_scaled(whole, self.scale, calibration)
@@ -718,7 +718,7 @@ def _follow_fold(
         inside = replace(inside, X=reader._validate(prepared, reset=True), original=to_host(prepared))
         outside = reader._validate(own.transform(outside), reset=False)
     if scale:
-        standardizer = inside.standardizer(paths[0][0]._read_kernels())
+        standardizer = inside.standardizer(paths[0][0]._read_kernels(inside.table, inside.views))
         inside, outside = replace(inside, X=standardizer(inside.X)), standardizer(outside)
     return follow_paths(paths, inside, outside, like)
 

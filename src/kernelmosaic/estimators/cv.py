@@ -182,8 +182,8 @@ class TunedMKL(PathSearch, WeightedMKL):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples.
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of such tables
+            Samples; several tables have the same rows.
         y : array-like of shape (n_samples,), or of shape (n_samples, n_targets) for a regression
             Classes, or targets.
         sample_weight : array-like of shape (n_samples,), optional

@@ -24,6 +24,13 @@ from kernelmosaic.plots._common import (
 # Weights --------------------------------------------------------------------------------------------------------------
 
 
+def summed_by_view(weights: Array, views: list[str]) -> Array:
+    """Return weights, whose last axis is that of the kernels, summed over the kernels of every view."""
+    names = list(dict.fromkeys(views))
+    which = np.array([[name == view for view in names] for name in views], dtype=np.float64)
+    return np.asarray(weights @ which if len(views) == weights.shape[-1] else weights.sum(axis=-1, keepdims=True))
+
+
 @dataclass
 class KernelWeightsDisplay(Display):
     """The weights of the kernels: bars, or a heat map where every class has weights of its own.
@@ -71,7 +78,14 @@ class KernelWeightsDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Estimator, *, sort: bool = False, max_kernels: int = 40, ax: AxesOrNone = None, **style: Any
+        cls,
+        estimator: Estimator,
+        *,
+        sort: bool = False,
+        max_kernels: int = 40,
+        by_view: bool = False,
+        ax: AxesOrNone = None,
+        **style: Any,
     ) -> Self:
         """Draw the weights of a fitted estimator.
 
@@ -84,6 +98,8 @@ class KernelWeightsDisplay(Display):
             Largest first, instead of in the order of the kernels.
         max_kernels : int, default=40
             Of more kernels, those of largest weight are drawn.
+        by_view : bool, default=False
+            The weights summed over the kernels of every view, as ``view_weights_``, instead of those of the kernels.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         **style
@@ -97,6 +113,8 @@ class KernelWeightsDisplay(Display):
         attribute(model, "weights_", cls.__name__)
         names = attribute(model, "kernel_names_", cls.__name__)
         weights = model._shown_weights
+        if by_view:
+            weights, names = summed_by_view(weights, model._view_names), list(dict.fromkeys(model._view_names))
         if weights.ndim == 2 and np.ndim(getattr(model, "alpha_", 0.0)) == 1:
             raise ValueError(f"{cls.__name__}: every target has weights of its own; use TargetSharesDisplay.")
         classes = list(getattr(model, "classes_", range(len(weights)))) if weights.ndim == 2 else None
