@@ -79,6 +79,7 @@ def test_the_third_judge_finds_false_statements(machine):
         one
         for one in drawn
         if one.machine == machine and len(one.y) > 15 and len(one.Ks) > 1 and np.all(one.weight > 0)
+        if one.moderate and one.noise < 1e-12
         if "weights" not in one.parameters and np.linalg.matrix_rank(one.Ks.sum(axis=0)) > 8
     )
     # A loose fit, whose gap is there to be denied.

@@ -91,11 +91,18 @@ def draw(seed: int, index: int) -> ThirdProblem:
         weight = np.where(rng.random(n) < 0.15, 0.0, 10.0 ** rng.uniform(-1, 1, n))
         weight[np.unique(y, axis=0, return_index=True)[1][:2]] = 1.0
     parameters = _parameters(rng, machine, len(matrices), "×" in str(kernels[0][0]) if data == "pairs" else False)
+    # Drawn apart, so that problems drawn before this was stay what they were.
+    apart = np.random.default_rng([seed, index, 4])
+    wide = machine not in _RIDGE and apart.random() < 0.2
+    if wide:
+        parameters["C"] = problems._size(apart)
+    if data == "pairs" and machine in ("quantile", "quantiles") and apart.random() < 0.4:
+        parameters["memory_budget"] = 0.5 * 8 * n**2  # products of the members' matrices, where these are small
     share = np.ones(n) / n if weight is None else weight / weight.sum()
     both = [_normalised(K, rows, share, parameters["normalize"]) for K in matrices]
     take = (lambda some: [X[i] for i in some]) if data == "graphs" else (lambda some: X[some])
     Ks, new_Ks = (np.array([K[np.ix_(some, rows)] for K in both]) for some in (rows, new))
-    return ThirdProblem(machine, parameters, kernels, take(rows), y, weight, take(new), Ks, new_Ks, noise)
+    return ThirdProblem(machine, parameters, kernels, take(rows), y, weight, take(new), Ks, new_Ks, noise, not wide)
 
 
 def _columns(rng: np.random.Generator, n: int) -> tuple[Any, ...]:
@@ -324,7 +331,7 @@ def _descended(problem: ThirdProblem, weights: Array, loss: Any, d: Array) -> fl
     if not fixed:  # kernels left out may come back
         theta = 0.9 * d**2 * weights + 0.1 / len(weights)
         weights = theta / np.linalg.norm(theta, ord=norm) / d**2
-    for _ in range(1 if fixed else 12):
+    for _ in range(1 if fixed else 5):
         values, vectors = np.linalg.eigh(np.tensordot(weights, problem.Ks, 1))
         kept = values > 1e-12 * max(values[-1], 1e-300)
         if not kept.any():
@@ -335,7 +342,7 @@ def _descended(problem: ThirdProblem, weights: Array, loss: Any, d: Array) -> fl
             value, slopes = loss(L @ v)
             return 0.5 * float(v @ v) + value, v + L.T @ slopes
 
-        found = minimize(objective, np.zeros(L.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 500})
+        found = minimize(objective, np.zeros(L.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 200})
         best = min(best, float(found.fun))
         beta = -loss(L @ found.x)[1]
         sizes = d * weights * np.sqrt(np.maximum(np.einsum("i,mij,j->m", beta, problem.Ks, beta), 0.0))
