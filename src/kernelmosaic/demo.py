@@ -138,7 +138,7 @@ def patients(n_train: int = 120, seed: int = 0, n_test: int = 2000, advance: Adv
 
     def known(model: Estimator) -> NDArray[np.bool_]:
         """Whether a patient has a view that the model reads."""
-        return np.any([~np.isnan(X[:, own]).any(axis=1) for _, _, own in model.kernels], axis=0)
+        return np.asarray(np.any([~np.isnan(X[:, own]).any(axis=1) for _, _, own in model.kernels], axis=0))
 
     def train(model: Estimator, size: int) -> Estimator:
         rows = np.flatnonzero(known(model)[:size])
