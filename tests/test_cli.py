@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -199,10 +201,9 @@ def test_the_whole_demonstration_is_a_moments_work(whole_run):
 
 
 def test_packages_are_loaded_with_few_searches_for_garbage(monkeypatch):
-    from kernelmosaic.cli import commands
-
     usual, seen = gc.get_threshold(), []
-    monkeypatch.setattr(commands, "run", lambda argv: seen.append(gc.get_threshold()) or 3)
+    commands = SimpleNamespace(run=lambda argv: seen.append(gc.get_threshold()) or 3)
+    monkeypatch.setitem(sys.modules, "kernelmosaic.cli.commands", commands)
     assert main([]) == 3
     assert seen[0][0] >= 40 * usual[0]
     assert gc.get_threshold() == usual

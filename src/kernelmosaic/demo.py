@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,9 +50,9 @@ class DemoResult:
     title, summary, lead, caption : str
         Above and below the printed table; at the head of the page, and above the table there.
     columns : tuple of str
-    cells : list of tuples of str
+    cells : sequence of tuples of str
         The table, a line per row.
-    rows : list of Row
+    rows : sequence of Row
     picture_text : str
         What the pictures show.
     pictures : callable
@@ -64,8 +64,8 @@ class DemoResult:
     lead: str
     caption: str
     columns: tuple[str, ...]
-    cells: list[tuple[str, ...]]
-    rows: list[Row]
+    cells: Sequence[tuple[str, ...]]
+    rows: Sequence[Row]
     picture_text: str
     pictures: Callable[[], Iterable[Picture]]
 
@@ -138,7 +138,7 @@ def patients(n_train: int = 120, seed: int = 0, n_test: int = 2000, advance: Adv
 
     def known(model: Estimator) -> NDArray[np.bool_]:
         """Whether a patient has a view that the model reads."""
-        return np.any([~np.isnan(X[:, own]).any(axis=1) for _, _, own in model.kernels], axis=0)
+        return np.asarray(np.any([~np.isnan(X[:, own]).any(axis=1) for _, _, own in model.kernels], axis=0))
 
     def train(model: Estimator, size: int) -> Estimator:
         rows = np.flatnonzero(known(model)[:size])
