@@ -105,7 +105,7 @@ def _about(run: Run) -> list[str]:
     for one in run.results:
         if one.work.commit not in ("", machine.get("commit")):
             others.setdefault(one.work.commit, []).append(f"`{one.experiment.name}`")
-    made += "".join(f" Of commit {its}: {', '.join(names)}." for its, names in others.items())
+    made += "".join(f" Run by themselves, of commit {its}: {', '.join(names)}." for its, names in others.items())
     earlier = ", ".join(f"`{one.experiment.name}`" for one in run.results if one.is_earlier)
     if earlier:
         made += (

@@ -125,25 +125,28 @@ def integration(settings: Settings, run: Run) -> Any:
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(12.0, 3.4), layout="constrained")
-    #: Boxes by place, and arrows between them: columns from the representations on the left to the output.
+    # Boxes by place, and arrows between them by their numbers, from the representations on the left to the output.
     first, second = (0, 1, "first\nrepresentation"), (0, 0, "second\nrepresentation")
-    ways = {
-        "early": ([first, second, (1, 0.5, "columns\nside by side"), (2, 0.5, "one kernel,\none machine")], "ac bc cd"),
+    ways: dict[str, tuple[list[tuple[float, float, str]], tuple[tuple[int, int], ...]]] = {
+        "early": (
+            [first, second, (1, 0.5, "columns\nside by side"), (2, 0.5, "one kernel,\none machine")],
+            ((0, 2), (1, 2), (2, 3)),
+        ),
         "intermediate": (
             [first, second, (1, 1, "kernel"), (1, 0, "kernel"), (2, 0.5, "weighted sum,\none machine")],
-            "ac bd ce de",
+            ((0, 2), (1, 3), (2, 4), (3, 4)),
         ),
         "late": (
             [first, second, (1, 1, "kernel,\nmachine"), (1, 0, "kernel,\nmachine"), (2, 0.5, "outputs\ncombined")],
-            "ac bd ce de",
+            ((0, 2), (1, 3), (2, 4), (3, 4)),
         ),
     }
     for ax, (name, (boxes, arrows)) in zip(figure.subplots(1, 3), ways.items(), strict=True):
         for x, y, text in boxes:
             frame = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": _COLOURS[0]}
             ax.text(x, y, text, ha="center", va="center", fontsize=8, bbox=frame, zorder=2)
-        for start, end in arrows.split():
-            (x0, y0, _), (x1, y1, _) = boxes["abcde".index(start)], boxes["abcde".index(end)]
+        for start, end in arrows:
+            (x0, y0, _), (x1, y1, _) = boxes[start], boxes[end]
             ax.annotate("", (x1 - 0.38, y1), (x0 + 0.38, y0), arrowprops={"arrowstyle": "->"}, zorder=1)
         ax.set(xlim=(-0.5, 2.5), ylim=(-0.5, 1.5), title=f"{name} integration")
         ax.axis("off")

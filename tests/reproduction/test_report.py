@@ -284,8 +284,9 @@ def test_the_page_names_the_commit_of_what_was_run_at_another(folder, tmp_path):
     one, *rest = run.results
     moved = replace(run, results=[replace(one, work=replace(one.work, commit="abc1234")), *rest])
     keep_summaries(moved, tmp_path / "kept")
-    assert f" Of commit abc1234: `{one.experiment.name}`." in make_markdown(read_run(tmp_path / "kept", TOYS))
-    assert " Of commit" not in make_markdown(run)
+    text = make_markdown(read_run(tmp_path / "kept", TOYS))
+    assert f" Run by themselves, of commit abc1234: `{one.experiment.name}`." in text
+    assert "of commit abc1234" not in make_markdown(run)
 
 
 def test_readings_of_one_table_stand_side_by_side():
