@@ -64,6 +64,8 @@ def lines(trained: Trained) -> list[tuple[str, str]]:
     if is_ridge(model) and trained.request.C is None:
         how = f"learned by {'evidence' if trained.request.criterion == 'evidence' else 'leave-one-out error'}"
     found.append((noted["price"]["name"], f"{trained.C:.4g} ({how})"))
+    if trained.choice:
+        found.append(("weights", trained.choice))
     if best is not None:
         mean, spread = figure(task, noted["score"]["mean"]), figure(task, best.spread)
         folds = "" if is_ridge(model) else f", {len(best.scores)} folds"

@@ -56,7 +56,7 @@ from kernelmosaic.kernels.graphs import graph_table
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels, view_names
 from kernelmosaic.learning import Learner, Parameters, make_learner
-from kernelmosaic.learning.certificate import AIM
+from kernelmosaic.learning.certificate import AIM, Start
 from kernelmosaic.learning.norms import numbers, read_fixed
 from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.machines import Machine
@@ -538,6 +538,8 @@ class BaseMKL(KernelEstimator):
             if targets is not None:
                 parameters = replace(parameters, weights=fit_context().loo_weights(data, targets))
         learned, warning = self._learn(data, machines, parameters)
+        if keep_function:
+            learned = self._without_idle(data, machines, parameters, learned)
         self._set_kernel_names(data)
         beta, support = self._set_fitted(data, learned, machines)
         if keep_function:
@@ -576,6 +578,12 @@ class BaseMKL(KernelEstimator):
         if hidden and (precise := fit_context().in_double(data)) is not None:
             return self._learn(precise, machines, parameters)
         return learned, self._gap_warning(learner, max(learned, key=attrgetter("gap")))
+
+    def _without_idle(
+        self, data: TrainingSet, machines: list[Machine], parameters: Parameters, learned: list[Any]
+    ) -> list[Any]:
+        """Return what was learned without the kernels that the certificate allows to have no weight."""
+        return learned
 
     def _learn_each(self, data: TrainingSet, machines: Sequence[Any], learner: Learner) -> list[Any]:
         """Return what was learned for each machine, as the learner sees it."""
@@ -658,6 +666,37 @@ class WeightedMKL(BaseMKL):
     missing: str = "neighbors"
 
     _takes_subsets = True
+
+    def _without_idle(
+        self, data: TrainingSet, machines: list[Machine], parameters: Parameters, learned: list[Any], most: float = 0.05
+    ) -> list[Any]:
+        """Return what was learned without the kernels that the certificate allows to have no weight.
+
+        Of weights of sum one, those below a share `most` of the largest are set to zero and the machine is solved
+        there: if the gap is within `tol` without them, they are left out; if not, the smaller half of them is tried.
+        """
+        sparse = self.norm == 1 and parameters.weights is None and parameters.fixed is None and self.solver == "newton"
+        if not sparse or parameters.learns_C or data.stack.is_implicit or not np.isfinite(getattr(self, "C", 1.0)):
+            return learned
+        learner = make_learner(parameters, data.stack, machines)
+        found = []
+        for machine, one in zip(machines, learned, strict=True):
+            small = np.flatnonzero((one.weights > 0) & (one.weights < most * one.weights.max(initial=0.0)))
+            small = small[np.argsort(one.weights[small])]
+            for idle in (small, small[: len(small) // 2]):
+                if one.gap > self.tol or one.weights.ndim > 1 or len(idle) == 0:
+                    continue
+                rest = np.where(np.isin(np.arange(len(one.weights)), idle), 0.0, one.weights)
+                start = Start(rest, one.solution.beta, machine)
+                with data.threads():
+                    less = learner.learn(data.stack, machine, start)
+                    less = less.certified(data.stack, data.sizes(), machine, learner)
+                if less.gap <= self.tol and not less.weights[idle].any():
+                    history = [*one.history, less.history[-1]]
+                    one = replace(less, n_solves=one.n_solves + less.n_solves, history=history)
+                    break
+            found.append(one)
+        return found
 
 
 def _refuse_gaps(X: MatrixLike, approximation: str) -> None:

@@ -829,6 +829,27 @@ class CrossFit:
         return type(self.model)(**params)
 
 
+def describe_choice(scores: dict[Any, Array], chosen: Any) -> str:
+    """Say which norm scored best over the folds, each at its best value, and what the others scored.
+
+    Parameters
+    ----------
+    scores : dict of ndarray of shape (folds, Cs)
+        By norm.
+    chosen : norm
+        The best.
+    """
+    rules = {"uniform": "equal weights", "loo": "weights by leave-one-out"}
+
+    def figures(norm: Any) -> str:
+        own = scores[norm][:, int(np.nanargmax(scores[norm].mean(axis=0)))]
+        return f"{rules.get(norm, f'learned weights of norm {norm}')} {own.mean():.3f} ± {own.std():.3f}"
+
+    others = [figures(norm) for norm, own in scores.items() if norm != chosen and not np.isnan(own.mean(axis=0)).all()]
+    rest = f"; {', '.join(others)}" if others else ""
+    return f"{figures(chosen)} scored best over the folds{rest}"
+
+
 # What is said of all fits --------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,15 @@ from kernelmosaic.estimators._base import WeightedMKL, parameters
 from kernelmosaic.estimators._calibration import check_calibration
 from kernelmosaic.estimators._conformal import Conformal
 from kernelmosaic.estimators._input import FitInput, is_streamed
-from kernelmosaic.estimators._path import PathOptions, PathResult, mean_deviation, path_rule, search_paths, warn_of_gaps
+from kernelmosaic.estimators._path import (
+    PathOptions,
+    PathResult,
+    describe_choice,
+    mean_deviation,
+    path_rule,
+    search_paths,
+    warn_of_gaps,
+)
 from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import KernelOptions
 from kernelmosaic.estimators.classifier import MKLClassifier
@@ -80,6 +88,12 @@ class PathSearch(BaseEstimator):
         if self.norms is not None:
             self.norm_ = found.norms[m]
             self.scores_by_norm_ = dict(zip(found.norms, scores, strict=True))
+            # Those that were not chosen are shown beside the choice: equal weights say nothing of the kernels.
+            known = [k for k, own in enumerate(scores) if not np.isnan(own.mean(axis=0)).all()]
+            at = {k: found.best(scores[[k]])[1] for k in known}
+            self.weights_by_norm_ = {found.norms[k]: np.nanmean(found.weights(k)[:, at[k]], axis=0) for k in known}
+            if self.verbose:
+                print(f"{type(self).__name__}: {describe_choice(self.scores_by_norm_, self.norm_)}.", flush=True)
         self.weights_paths_, self.duality_gaps_ = found.weights(m), found.gaps(m)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # values that were not tried have no mean
@@ -288,6 +302,9 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
         The values tried, in ascending order.
     scores_ : ndarray of shape (folds, Cs)
         The scores of the chosen norm; those of all norms are in the dictionary ``scores_by_norm_``.
+    weights_by_norm_ : dict of ndarray
+        The weights of each norm at its best C, averaged over the folds: where equal weights score best, what the
+        others learned.
     best_score_ : float
         The mean score of the choice over the folds.
     weights_path_ : ndarray of shape (Cs, P) or (Cs, classes, P)
@@ -376,7 +393,9 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
 
     Attributes
     ----------
-    C_, norm_, Cs_, scores_, scores_by_norm_, best_score_, weights_path_, weights_paths_, duality_gaps_
+    C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_, weights_paths_
+        As in :class:`MKLClassifierCV`.
+    duality_gaps_
         As in :class:`MKLClassifierCV`.
     epsilon_ : float
         The half-width of the tube.
@@ -467,7 +486,9 @@ class MKLSurvivalCV(TunedMKL, MKLSurvival):
 
     Attributes
     ----------
-    C_, norm_, Cs_, scores_, scores_by_norm_, best_score_, weights_path_, weights_paths_, duality_gaps_
+    C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_, weights_paths_
+        As in :class:`MKLClassifierCV`.
+    duality_gaps_
         As in :class:`MKLClassifierCV`.
     weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_
         Of the fit to all samples, as in :class:`MKLSurvival`.

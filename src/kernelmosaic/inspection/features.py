@@ -173,7 +173,13 @@ def _change_by_kernels(model: Estimator, V: AnyArray) -> Change:
     shared: dict[Any, Any] = {}
     for k, (one, view, support) in enumerate(zip(kernel_set.fitted, sums.views_of(V), sums.samples, strict=True)):
         columns = range(V.shape[1]) if one.columns is None else one.columns.tolist()
-        part = _Part(one, np.asarray(view), support, dict(zip(columns, range(len(columns)), strict=True)), shared)
+        part = _Part(
+            one,
+            view.toarray() if sparse.issparse(view) else np.asarray(view),
+            support,
+            dict(zip(columns, range(len(columns)), strict=True)),
+            shared,
+        )
         beta = sums._of_kernel(k).T * expansion.eta[:, k]
         parts.append((part, beta, part.block(slice(None)) @ beta, factors[:, expansion.kept[k]]))
 

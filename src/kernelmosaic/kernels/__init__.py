@@ -3,6 +3,7 @@
 from kernelmosaic.kernels.algebra import Product, Scaled, Sum
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.categorical import Categorical, Clinical
+from kernelmosaic.kernels.fingerprints import fingerprints
 from kernelmosaic.kernels.gaussian import Gaussian, Laplacian
 from kernelmosaic.kernels.graphs import ShortestPath, WeisfeilerLehman
 from kernelmosaic.kernels.linear import Linear, Polynomial
@@ -43,6 +44,7 @@ __all__ = [
     "WeisfeilerLehman",
     "by_group",
     "family",
+    "fingerprints",
     "pairwise",
     "per_column",
     "read_gmt",

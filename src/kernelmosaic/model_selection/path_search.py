@@ -103,6 +103,8 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         The values tried, in ascending order.
     scores_ : ndarray of shape (folds, Cs)
         The scores of the chosen norm; those of all norms are in the dictionary ``scores_by_norm_``.
+    weights_by_norm_ : dict of ndarray
+        The weights of each norm at its best C, averaged over the folds.
     best_score_ : float
         The mean score of the choice over the folds.
     weights_path_ : ndarray of shape (Cs, P) or (Cs, classes, P)
