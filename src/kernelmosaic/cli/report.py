@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import f1_score
 
-from kernelmosaic._typing import AnyArray, Estimator
+from kernelmosaic._typing import AnyArray, Estimator, Settings
 from kernelmosaic.cli.fit import Trained
 from kernelmosaic.cli.methods import SCORES, figure, parameter_of
 from kernelmosaic.cli.output import (
@@ -249,7 +249,7 @@ def resampled_shares(trained: Trained, views: list[str]) -> list[tuple[str, floa
         by_view = by_view.mean(axis=-2) if np.ndim(model.weights_) == 2 else by_view
         return by_view / by_view.sum(axis=-1, keepdims=True)
 
-    alike = {"random_state": request.seed, "n_jobs": request.jobs}
+    alike: Settings = {"random_state": request.seed, "n_jobs": request.jobs}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         drawn = stability(

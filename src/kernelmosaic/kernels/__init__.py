@@ -3,11 +3,11 @@
 from kernelmosaic.kernels.algebra import Product, Scaled, Sum
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.categorical import Categorical, Clinical
-from kernelmosaic.kernels.fingerprints import fingerprints
 from kernelmosaic.kernels.gaussian import Gaussian, Laplacian
 from kernelmosaic.kernels.graphs import ShortestPath, WeisfeilerLehman
 from kernelmosaic.kernels.linear import Linear, Polynomial
 from kernelmosaic.kernels.matrices import Diffusion, Precomputed
+from kernelmosaic.kernels.molecules import fingerprints
 from kernelmosaic.kernels.pairs import Pairwise, pairwise
 from kernelmosaic.kernels.strings import SmithWaterman, Spectrum, WeightedDegree
 from kernelmosaic.kernels.subsets import Subsets

@@ -130,7 +130,8 @@ def read_kernels(
 
 def _on_tables(entries: Sequence[Entry], tables: Mapping[str, list[int]]) -> list[Entry]:
     """Return the entries with the columns of their tables; one that names none is given to every table."""
-    own, shared = [], []
+    own: list[tuple[str, Entry]] = []
+    shared: list[tuple[str, Entry]] = []
     for entry in entries:
         named = entry.columns if isinstance(entry.columns, str) else entry.name
         (own if named in tables or entry.columns is not None else shared).append((named, entry))
