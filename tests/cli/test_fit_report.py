@@ -34,14 +34,14 @@ def test_classification(capsys, tmp_path):
         "Is it the optimum?",
         "What to do next",
     ]
-    images = page.all("img")
-    assert len(images) == 6
+    images, model = page.all("img"), load(tmp_path / "m.skops").named_steps["model"]
+    # A fit that ends where the folds have led it has no course to draw.
+    assert len(images) == 5 + (len(model.history_) > 1)
     assert all(attributes["alt"] and attributes["src"].startswith("data:image/png") for attributes, _ in images)
     cells = [text for _, text in page.all("td")]
     confusion = [int(text) for text in cells if text.isdigit()]
     assert sum(confusion) == 60
-    weights = load(tmp_path / "m.skops").named_steps["model"].weights_
-    assert all(f"{weight:.4f}" in cells for weight in weights)
+    assert all(f"{weight:.4f}" in cells for weight in model.weights_)
 
 
 def test_the_confusion_matrix_counts_held_out_rows(capsys, tmp_path):

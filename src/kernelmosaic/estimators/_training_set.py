@@ -331,6 +331,7 @@ class ExactSet(TrainingSet):
         The coefficient of a kernel whose view a sample lacks goes to the samples whose mean stands in for it.
         """
         own = beta[:, np.newaxis] * missing.factors(present).T[kept]
+        _ = self.stack  # what stands in for a view is known with the matrices
         for k, m in enumerate(kept):
             if self.shares[m] is not None:
                 own[:, k] += beta @ self.shares[m]

@@ -306,9 +306,14 @@ class MachineProblem(WeightProblem):
         return self.evaluation(theta, self.solve(theta, warm_start, tol), kernels)
 
     def known(self, start: Start) -> Evaluation | None:
-        if start.slopes is None or start.weights is None:
+        if start.weights is None:
             return None
-        theta, q = self.scaled(start.weights), start.slopes * self.scale
+        theta = self.scaled(start.weights)
+        # Weights of another set, as with other penalties, are moved into this one: nothing is known of them there.
+        start = start.at(theta * self.scale)
+        if start.slopes is None:
+            return None
+        q = start.slopes * self.scale
         solution = certify(self.machine.program, start.beta, start.values, 0)
         upper = self.machine.program.primal_value(float(theta @ q), solution.values, solution.intercept)
         return Evaluation(theta, solution, upper, q)
