@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
 
-demo: $(DEMO) ## the main job on embedded data, under a minute
+demo: $(DEMO) ## views of patients, alone and together, under a minute
 	$(BIN)/kernelmosaic demo
 
 test: lint ## lint, types and every test of the library
@@ -106,7 +106,7 @@ $(MADE):
 
 $(DEMO): pyproject.toml | $(MADE)
 	@echo "Installing kernelmosaic and what draws its pictures into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --editable ".[cli,plots]"
+	@$(BIN)/python -m pip install --quiet --no-compile --editable ".[cli,plots]"
 	@touch $@
 
 $(DEV): pyproject.toml | $(MADE)

@@ -1,6 +1,6 @@
 """What rows on Dask workers cost and gain: a model of one machine's measurements, its crossover, and a soak test.
 
-    python benchmarks/dask_model.py [--quick] [--parts model soak]
+    python benchmarks/dask_model.py [--quick] [--parts model memory soak] [--picture FILE]
 
 A fit takes as long as its trips to the workers, each with a latency and the bytes it carries, plus the passes over the
 rows, which the workers share, plus what the process that called `fit` does alone:
@@ -10,14 +10,16 @@ rows, which the workers share, plus what the process that called `fit` does alon
 Latency and what a row of numbers costs are measured with tasks that do nothing. The lines of `work` and `home` go
 through the CPU times, on the workers and in the calling process, of fits of two sizes less those of as many such tasks;
 that of the plain fit, on one core, goes through its own. The crossover is the least n from which w workers, a core
-each, beat the plain fit. The soak test fits while a worker is killed again and again, and with one that is slow, and
-compares with the plain fit.
+each, beat the plain fit. The part `memory` fits features that one worker may not hold: in this process, stored and
+computed again in every pass, and on workers with a limit of memory. The soak test fits while a worker is killed again
+and again, and with one that is slow, and compares with the plain fit.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import signal
 import threading
 import time
@@ -111,13 +113,13 @@ class Fit:
     objective: float
 
 
-def fit_on(client: Any, workers: int, n: int, rank: int, slack: int) -> Fit:
+def fit_on(client: Any, workers: int, n: int, rank: int, slack: int, repeats: int = 2) -> Fit:
     import dask.array as da
 
     X, y = samples(n)
     rows = da.from_array(X, chunks=(-(-n // (2 * workers)), X.shape[1])).persist()
     fits = []
-    for _ in range(2):
+    for _ in range(repeats):
         with Trips() as trips:
             away, home, start = worker_cpu(client), time.process_time(), time.perf_counter()
             fitted = model(rank, slack).fit(rows, y)
@@ -223,6 +225,78 @@ def measure(sizes: tuple[int, int], rank: int, slack: int) -> None:
     print_table(f"Predicted seconds, a core each, D = {features}, slack={slack}", heads, table)
 
 
+# Memory --------------------------------------------------------------------------------------------------------------
+
+
+def peak() -> float:
+    """Return the most MB that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def fit_within(n: int, rank: int, budget: int | None) -> tuple[Fit, float]:
+    """Fit in this process with a budget in bytes; return also the peak in MB."""
+    X, y = samples(n)
+    home, start = time.process_time(), time.perf_counter()
+    fitted = model(rank, 1).set_params(memory_budget=budget).fit(X, y)
+    wall, home = time.perf_counter() - start, time.process_time() - home
+    return Fit(wall, home, 0.0, 0, fitted.objective_), peak()
+
+
+def memory(n: int, rank: int, limits: tuple[int, ...]) -> None:
+    """Print what fits cost whose features one worker of so many bytes may not hold."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from distributed import Client, LocalCluster
+
+    size = 8 * n * rank * len(WIDTHS)
+    table = []
+
+    def note(name: str, fit: Fit, most: float) -> None:
+        cpu = f"{fit.home:.1f} + {fit.away:.1f}"
+        table.append((name, f"{fit.wall:.1f}", cpu, fit.trips, f"{most:.0f}", f"{fit.objective:.2f}"))
+        print(*table[-1], flush=True)
+
+    for name, budget in (("stored", 2 * size), ("computed again", size // 4)):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:  # so that its peak is its own
+            alone.submit(fit_within, 500, 10, None).result()
+            fit, most = alone.submit(fit_within, n, rank, budget).result()
+        note(f"one process, {name}", fit, most)
+    for limit in limits:  # one worker with the first of them is killed for its memory, again and again
+        options = {"threads_per_worker": 1, "dashboard_address": None, "memory_limit": limit}
+        with LocalCluster(n_workers=2, **options) as local, Client(local) as client:
+            fit_on(client, 2, 2000, rank, 1, repeats=1)
+            fit = fit_on(client, 2, n, rank, 1, repeats=1)
+            note(f"2 workers of {limit / 1e6:.0f} MB", fit, max(client.run(peak).values()))
+    heads = ("rows", "seconds", "CPU s here + workers", "trips", "peak MB of one process", "objective")
+    print_table(f"n = {n}, features of {size / 1e6:.0f} MB", heads, table)
+
+
+def draw(path: str, features: int = 300, held: float = 16e9, again: float = 8.1) -> None:
+    """Draw the seconds that the model of the page, `slack=1`, predicts for machines that hold so many bytes each.
+
+    `again` is what a fit costs that computes its features in every pass, as a multiple of one that stores them.
+    """
+    from matplotlib.figure import Figure
+
+    work, home, plain = (Line(0.0, each) for each in (210e-9 * features, 27e-6, 270e-9 * features))
+    page = Model(83, {1: 0.010, 2: 0.020}, 50e-9, work, home, plain)
+    axes = Figure(figsize=(6.4, 3.6), dpi=120, layout="constrained").subplots()
+    n = np.geomspace(1e4, 3e8, 400)
+    edge = held / (4 * features)  # in single precision; workers keep double
+    axes.loglog(n, plain(n) * np.where(n <= edge, 1.0, again), color="#333333", label="one machine, no Dask")
+    for workers, colour in ((2, "#d1893c"), (4, "#4f9d69"), (16, "#2f6d9c")):
+        held_by_all = n[n <= workers * edge / 2]
+        axes.loglog(held_by_all, page.seconds(workers)(held_by_all), color=colour, label=f"{workers} workers")
+    axes.axvline(edge, color="#9a9a9a", linestyle="dotted")
+    text = f" one machine of {held / 1e9:.0f} GB\n is full: features are\n computed again\n in every pass"
+    axes.text(edge, 1.5, text, fontsize=8, color="#555555")
+    axes.set(xlabel=f"rows, with {features} features each", ylabel="seconds, by the model", ylim=(1, 3e5))
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.figure.savefig(path)
+
+
 # Soak ----------------------------------------------------------------------------------------------------------------
 
 
@@ -288,14 +362,20 @@ def soak(n: int, rank: int, rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes")
-    parts = ["model", "soak"]
+    parts = ["model", "memory", "soak"]
     parser.add_argument("--parts", nargs="+", default=parts, choices=parts)
+    parser.add_argument("--picture", metavar="FILE", help="draw the model of the page there, and do nothing else")
     options = parser.parse_args()
+    if options.picture:
+        draw(options.picture)
+        return
     print(describe_machine())
     fit_plain(500, 10, 1)  # compiled loops are compiled here
     if "model" in options.parts:
         for slack in (1, 2):
             measure(*(((2000, 8000), 20) if options.quick else ((10_000, 40_000), 30)), slack)
+    if "memory" in options.parts:
+        memory(*((20_000, 20, (800_000_000,)) if options.quick else (80_000, 30, (450_000_000, 800_000_000))))
     if "soak" in options.parts:
         soak(*((4000, 20, 1) if options.quick else (20_000, 30, 2)))
 

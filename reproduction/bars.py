@@ -65,6 +65,31 @@ def searches(settings: Settings, run: Run) -> Any:
     return figure
 
 
+def dimensions(settings: Settings, run: Run) -> Any:
+    """Draw accuracy and support vectors over the projected dimension, for projections learned before and with."""
+    from matplotlib.figure import Figure
+
+    rows = _rows(run, "001", "slides USPS")
+    figure: Any = Figure(figsize=(9.2, 7.6), layout="constrained")
+    tasks = {"USPS-EO": "even or odd", "USPS-SL": "small or large"}
+    for axes, (dataset, said) in zip(figure.subplots(2, 2), tasks.items(), strict=True):
+        for ax, metric, label in zip(
+            axes, ("accuracy", "sv_percent"), ("test accuracy, %", "support vectors, %"), strict=True
+        ):
+            mine = [row for row in rows if (row.dataset, row.metric) == (dataset, metric)]
+            for name, colour, marker in zip(
+                dict.fromkeys(row.method for row in mine), _COLOURS, "os^vDP", strict=False
+            ):
+                own = [row for row in mine if row.method == name]
+                sizes = [int(row.kernels.removeprefix("R=")) for row in own]
+                style = "--" if name.endswith("from PCA") else "-"
+                ax.plot(sizes, [row.mean for row in own], style, color=colour, marker=marker, markersize=5, label=name)
+            ax.set(xlabel="projected dimension", ylabel=f"{said}: {label}", xticks=sizes)
+            ax.grid(alpha=0.3)
+        axes[0].legend(fontsize=8)
+    return figure
+
+
 def errors_and_times(settings: Settings, run: Run) -> Any:
     """Draw errors and training times of the three ways to several classes."""
     rows = _rows(run, "003", "Figure 1")
@@ -85,7 +110,25 @@ def binary_times(settings: Settings, run: Run) -> Any:
     """Draw the times of the programs and of double cross-validation on the two-class sets."""
     rows = [row for row in _rows(run, "004", "Tables 2-5, 17") if row.metric == "time"]
     figure, (ax,) = _panels(1)
-    methods = ("SDP_theta", "QCQP_theta", "SILP_theta", "SDP_Kim", "RKDA_K_lambda", "SVM_K_C")
+    methods = ("QCQP_theta", "QCQP_theta_lambda", "SILP_theta", "SILP_theta_lambda", "RKDA_K_lambda", "SVM_K_C")
     _bars(ax, rows, methods, "seconds", log=True)
-    ax.legend(fontsize=7, ncols=2)
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside upper center", fontsize=7, ncols=3)
+    return figure
+
+
+def regularisers(settings: Settings, run: Run) -> Any:
+    """Draw the accuracy over λ by the semi-definite and the quadratically constrained program."""
+    from matplotlib.figure import Figure
+
+    rows = [row for row in _rows(run, "004", "Figures 3 and 4") if row.metric == "accuracy"]
+    names = list(dict.fromkeys(row.dataset for row in rows))
+    figure: Any = Figure(figsize=(9.2, 7.6), layout="constrained")
+    for ax, name in zip(figure.subplots(2, 2).ravel(), names, strict=False):
+        for method, colour, marker in (("SDP_theta", _COLOURS[0], "o"), ("QCQP_theta", _COLOURS[4], "s")):
+            mine = [row for row in rows if (row.dataset, row.method) == (name, method)]
+            alphas = [float(row.kernels.removeprefix("λ=")) for row in mine]
+            ax.semilogx(alphas, [row.mean for row in mine], color=colour, marker=marker, markersize=4, label=method)
+        ax.set(title=name, xlabel="λ", ylabel="test accuracy, %")
+        ax.grid(alpha=0.3)
+        ax.legend(fontsize=8)
     return figure

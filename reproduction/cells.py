@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -45,6 +46,27 @@ class Grid:
 
 #: The sample_C of slack that the papers try.
 PRICES = Grid()
+
+
+@dataclass(frozen=True)
+class Both:
+    """Every pair of values of two grids."""
+
+    first: Grid
+    second: Grid
+
+    @property
+    def values(self) -> tuple[tuple[float, float], ...]:
+        """The pairs."""
+        return tuple(product(self.first.values, self.second.values))
+
+    def setting(self, value: tuple[float, float]) -> str:
+        """Return a pair's name in the records."""
+        return f"{self.first.setting(value[0])}, {self.second.setting(value[1])}"
+
+    def given(self, value: tuple[float, float], n_samples: int) -> dict[str, float]:
+        """Return a pair as the estimator's parameters."""
+        return self.first.given(value[0], n_samples) | self.second.given(value[1], n_samples)
 
 
 def best_setting(records: Sequence[Record]) -> str:

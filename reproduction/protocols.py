@@ -16,7 +16,7 @@ from sklearn.model_selection import RepeatedKFold, train_test_split
 
 from kernelmosaic.estimators import MKLClassifierCV
 from kernelmosaic.model_selection import FiveByTwoFold
-from reproduction.cells import PRICES, VALIDATION, Gain, Grid, Pair, cells_of, rows_of
+from reproduction.cells import PRICES, VALIDATION, Both, Gain, Grid, Pair, cells_of, rows_of
 from reproduction.experiment import Measurement, Method, Record, Scale, Settings, Unit
 from reproduction.rows import Row
 from reproduction.sources import Dataset, Samples, classes_or_none, on_scale, take
@@ -47,7 +47,7 @@ class FiveByTwo:
     ----------
     datasets : tuple of Dataset
     methods : tuple of Method
-    grid : Grid
+    grid : Grid or Both
     pairs : tuple of Pair
         Methods to compare by the 5×2 cv F test.
     gains : tuple of Gain
@@ -60,7 +60,7 @@ class FiveByTwo:
 
     datasets: tuple[Dataset, ...]
     methods: tuple[Method, ...]
-    grid: Grid = PRICES
+    grid: Grid | Both = PRICES
     pairs: tuple[Pair, ...] = ()
     gains: tuple[Gain, ...] = ()
     regression: bool = False
@@ -89,8 +89,8 @@ class FiveByTwo:
         X, y = take(samples.X, split.train), samples.y[split.train]
         found = []
         for value in self.grid.values:
-            fit = method.fit(X, y, settings.seed_for(unit.key), **self.grid.given(value, len(y)))
-            setting = self.grid.setting(value)
+            fit = method.fit(X, y, settings.seed_for(unit.key), **self.grid.given(value, len(y)))  # type: ignore[arg-type]
+            setting = self.grid.setting(value)  # type: ignore[arg-type]
             found += self._figures(fit.model, samples, split, setting)
             found += method.describe(fit, setting)
         return found
@@ -174,14 +174,9 @@ class SharedSearch:
         settings = settings.of_split(unit.seed)
         data = next(one for one in self.datasets if one.name == unit.dataset)
         method = next(one for one in self.methods if (one.name, one.kernels) == (unit.method, unit.kernels))
-        samples = data.source(settings)
-        seed = settings.seed_for(unit.dataset, "split")
-        folds = FiveByTwo((), ())
-        n_folds = settings.scale.replicates or N_FOLDS
-        splits = [folds.split(samples, fold, seed) for fold in range(n_folds)]
-        samples = on_scale(samples, np.concatenate([splits[0].train, splits[0].valid]), self.inputs)
+        samples, splits = self.folds(data, settings)
         start = perf_counter()
-        found = self._search(method.estimator, samples.X, samples.y, splits)
+        found = self.search(method.estimator, samples.X, samples.y, splits)
         measurements = [Measurement("search_seconds", perf_counter() - start), *_describe_search(found)]
         for split in splits:
             X, y = take(samples.X, split.train), samples.y[split.train]
@@ -193,7 +188,15 @@ class SharedSearch:
                 measurements.append(Measurement(f"explained_variance_{self.components}", 100 * share))
         return measurements
 
-    def _search(self, template: Any, X: Any, y: Any, splits: list[Split]) -> Found:
+    def folds(self, data: Dataset, settings: Settings) -> tuple[Samples, list[Split]]:
+        """Return the samples, scaled by what is not for test, and the rows of every fold."""
+        samples = data.source(settings)
+        seed, n_folds = settings.seed_for(data.name, "split"), settings.scale.replicates or N_FOLDS
+        splits = [FiveByTwo((), ()).split(samples, fold, seed) for fold in range(n_folds)]
+        return on_scale(samples, np.concatenate([splits[0].train, splits[0].valid]), self.inputs), splits
+
+    def search(self, template: Any, X: Any, y: Any, splits: list[Split]) -> Found:
+        """Choose C, then what the template searches for, by the folds."""
         cv = [(split.train, split.valid) for split in splits]
         is_search = hasattr(template, "estimator")
         machine = clone(template.estimator if is_search else template)

@@ -6,7 +6,7 @@ import csv
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,13 @@ _WORK = "run.csv"
 
 @dataclass(frozen=True)
 class Work:
-    """What an experiment took: units run, units that failed, seconds of all of them together; and its version."""
+    """What an experiment took: units run, units that failed, seconds of all of them together; version and commit."""
 
     units: int = 0
     failed: int = 0
     seconds: float = 0.0
     version: int = 1
+    commit: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] = EXPERIMEN
         raise FileNotFoundError(f"{folder} {fault}; give a folder that `python -m reproduction` made.") from None
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{folder / 'run.json'} cannot be read; it is not what a run writes.") from None
-    work = _work(folder, catalogue)
+    work = _work(folder, catalogue, facts["environment"].get("commit") or "")
     tables = {name: folder / f"{name}.csv" for name in catalogue}
     results = [
         Result(one, one.beside_published(read_rows(tables[name])), work.get(name, Work(version=one.version)))
@@ -120,14 +121,18 @@ def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] = EXPERIMEN
     )
 
 
-def _work(folder: Path, known: Mapping[str, Experiment]) -> dict[str, Work]:
+def _work(folder: Path, known: Mapping[str, Experiment], commit: str) -> dict[str, Work]:
     kept = folder / _WORK
     if kept.exists():
         with kept.open(newline="", encoding="utf-8") as file:
             lines = [line for line in csv.DictReader(file) if line["experiment"] in known]
         return {
             line["experiment"]: Work(
-                int(line["units"]), int(line["failed"]), float(line["seconds"]), int(line.get("version") or 1)
+                int(line["units"]),
+                int(line["failed"]),
+                float(line["seconds"]),
+                int(line.get("version") or 1),
+                line.get("commit") or commit,
             )
             for line in lines
         }
@@ -140,7 +145,7 @@ def _work(folder: Path, known: Mapping[str, Experiment]) -> dict[str, Work]:
             failed = sum(line["failure"] is not None for line in records.values())
             seconds = sum(line["seconds"] for line in records.values())
             # A folder is resumed by the same definition only.
-            found[name] = Work(len(records), failed, seconds, experiment.version)
+            found[name] = Work(len(records), failed, seconds, experiment.version, commit)
     return found
 
 
@@ -166,7 +171,6 @@ def keep_summaries(run: Run, folder: str | Path) -> list[Path]:
 def _write_work(results: Sequence[Result], path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("experiment", "units", "failed", "seconds", "version"))
+        writer.writerow(("experiment", *(one.name for one in fields(Work))))
         for one in results:
-            work = one.work
-            writer.writerow((one.experiment.name, work.units, work.failed, work.seconds, work.version))
+            writer.writerow((one.experiment.name, *astuple(one.work)))

@@ -339,6 +339,11 @@ def ours(row: Row) -> str:
     return _figure(row.metric, row.mean, row.std)
 
 
+def in_runs(row: Row) -> str:
+    """Return our figure in every run, where there are several."""
+    return f"{number(row.mean)} ({', '.join(map(number, row.runs))})" if len(row.runs) > 1 else number(row.mean)
+
+
 def published(row: Row) -> str:
     """Return the printed figure with its deviation, or nothing."""
     return "" if row.published is None else _figure(row.metric, row.published, row.published_std)
@@ -361,12 +366,21 @@ def agreement(row: Row) -> str:
 
 @dataclass(frozen=True)
 class Apart:
-    """Cells that cannot be compared with what is printed, and why; an empty name stands for any."""
+    """Cells that are not counted with the others, and why; an empty name stands for any.
+
+    What is printed cannot be compared with them, or a reading was `chosen` because it brings them near to print.
+    """
 
     why: str
     dataset: str = ""
     method: str = ""
     metric: str = ""
+    chosen: bool = False
+
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """Which they are."""
+        return self.dataset, self.method, self.metric
 
     def covers(self, row: Row) -> bool:
         """Say whether a row is one of them."""

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.estimators import (
-    LocalizedMKLClassifier,
     MKLClassifier,
     MKLOneClass,
     MKLRegressor,
@@ -20,7 +19,7 @@ from kernelmosaic.plots import DecisionRegionDisplay
 from reproduction.experiment import Settings
 from reproduction.papers.paper_001 import ADVERT, MULTIFEAT
 from reproduction.reading import Run
-from reproduction.sources import Generated, Loaded, on_scale, thin
+from reproduction.sources import Generated, Loaded, on_scale
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73")
 _N_SCALES, _N_ORIENTATIONS = 4, 6
@@ -121,8 +120,41 @@ def _posteriors(figure: Any, ax: Any, random: np.random.RandomState) -> None:
     ax.set_title("posteriors of nine neighbours")
 
 
+def integration(settings: Settings, run: Run) -> Any:
+    """Draw how two representations are joined: before the kernel, as kernels, or after the machines."""
+    from matplotlib.figure import Figure
+
+    figure: Any = Figure(figsize=(12.0, 3.4), layout="constrained")
+    # Boxes by place, and arrows between them by their numbers, from the representations on the left to the output.
+    first, second = (0, 1, "first\nrepresentation"), (0, 0, "second\nrepresentation")
+    ways: dict[str, tuple[list[tuple[float, float, str]], tuple[tuple[int, int], ...]]] = {
+        "early": (
+            [first, second, (1, 0.5, "columns\nside by side"), (2, 0.5, "one kernel,\none machine")],
+            ((0, 2), (1, 2), (2, 3)),
+        ),
+        "intermediate": (
+            [first, second, (1, 1, "kernel"), (1, 0, "kernel"), (2, 0.5, "weighted sum,\none machine")],
+            ((0, 2), (1, 3), (2, 4), (3, 4)),
+        ),
+        "late": (
+            [first, second, (1, 1, "kernel,\nmachine"), (1, 0, "kernel,\nmachine"), (2, 0.5, "outputs\ncombined")],
+            ((0, 2), (1, 3), (2, 4), (3, 4)),
+        ),
+    }
+    for ax, (name, (boxes, arrows)) in zip(figure.subplots(1, 3), ways.items(), strict=True):
+        for x, y, text in boxes:
+            frame = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": _COLOURS[0]}
+            ax.text(x, y, text, ha="center", va="center", fontsize=8, bbox=frame, zorder=2)
+        for start, end in arrows:
+            (x0, y0, _), (x1, y1, _) = boxes[start], boxes[end]
+            ax.annotate("", (x1 - 0.38, y1), (x0 + 0.38, y0), arrowprops={"arrowstyle": "->"}, zorder=1)
+        ax.set(xlim=(-0.5, 2.5), ylim=(-0.5, 1.5), title=f"{name} integration")
+        ax.axis("off")
+    return figure
+
+
 def view_gates(settings: Settings, run: Run) -> Any:
-    """Draw how far the gates open every representation, sample by sample, on digits and advertisements."""
+    """Draw how far the gates open every representation, test sample by test sample, on digits and advertisements."""
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(11.0, 6.4), layout="constrained")
@@ -131,21 +163,21 @@ def view_gates(settings: Settings, run: Run) -> Any:
         axes, ((MULTIFEAT, ("small", "large")), (ADVERT, ("other", "advertisement"))), strict=True
     ):
         protocol: Any = experiment.protocol
-        samples = protocol.datasets[0].source(settings)
-        samples = on_scale(samples, np.arange(len(samples.y)), protocol.inputs)
-        rows = thin(samples.y, 400, settings.seed_for("gates"))
-        X, y = samples.X[rows], samples.y[rows]
-        order = np.argsort(y, kind="stable")
+        data = protocol.datasets[0]
+        samples = data.source(settings)
+        split = protocol.split(samples, 0, settings.seed_for(data.name, "split"))
+        samples = on_scale(samples, split.train, protocol.inputs)
+        order = split.test[np.argsort(samples.y[split.test], kind="stable")]
+        edge = int(np.sum(samples.y[order] == samples.y.min()))
         for ax, method in zip(row, protocol.methods[-2:], strict=True):
-            model: LocalizedMKLClassifier = method.fit(X, y, settings.seed_for("gates")).model
-            gates = model.gate(X)[order].T
+            fit = method.fit(samples.X[split.train], samples.y[split.train], settings.seed_for("gates"), C=10.0)
+            gates = fit.model.gate(samples.X[order]).T
             shown = ax.imshow(gates, aspect="auto", cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
-            ax.set_yticks(range(len(gates)), model.kernel_names_, fontsize=8)
-            edge = int(np.sum(y == y.min()))
+            ax.set_yticks(range(len(gates)), fit.model.kernel_names_, fontsize=8)
             ax.axvline(edge - 0.5, color="white", linewidth=1.5)
-            ax.set_xticks([edge / 2, (edge + len(y)) / 2], classes)
+            ax.set_xticks([edge / 2, (edge + len(order)) / 2], classes)
             gating = "sigmoid" if "sigmoid" in method.name else "softmax"
-            ax.set_title(f"{protocol.datasets[0].name}, {gating} gates")
+            ax.set_title(f"{data.name}, {gating} gates")
         figure.colorbar(shown, ax=row, label="gate")
     return figure
 

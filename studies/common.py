@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from joblib import Parallel, delayed, parallel_config
 
 TOP = Path(__file__).parents[1]
 #: Where the tables are committed from which the page is made, and where the pictures are.
@@ -110,6 +112,13 @@ class Store:
 
     def missing(self, units: Iterable[str]) -> list[str]:
         return [unit for unit in units if unit not in self.units]
+
+
+def in_parallel(jobs: int, work: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    """Return what `work` makes of each tuple of arguments, the first done first; one thread a process computes."""
+    with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
+        each = Parallel(return_as="generator_unordered", batch_size=1)
+        return cast("Iterator[Any]", each(delayed(work)(*one) for one in calls))
 
 
 @contextmanager

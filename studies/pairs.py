@@ -1,12 +1,12 @@
 """Pairs: drugs with cell lines and with proteins, by products of their kernels.
 
-    python studies/pairs.py --data FOLDER [--output FOLDER] [--only davis] [--groups plain learned]
+    python studies/pairs.py --data FOLDER [--output FOLDER] [--jobs 2] [--only davis] [--groups plain learned]
     python studies/pairs.py --page
 
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds pairwise_drug_response.npz, davis.npz, kiba.npz and
-dta_results.csv. Needs rdkit (`pip install "kernelmosaic[studies]"`). Every fit that is done is kept in the folder of
-the run: a stopped run goes on where it was. Writes docs/studies/pairs*.csv, the picture and its part of
-docs/studies.md.
+dta_results.csv. Needs rdkit (`pip install "kernelmosaic[studies]"`) unless the folder of the run has the kernels of
+fingerprints already. Every fit that is done is kept there, too: a stopped run goes on where it was. What takes longest
+is fitted first. Writes docs/studies/pairs*.csv, the picture and its part of docs/studies.md.
 """
 
 from __future__ import annotations
@@ -14,13 +14,28 @@ from __future__ import annotations
 import csv
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import common
 import numpy as np
-from common import IMAGES, Row, Store, cpu_time, data_file, machine, markdown, met, read_table, write_table
+from common import (
+    IMAGES,
+    Row,
+    Store,
+    cpu_time,
+    data_file,
+    in_parallel,
+    machine,
+    markdown,
+    met,
+    read_table,
+    update_table,
+    write_table,
+)
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
@@ -33,7 +48,7 @@ PICTURE = "studies_pairs.png"
 SETS = {"drug_response": "Drug response", "davis": "Davis", "kiba": "KIBA"}
 #: What is new in the test part, in words.
 NEW = {"published": "pairs, published folds", "left": "drugs", "right": "targets or cell lines", "both": "both"}
-NEWS = {"left": "new drugs", "right": "new cell lines", "both": "both new"}
+NEWS = {"left": "new drugs", "right": "new {}", "both": "both new"}
 LEARNED, FACTORS, UNIFORM, SINGLE = "MKL, learned", "MKL, factorised", "MKL, uniform", "best single product"
 KRON, MEANS = "KronRLS, own", "mean of drug and target"
 #: Ridges of KronRLS, of kernels with a unit diagonal, and factors of a learned one for new members.
@@ -66,7 +81,7 @@ class Table:
         return pairwise(*sides)
 
 
-def drug_response(path: Any) -> Table:
+def drug_response(path: Path) -> Table:
     with np.load(path) as file:
         left = list(zip(file["drug_kernel_names"].tolist(), file["drug_kernels"], strict=True))
         right = list(zip(file["cell_kernel_names"].tolist(), file["cell_kernels"], strict=True))
@@ -75,14 +90,18 @@ def drug_response(path: Any) -> Table:
     return Table(np.argwhere(np.isfinite(Y)), Y.ravel(), fold, left, right, (means[0], means[1]), 25)
 
 
-def affinities(path: Any) -> Table:
+def affinities(path: Path, folder: Path) -> Table:
     """Davis or KIBA: similarities as given where they are, fingerprints in counts, words of proteins."""
     with np.load(path) as file:
         Y, fold, smiles = file["Y"], file["fold"], file["smiles_isomeric"].tolist()
         sequences = str(file["sequences"]).split("\n")
         given = file.get("drug_sim", None)
         alignment = cosine(file["protein_sim"])
-    ecfp, atoms = fingerprint_kernels(smiles)
+    kept = folder / f"pairs_{path.stem}.npz"
+    if not kept.exists():
+        write_fingerprints(smiles, kept)
+    with np.load(kept) as file:
+        ecfp, atoms = file["ecfp"], file["atoms"]
     words = cosine(Spectrum(3).fit(sequences)(sequences))
     left = [("ECFP", ecfp), ("ECFP, sharp", ecfp**4), ("atom pairs", atoms), ("itself", np.eye(len(smiles)))]
     right = [
@@ -94,6 +113,20 @@ def affinities(path: Any) -> Table:
     pairs = np.argwhere(np.isfinite(Y))
     kron = ecfp if given is None else given, alignment
     return Table(pairs, Y[pairs[:, 0], pairs[:, 1]], fold, left, right, kron, 12)
+
+
+def write_fingerprints(smiles: list[str], path: Path) -> None:
+    ecfp, atoms = fingerprint_kernels(smiles)
+    part = path.with_suffix(".part.npz")
+    np.savez_compressed(part, ecfp=ecfp, atoms=atoms)
+    part.replace(path)  # a file under this name is whole
+
+
+@lru_cache(maxsize=len(SETS))
+def read_set(name: str, data: str | None, folder: Path) -> Table:
+    if name == "drug_response":
+        return drug_response(data_file(data, "pairwise_drug_response.npz"))
+    return affinities(data_file(data, f"{name}.npz"), folder)
 
 
 def cosine(K: np.ndarray) -> np.ndarray:
@@ -189,21 +222,25 @@ def kron(task: Task) -> tuple[Row, np.ndarray]:
     return {"ridge": best}, kron_ridge(A, B, task.X, task.y, best)[tuple(task.Z.T)]
 
 
-def ridge(task: Task, weights: Any, kernels: list[Any] | None = None) -> tuple[Row, np.ndarray]:
-    """Weights by leave-one-out error; for new members the ridge is chosen among multiples by folds of their kind."""
-    kernels = task.table.kernels() if kernels is None else kernels
+def learned(task: Task, weights: Any, kernels: list[Any]) -> MKLRidgeCV:
+    """Weights and ridge by leave-one-out error."""
     settings: dict[str, Any] = {"scale": False, "n_init": 1, "max_iter": task.table.steps, "tol": 3e-2}
-    model = MKLRidgeCV(kernels, weights=weights, **settings).fit(task.X[task.some], task.y[task.some])
+    return MKLRidgeCV(kernels, weights=weights, **settings).fit(task.X[task.some], task.y[task.some])
+
+
+def machine_of(task: Task, model: MKLRidgeCV, kernels: list[Any]) -> tuple[Row, np.ndarray]:
+    """The machine at learned weights; for new members its ridge is chosen among multiples by folds of their kind."""
     found = {"alpha": float(model.alpha_), "slope": float(model.stationarity_), "steps": int(model.n_iter_)}
     found["criterion"] = float(model.criterion_)
     found["weights"] = (model.weights_ / model.weights_.sum()).round(5).tolist()
     factor = 1.0
     if task.new != "published":
         errors = []
+        X, y = task.X[task.some], task.y[task.some]
         for factor in FACTORS_OF_ALPHA:
             given = {"weights": model.weights_, "C": 1.0 / (factor * model.alpha_), "loss": "squared"}
-            fits = ((MKLRegressor(kernels, tol=1e-2, **given).fit(task.X[a], task.y[a]), b) for a, b in task.inner)
-            errors.append(sum(np.sum((fit.predict(task.X[b]) - task.y[b]) ** 2) for fit, b in fits))
+            fits = ((MKLRegressor(kernels, tol=1e-2, **given).fit(X[a], y[a]), b) for a, b in task.inner)
+            errors.append(sum(np.sum((fit.predict(X[b]) - y[b]) ** 2) for fit, b in fits))
         factor = FACTORS_OF_ALPHA[int(np.argmin(errors))]
         found["factor"] = factor
     if factor == 1.0 and len(task.some) == len(task.y):
@@ -214,11 +251,17 @@ def ridge(task: Task, weights: Any, kernels: list[Any] | None = None) -> tuple[R
     return found | {"gap": float(last.duality_gap_)}, last.predict(task.Z)
 
 
+def ridge(task: Task, weights: Any) -> tuple[Row, np.ndarray]:
+    kernels = task.table.kernels()
+    return machine_of(task, learned(task, weights, kernels), kernels)
+
+
 def best_single(task: Task) -> tuple[Row, np.ndarray]:
     """The product with the smallest leave-one-out error, each with its own ridge."""
-    found = [(ridge(task, "uniform", [one]), one[0]) for one in task.table.kernels() if "itself" not in one[0]]
-    (row, outputs), name = min(found, key=lambda one: one[0][0]["criterion"])
-    return row | {"kernel": name}, outputs
+    found = [(learned(task, "uniform", [one]), one) for one in task.table.kernels() if "itself" not in one[0]]
+    model, best = min(found, key=lambda one: one[0].criterion_)
+    row, outputs = machine_of(task, model, [best])
+    return row | {"kernel": best[0]}, outputs
 
 
 METHODS: dict[str, Callable[[Task], tuple[Row, np.ndarray]]] = {
@@ -241,33 +284,53 @@ GROUPS = {
 }
 
 
-def plan(name: str, table: Table, groups: list[str]) -> Iterator[tuple[str, Callable[[], Task], list[str]]]:
-    """Yield every division of a set: its name, how to make it, and the methods on it."""
-    methods = [method for group in groups if group != "new" for method in GROUPS[group]]
-    if name == "drug_response":
-        for k in range(10):
-            yield f"published, {k}", lambda k=k: _published(table, table.fold != k, table.fold == k), methods
+class Unit(NamedTuple):
+    """One method on one division of a set."""
+
+    set: str
+    #: What is new in the test part, and the number of the division.
+    new: str
+    number: int
+    method: str
+
+    @property
+    def name(self) -> str:
+        return "certified" if self.method == "certified" else f"{self.set}, {self.new}, {self.number}: {self.method}"
+
+
+def all_units(only: list[str], groups: list[str]) -> list[Unit]:
+    """Return all fits, those that take longest first."""
+    units = []
+    for name in only or SETS:
+        for group in groups:
+            first = name == "drug_response"
+            places = (
+                [(new, 0) for new in NEWS]
+                if group == "new"
+                else [("published", k) for k in range(10 if first and group != "certified" else 1)]
+            )
+            methods = [group] if group == "certified" and first else GROUPS[group]
+            units += [Unit(name, *place, method) for place in places for method in methods]
+    order = ["certified", *reversed(METHODS)]
+    return sorted(units, key=lambda unit: order.index(unit.method))
+
+
+def make_task(table: Table, unit: Unit, most: int = DRUGS) -> Task:
+    if unit.new == "published":
+        tested = table.fold == unit.number if unit.set == "drug_response" else table.fold < 0
+        train, test = np.flatnonzero(~tested), np.flatnonzero(tested)
     else:
-        yield "published, 0", lambda: _published(table, table.fold >= 0, table.fold < 0), methods
-    for new in ("left", "right", "both") if "new" in groups and name == "drug_response" else ():
-        train, test = next(PairSplit(3, new=new, random_state=0).split(table.pairs))
-        task = lambda train=train, test=test, new=new: _task(table, train, test, new)  # noqa: E731
-        yield f"{new}, 0", task, GROUPS["new"]
-
-
-def _published(table: Table, train: np.ndarray, test: np.ndarray) -> Task:
-    rows = np.flatnonzero(train)
-    drugs = np.unique(table.pairs[:, 0])
-    chosen = np.random.RandomState(0).permutation(drugs)[:DRUGS]
-    some = np.flatnonzero(np.isin(table.pairs[rows, 0], chosen))
-    place = table.fold[rows[some]] % 5  # five parts, whatever the published number
-    inner = [(np.flatnonzero(place != k), np.flatnonzero(place == k)) for k in range(2)]
-    return Task(table, rows, np.flatnonzero(test), "published", inner, some)
-
-
-def _task(table: Table, train: np.ndarray, test: np.ndarray, new: str) -> Task:
-    inner = list(PairSplit(3, new=new, random_state=1).split(table.pairs[train]))[:2]
-    return Task(table, train, test, new, inner, np.arange(len(train)))
+        splits = list(PairSplit(3, new=unit.new, random_state=0).split(table.pairs))
+        train, test = splits[unit.number]
+    drugs = np.unique(table.pairs[:, 0] if unit.new == "published" else table.pairs[train, 0])
+    chosen = np.random.RandomState(0).permutation(drugs)[:most]
+    some = np.flatnonzero(np.isin(table.pairs[train, 0], chosen))
+    if unit.new == "published":
+        place = table.fold[train[some]] % 5  # five parts, whatever the published number
+        inner = [(np.flatnonzero(place != k), np.flatnonzero(place == k)) for k in range(2)]
+    else:
+        inner = list(PairSplit(3, new=unit.new, random_state=1).split(table.pairs[train][some]))[:2]
+    return Task(table, train, test, unit.new, inner, some)
 
 
 def certified(task: Task) -> Row:
@@ -298,25 +361,29 @@ def scores(y: np.ndarray, outputs: np.ndarray) -> Row:
 # The run --------------------------------------------------------------------------------------------------------------
 
 
+def run_unit(unit: Unit, data: str | None, folder: Path) -> tuple[str, Row]:
+    """Return the unit's name, the scores of its method on the test part, and what was chosen."""
+    task = make_task(read_set(unit.set, data, folder), unit)
+    if unit.method == "certified":
+        return unit.name, certified(task)
+    found: Row = {}
+    with cpu_time(found, "seconds"):
+        told, outputs = METHODS[unit.method](task)
+    return unit.name, found | told | scores(task.table.y[task.test], outputs) | {"n": len(task.train)}
+
+
 def run(options: Any) -> None:
-    store, start = Store(options.output, "pairs"), time.time()
-    for name in options.only or list(SETS):
-        file = "pairwise_drug_response" if name == "drug_response" else name
-        table = (drug_response if name == "drug_response" else affinities)(data_file(options.data, f"{file}.npz"))
-        for split, make, methods in plan(name, table, options.groups):
-            task = make()
-            for method in methods:
-                unit = f"{name}, {split}: {method}"
-                if store.missing([unit]):
-                    found: Row = {}
-                    with cpu_time(found, "seconds"):
-                        told, outputs = METHODS[method](task)
-                    store.add(unit, found | told | scores(table.y[task.test], outputs) | {"n": len(task.train)})
-                one = store.units[unit]
-                print(f"{time.time() - start:.0f} s: {unit} MSE {one['mse']:.4f} CI {one['ci']:.4f}", flush=True)
-            first = name == "drug_response" and split == "published, 0"
-            if first and "certified" in options.groups and store.missing(["certified"]):
-                store.add("certified", certified(task))
+    """Run the fits that are missing, and write tables, picture and page from those that are done."""
+    store, folder = Store(options.output, "pairs"), Path(options.output)
+    units = {unit.name: unit for unit in all_units(options.only, options.groups)}
+    missing, start = [units[name] for name in store.missing(units)], time.monotonic()
+    for name in dict.fromkeys(unit.set for unit in missing):
+        read_set(name, options.data, folder)  # what all processes read is there before they start
+    done = in_parallel(options.jobs, run_unit, ((unit, options.data, folder) for unit in missing))
+    for number, (name, found) in enumerate(done, start=1):
+        store.add(name, found | {"machine": machine()})
+        told = f"MSE {found['mse']:.4f}, CI {found['ci']:.4f}, {found['seconds']:.0f} s"
+        print(f"{number} of {len(missing)}, {time.monotonic() - start:.0f} s: {name}: {told}", flush=True)
     published = list(csv.DictReader(data_file(options.data, "dta_results.csv").open(encoding="utf-8")))
     write_tables(store, published)
     write_page()
@@ -335,15 +402,17 @@ def write_tables(store: Store, published: list[Row]) -> None:
         rows.append(row | {"cpu_seconds": round(found["seconds"], 1), "chosen": told})
         if "weights" in found and number == "0" and new == "published" and method in (LEARNED, FACTORS):
             weights.append({"set": name, "method": method, "weights": " ".join(f"{w:.5f}" for w in found["weights"])})
-    write_table("pairs", rows)
+    # Fits of runs in other folders stay in the tables.
+    update_table("pairs", rows, ["set", "new", "split", "method"])
     if weights:
-        write_table("pairs_weights", weights)
+        update_table("pairs_weights", weights, ["set", "method"])
     write_table(
         "pairs_published", [{key: row[key] for key in ("set", "method", "ci", "mse", "source")} for row in published]
     )
     if "certified" in store.units:
         write_table("pairs_certified", [store.units["certified"]])
-    write_table("pairs_machine", [{"machine": machine()}])
+    machines = dict.fromkeys(found["machine"] for found in store.units.values() if "machine" in found)
+    update_table("pairs_machine", [{"machine": one} for one in machines], ["machine"])
 
 
 # The page -------------------------------------------------------------------------------------------------------------
@@ -358,9 +427,11 @@ def mean_of(table: list[Row], name: str, new: str, method: str, what: str) -> fl
 def section(name: str, table: list[Row]) -> str:
     lines = []
     here = [row for row in table if row["set"] == name]
-    for new in dict.fromkeys(row["new"] for row in here):
-        for method in dict.fromkeys(row["method"] for row in here if row["new"] == new):
+    for new in NEW:
+        for method in METHODS:
             own = [row for row in here if (row["new"], row["method"]) == (new, method)]
+            if not own:
+                continue
             mse = np.array([row["mse"] for row in own])
             chosen = ", ".join(dict.fromkeys(str(row["chosen"]) for row in own if row["chosen"]))
             error = f"{np.sqrt(mse).mean():.3f}" if name == "drug_response" else f"{mse.mean():.3f}"
@@ -381,14 +452,14 @@ def picture(table: list[Row]) -> None:
     names = [name for name in SETS if any(row["set"] == name for row in table)]
     fig, axes = plt.subplots(1, len(names), figsize=(3.6 * len(names), 2.8), sharey=True, layout="constrained")
     for ax, name in zip(np.atleast_1d(axes), names, strict=True):
-        news = list(dict.fromkeys(row["new"] for row in table if row["set"] == name))
-        for k, method in enumerate((KRON, UNIFORM, FACTORS, LEARNED)):
-            own = [new for new in news if any((r["set"], r["new"], r["method"]) == (name, new, method) for r in table)]
+        news = [new for new in NEW if _has(table, name, MEANS, new)]
+        for k, method in enumerate((KRON, UNIFORM, FACTORS, LEARNED, SINGLE)):
+            own = [new for new in news if _has(table, name, method, new)]
             values = [mean_of(table, name, new, method, "mse") / mean_of(table, name, new, MEANS, "mse") for new in own]
-            ax.plot([news.index(new) + 0.12 * (k - 1.5) for new in own], values, "osD^"[k], label=method)
+            ax.plot([news.index(new) + 0.12 * (k - 2) for new in own], values, "osD^v"[k], label=method)
         ax.axhline(1.0, color="grey", lw=0.8)
         ax.set_xticks(range(len(news)), ["pairs" if new == "published" else new for new in news])
-        ax.set(title=SETS[name], xlabel="new in the test part")
+        ax.set(title=SETS[name], xlabel="new in the test part", xlim=(-0.5, len(news) - 0.5))
     np.atleast_1d(axes)[0].set_ylabel("MSE over that of the means")
     np.atleast_1d(axes)[-1].legend(fontsize=7)
     fig.savefig(IMAGES / PICTURE, dpi=90)
@@ -428,19 +499,39 @@ def _kiba(numbers: dict[str, str]) -> str:
 
 
 def _new(table: list[Row]) -> str:
-    """Say what is left of the errors where members are new."""
+    """Say what is left of the errors where members are new, and what free weights and single products do."""
     lines = []
-    for new in ("left", "right", "both"):
-        if _has(table, "drug_response", FACTORS, new):
-            ours, plain = (mean_of(table, "drug_response", new, one, "rmse") for one in (FACTORS, MEANS))
-            lines.append(f"{ours:.3f} against {plain:.3f} of the means for {NEWS[new]}")
-    if not lines:
-        return "- New drugs and new targets were not run.\n"
-    told = ";\n  ".join(lines)
-    return (
-        f"- Drug response, one split in three parts: RMSE {told}.\n  Of new drugs nearly nothing is known. Davis and "
-        "KIBA were not run so, nor were free weights of all products and the best\n  single product.\n"
-    )
+    for name, title in SETS.items():
+        what = "rmse" if name == "drug_response" else "mse"
+        found = [
+            f"{mean_of(table, name, new, FACTORS, what):.3f} ({mean_of(table, name, new, MEANS, what):.3f}) for "
+            + NEWS[new].format("cell lines" if name == "drug_response" else "targets")
+            for new in NEWS
+            if _has(table, name, FACTORS, new) and _has(table, name, MEANS, new)
+        ]
+        if found:
+            lines.append(
+                f"{title}, one split in three parts: {what.upper()} of factorised weights, in parentheses of the means "
+                f"of drug and target: {', '.join(found)}."
+            )
+    for method in (LEARNED, SINGLE):
+        found = [
+            f"{title} {mean_of(table, name, 'published', method, 'rmse' if name == 'drug_response' else 'mse'):.3f}"
+            for name, title in SETS.items()
+            if _has(table, name, method)
+        ]
+        if found:
+            lines.append(f"*{method}*, on the published test pairs: {', '.join(found)}.")
+    absent = [
+        f"{method} ({title}{', new members' * (new != 'published')})"
+        for name, title in SETS.items()
+        for new, methods in (("published", METHODS), ("left", GROUPS["new"]))
+        for method in methods
+        if not _has(table, name, method, new)
+    ]
+    if absent:
+        lines.append(f"Not run: {'; '.join(absent)}.")
+    return "".join(f"- {line}\n" for line in lines)
 
 
 def _has(table: list[Row], name: str, method: str, new: str = "published") -> bool:
@@ -458,7 +549,7 @@ def part() -> str:
                 numbers[f"{name}_{key}"] = f"{mean_of(table, name, 'published', method, what):.3f}"
     return TEXT.format(
         sections="\n\n".join(section(name, table) for name in SETS if _has(table, name, MEANS)),
-        machine=read_table("pairs_machine")[0]["machine"],
+        machines="; ".join(row["machine"] for row in read_table("pairs_machine")),
         picture=PICTURE,
         published=published_section(table),
         drugs=DRUGS,
@@ -525,9 +616,12 @@ on KIBA.
 {solves} solves of the machine, {seconds} CPU seconds ({minutes} minutes on cores that others shared). One matrix of
 these pairs would take {bytes_of_one} GB; at most {megabytes} MB were allocated.
 
-{machine}.
+Machines: {machines}.
 """
 
 
 if __name__ == "__main__":
-    common.main(__doc__, run, write_page, groups=list(GROUPS))
+    # Under its own name the module is imported once a process, and keeps what `read_set` has read.
+    import pairs
+
+    common.main(pairs.__doc__ or "", pairs.run, pairs.write_page, groups=list(GROUPS))

@@ -34,8 +34,7 @@ from typing import Any, NamedTuple
 
 import common
 import numpy as np
-from common import Row, Store, cpu_time, data_file, machine, markdown, met, p_text, read_table, write_table
-from joblib import Parallel, delayed
+from common import Row, Store, cpu_time, data_file, in_parallel, machine, markdown, met, p_text, read_table, write_table
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
@@ -126,9 +125,7 @@ def run(options: Any) -> None:
     units = {unit.name: unit for unit in all_units(path, options.only)}
     store = Store(options.output, "survival")
     missing, start = store.missing(units), time.monotonic()
-    done = Parallel(n_jobs=options.jobs, return_as="generator_unordered")(
-        delayed(run_unit)(units[name], path) for name in missing
-    )
+    done = in_parallel(options.jobs, run_unit, ((units[name], path) for name in missing))
     for number, (name, found) in enumerate(done, start=1):
         store.add(name, found)
         both = ", ".join(f"{score} {found[score]:.4f}" for score in SCORES)

@@ -31,7 +31,7 @@ MACHINE_PATHS = re.compile(
 )
 
 
-def own_text_files() -> list[Path]:
+def own_files() -> list[Path]:
     """What git tracks, and what it would if it were added now."""
     if shutil.which("git") is None or not (TOP / ".git").exists():
         pytest.skip("not a git checkout")
@@ -43,7 +43,16 @@ def own_text_files() -> list[Path]:
         check=True,
     )
     paths = (TOP / name for name in listing.stdout.split("\0") if name)
-    return [path for path in paths if path.is_file() and b"\0" not in path.read_bytes()[:4096]]
+    return [path for path in paths if path.is_file()]
+
+
+def own_text_files() -> list[Path]:
+    return [path for path in own_files() if b"\0" not in path.read_bytes()[:4096]]
+
+
+def test_no_file_is_large():
+    """Packages and data that were downloaded are larger than whatever belongs here."""
+    assert [f"{path.relative_to(TOP)}" for path in own_files() if path.stat().st_size > 2**20] == []
 
 
 def test_no_file_knows_a_path_of_someones_machine():
@@ -224,4 +233,4 @@ def test_the_demonstration_installs_what_draws_its_pictures(tmp_path: Path) -> N
     planned = subprocess.run(
         ["make", "--dry-run", "demo", f"VENV={tmp_path}"], cwd=TOP, capture_output=True, text=True, check=True
     )
-    assert '--editable ".[cli,plots]"' in planned.stdout
+    assert '--no-compile --editable ".[cli,plots]"' in planned.stdout

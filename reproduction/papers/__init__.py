@@ -36,7 +36,7 @@ _PARTS = (
     ("003", "protein localisation (Figure 1 c and d)", "PROTEIN LOCALISATION"),
     ("003", "bars of Figure 1 a and b", "no numbers are printed; the run draws its own and the claims are judged."),
     ("004", "gene expression images", "the collection and the constants of the filters are not described."),
-    ("004", "Figure 4 (sweep over λ on two multi-class sets)", "the names of the sets are lost."),
+    ("004", "the two sets of Figure 4 (sweep over λ)", "their names are lost; wine and segment stand for them."),
 )
 
 

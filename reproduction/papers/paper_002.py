@@ -20,8 +20,9 @@ from reproduction.sources import Dataset, Generated
 _POWERS = {"penalty_power": [i / 10 for i in range(11)]}
 _NOTES = (
     "Kernels have unit diagonal, as in the paper; columns are standardised on the two thirds that are not for test, of "
-    "which it states nothing. C is chosen first, with all penalties 1; whether the paper does so "
-    "anew for every point is not stated. Penalties stay within a tenth and ten; the best validated point is taken."
+    "which it states nothing. C is chosen first, with all penalties 1, for EMKL with those of γ = 0.5; whether the "
+    "paper does so anew for every point is not stated. Penalties stay within a tenth and ten; the best validated point "
+    "is taken."
 )
 
 

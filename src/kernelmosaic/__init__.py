@@ -55,6 +55,7 @@ __all__ = [
     "datasets",
     "estimators",
     "gating",
+    "imputing",
     "inspection",
     "kernels",
     "load",

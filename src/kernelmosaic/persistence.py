@@ -255,7 +255,7 @@ def _may_hold_types(module: str) -> bool:
     if package == "sklearn":  # what scikit-learn itself passes over when it lists its estimators
         return not {"tests", "externals", "conftest", "experimental", "estimator_checks"} & {*parts}
     # Stacks, learners and readers of files are elsewhere: a model holds none, and building a reader opens its file.
-    homes = {"kernels", "gating", "estimators", "model_selection", "learning.steps"}
+    homes = {"kernels", "gating", "estimators", "imputing", "model_selection", "learning.steps"}
     homes |= {"gram.kernel_set", "gram.missing", "gram.normalizing", "gram.feature_maps"}
     # Modules that need one of these packages hold compiled loops and the like, no part of a model.
     late = ("_numba_", "_torch_", "_dask_", "_distributed_", "_clarabel_", "_parasail_")

@@ -122,6 +122,74 @@ def stack_views(container: Any = None, /, **views: Any) -> StackedViews:
     return _stack_arrays(tables)
 
 
+# Tables that an estimator is given ------------------------------------------------------------------------------------
+
+
+def are_tables(X: Any) -> bool:
+    """Whether samples are several tables: what `stack_views` takes or returns, or a list of arrays and data frames."""
+    if isinstance(X, list | tuple):
+        return isinstance(X, StackedViews) or (bool(X) and all(len(getattr(one, "shape", ())) == 2 for one in X))
+    held = getattr(X, "mod", X)
+    return isinstance(held, Mapping) and not sparse.issparse(held)  # a matrix by keys is a mapping, too
+
+
+def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> StackedViews:
+    """Put the tables of an estimator side by side, rows in one order.
+
+    Parameters
+    ----------
+    X : mapping, MuData, list or StackedViews
+        Tables by name; those of a list are called ``view0``, ``view1``, ….
+    fitted : mapping, optional
+        The columns of each table that an estimator is fitted to: one that is not given is missing in every row.
+    """
+    if isinstance(X, StackedViews):
+        return X
+    listed = isinstance(X, list | tuple)
+    views = {f"view{i}": one for i, one in enumerate(X)} if listed else dict(getattr(X, "mod", X))
+    tables = {str(name): _table(str(name), one) for name, one in views.items()}
+    if _have_names(list(tables.values())):
+        raise ValueError(
+            "X: the tables' indices differ. X, views = stack_views(tables) joins rows by their names; give the targets "
+            "in the order of X.index."
+        )
+    if fitted is not None:
+        if not tables or not {*tables} <= {*fitted}:
+            raise ValueError(
+                f"X: the tables {', '.join(map(repr, tables))} were given, and the estimator was fitted to "
+                f"{', '.join(map(repr, fitted)) or 'one table'}."
+            )
+        like = next(iter(tables.values()))
+        tables = {name: tables[name] if name in tables else _absent(own, name, like) for name, own in fitted.items()}
+    elif tables and all(map(_is_gram, tables.values())):
+        raise ValueError(
+            f"X: {', '.join(map(repr, tables))} are symmetric matrices, as many rows as columns. Give Gram matrices as "
+            "kernels, [(name, Precomputed(K)), ...], and the row numbers np.arange(len(K)) as X."
+        )
+    return stack_views(tables)
+
+
+def _absent(columns: list[Any], view: str, like: Any) -> Any:
+    """Return a table that is missing in every row of another one."""
+    nothing = np.full((like.shape[0], len(columns)), np.nan)
+    if not _is_frame(like):
+        return nothing
+    names = [str(name).removeprefix(f"{view}{SEPARATOR}") for name in columns]
+    return type(like)(
+        dict(zip(names, nothing.T, strict=True)), **({"index": like.index} if hasattr(like, "index") else {})
+    )
+
+
+def _is_gram(table: Any) -> bool:
+    if table.shape[0] != table.shape[1] or table.shape[0] < 2 or sparse.issparse(table):
+        return False
+    values = np.asarray(table)
+    return values.dtype.kind in "iuf" and bool(np.allclose(values, values.T, equal_nan=True))
+
+
+# Side by side --------------------------------------------------------------------------------------------------------
+
+
 def _table(name: str, view: Any) -> Any:
     """The view as it is if it has columns, else as an array; refused unless it is a table with rows and columns."""
     if SEPARATOR in name:

@@ -15,7 +15,7 @@ from tests.campaign.runner import GENERATORS, Outcome, report, run_many, run_one
 def main() -> int:
     """Run what the command line asks for; 1 if anything failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
-    parser.add_argument("--generator", choices=[*GENERATORS, "both"], default="both", help="what draws and judges")
+    parser.add_argument("--generator", choices=[*GENERATORS, "all"], default="all", help="what draws and judges")
     parser.add_argument("--seed", type=int, default=None, help="of the problems; drawn anew if not given")
     parser.add_argument("--index", type=int, help="run this one problem here and print what becomes of it")
     parser.add_argument("--count", type=int, default=1000, help="how many problems of each generator")
@@ -25,7 +25,7 @@ def main() -> int:
     given = parser.parse_args()
     known = _read(given.log) if given.log else []
     seed = given.seed if given.seed is not None else known[0].seed if known else secrets.randbelow(2**31)
-    generators = list(GENERATORS) if given.generator == "both" else [given.generator]
+    generators = list(GENERATORS) if given.generator == "all" else [given.generator]
     if given.index is not None:
         found = [run_one(seed, given.index, generator=generator) for generator in generators]
         print(*found, sep="\n")

@@ -29,17 +29,19 @@ def test_classification(capsys, tmp_path):
         "Which kernels count",
         "How well it does on rows it has not seen",
         "Which classes are mistaken for which",
+        "Are its probabilities right?",
+        "Which columns count in each view",
         "Is it the optimum?",
         "What to do next",
     ]
-    images = page.all("img")
-    assert len(images) == 3
+    images, model = page.all("img"), load(tmp_path / "m.skops").named_steps["model"]
+    # A fit that ends where the folds have led it has no course to draw.
+    assert len(images) == 5 + (len(model.history_) > 1)
     assert all(attributes["alt"] and attributes["src"].startswith("data:image/png") for attributes, _ in images)
     cells = [text for _, text in page.all("td")]
     confusion = [int(text) for text in cells if text.isdigit()]
     assert sum(confusion) == 60
-    weights = load(tmp_path / "m.skops").named_steps["model"].weights_
-    assert all(f"{weight:.4f}" in cells for weight in weights)
+    assert all(f"{weight:.4f}" in cells for weight in model.weights_)
 
 
 def test_the_confusion_matrix_counts_held_out_rows(capsys, tmp_path):
@@ -77,3 +79,36 @@ def test_what_was_not_measured_is_left_out(capsys, tmp_path, arguments):
     page = page_of(capsys, tmp_path, flowers(), "kind", "--view", "s=shape_*:gauss(2)", *extra)
     assert "Which classes are mistaken for which" not in headings(page)
     assert ("How well it does on rows it has not seen" in headings(page)) == (arguments == ())
+
+
+def cells_of(page):
+    return [text for _, text in page.all("td")]
+
+
+def test_areas_and_f1_are_those_of_held_out_probabilities(capsys, tmp_path):
+    from sklearn.metrics import f1_score, roc_auc_score
+
+    table = flowers().drop(columns="colour")
+    page = page_of(capsys, tmp_path, table, "kind")
+    model = load(tmp_path / "m.skops").named_steps["model"]
+    assert f"{roc_auc_score(table['kind'], model.loo_probabilities_[:, 1]):.3f}" in cells_of(page)
+    f1 = f1_score(table["kind"], model.loo_predictions_, average="macro")
+    assert f"{f1:.3f}, mean of the classes" in cells_of(page)
+
+
+def test_views_that_rows_lack_are_mapped_and_one_row_is_explained(capsys, tmp_path):
+    table = flowers().drop(columns="colour")
+    table.loc[3:9, ["noise_a", "noise_b"]] = None
+    views = ("--view", "s=shape_*:linear+gauss", "--view", "n=noise_*:linear+gauss")
+    page = page_of(capsys, tmp_path, table, "kind", *views, *QUICK, "--resamples", "3")
+    alts = [attributes["alt"] for attributes, _ in page.all("img")]
+    assert "Which rows have which views" in alts
+    assert "What each view adds to the decision on one row" in alts
+    assert any("Row 4 of the table" in text for _, text in page.all("p"))
+    model = load(tmp_path / "m.skops").named_steps["model"]
+    shares = {name: 100 * weight / sum(model.view_weights_.values()) for name, weight in model.view_weights_.items()}
+    cells = cells_of(page)
+    at = cells.index(f"{shares['s']:.1f}")
+    low, high, p = map(float, cells[at + 1 : at + 4])
+    assert 0 <= low <= high <= 100
+    assert p in (0.25, 0.5, 0.75, 1.0)

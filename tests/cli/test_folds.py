@@ -27,6 +27,7 @@ class Case:
     def __init__(self, folder, table, target, method="mkl", task="classification", views=(), kernels=(), jobs=1):
         path = write(table, Path(folder) / "table.csv")
         asked = {"views": tuple(views), "kernels": tuple(kernels), "method": method, "task": task}
+        asked |= {"norm": 1.0} if method == "mkl" else {}  # of which the naive fits are
         # Parts are solved as exactly as whole fits.
         self.request = FitRequest(path, target, **asked, folds=3, jobs=jobs, fold_tol=0.0)
         self.training = read_training_table(self.request)

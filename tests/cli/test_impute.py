@@ -12,7 +12,7 @@ from kernelmosaic import load
 from kernelmosaic.cli.fit import make_pipeline, make_splitter, train
 from kernelmosaic.cli.methods import FitRequest
 from kernelmosaic.cli.training_table import read_training_table
-from kernelmosaic.estimators._imputing import TableImputer
+from kernelmosaic.imputing import ViewImputer
 
 
 def holes(seed=0, n=60):
@@ -51,7 +51,7 @@ def test_cells_are_filled_as_scikit_learn_fills_them(impute):
     table = holes().drop(columns="kind")
     numbers, texts = table.drop(columns="colour"), table[["colour"]]
     strategy = "median" if impute == "median" else "most_frequent"
-    ours = TableImputer(list(table), strategy).fit(table[:40]).transform(table)
+    ours = ViewImputer(strategy=strategy).fit(table[:40]).transform(table)
     filled = SimpleImputer(strategy=strategy).fit(numbers[:40]).transform(numbers)
     np.testing.assert_allclose(ours.drop(columns="colour"), filled)
     commonest = texts["colour"][:40].value_counts().index[0]
@@ -60,7 +60,7 @@ def test_cells_are_filled_as_scikit_learn_fills_them(impute):
 
 def test_what_nobody_has_in_a_fold_is_filled_with_nothing():
     table = pd.DataFrame({"a": [np.nan, np.nan, 3.0], "b": [None, None, "x"]}, dtype=object).astype({"a": float})
-    filled = TableImputer(["a", "b"]).fit(table[:2]).transform(table)
+    filled = ViewImputer().fit(table[:2]).transform(table)
     assert list(filled["a"]) == [0.0, 0.0, 3.0]
     assert list(filled["b"]) == ["", "", "x"]
 
@@ -106,13 +106,14 @@ def test_every_part_is_filled_by_the_others(tmp_path, method):
     splitter = make_splitter(request, training.target.y)
     seen = []
 
-    class Spy(TableImputer):
+    class Spy(ViewImputer):
         def fit(self, X, y=None):
             seen.append(sorted(X.index))
             return super().fit(X)
 
     pipeline = make_pipeline(request, training)
-    pipeline.steps[0] = ("impute", Spy(**pipeline.steps[0][1].get_params()))
+    name, imputer, columns = pipeline.steps[0][1].transformers[0]
+    pipeline.steps[0][1].transformers[0] = (name, Spy(**imputer.get_params()), columns)
     train(request, training, pipeline, splitter, lambda what, n: None)
     for rows, _ in splitter.split(training.target.y):
         assert sorted(rows) in seen

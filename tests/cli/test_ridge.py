@@ -336,6 +336,8 @@ def test_the_page_of_classes(capsys, tmp_path):
         "How well it does on rows it has not seen",
         "Which classes are mistaken for which",
         "Are its probabilities right?",
+        "Which columns count in each view",
+        "What decides on one row",
         "Is it the optimum?",
         "What to do next",
     ]
@@ -348,7 +350,7 @@ def test_the_page_of_classes(capsys, tmp_path):
     shares = model.weights_ / model.weights_.sum()
     assert f"{100 * shares[:2].sum():.1f}" in cells
     assert f"{100 * shares[2:].sum():.1f}" in cells
-    assert len(page.all("img")) == 3
+    assert len(page.all("img")) == 6
 
 
 def test_the_page_of_numbers(capsys, tmp_path):

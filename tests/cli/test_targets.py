@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from tests.cli.tables import QUICK, curve, done, flowers, run, write
 
-from kernelmosaic import DiscriminantMKLClassifier, MKLClassifierCV, MKLSurvival, load
+from kernelmosaic import DiscriminantMKLClassifier, MKLClassifierCV, MKLSurvival, MKLSurvivalCV, load
 from kernelmosaic.cli.fit import train_table
 from kernelmosaic.cli.methods import FitRequest
 from kernelmosaic.cli.report import publish
 from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier
 from kernelmosaic.model_selection import PathSearchCV
 
 
@@ -36,12 +40,72 @@ def songs(n=80, seed=0):
 SURVIVAL = ("--target", "days", "--event", "died")
 
 
-def test_survival_is_what_python_gives(capsys, tmp_path):
-    from sklearn.model_selection import StratifiedKFold
-
-    table = patients()
+def test_hazards_are_what_python_gives(capsys, tmp_path):
+    table = patients(160)
     path = write(table, tmp_path / "t.csv")
     arguments = (*SURVIVAL, "--view", "a=u,v:linear+gauss", "--folds", "3")
+    said = done(capsys, "fit", path, *arguments, "-o", tmp_path / "m.skops", "--report", tmp_path / "r.html")
+    assert "mkl, survival (cox)" in said.out
+    assert "by partial likelihood" in said.out
+    pipeline = load(tmp_path / "m.skops")
+    X, y = StandardScaler().fit_transform(table[["u", "v"]]), table[["died", "days"]].to_numpy()
+    settings = {"Cs": [0.001, 0.01, 0.1, 1, 10, 100], "cv": StratifiedKFold(3, shuffle=True, random_state=0)}
+    model = MKLSurvivalCV([Linear(), Gaussian()], norms=[1], scale=False, **settings).fit(X, y)
+    assert pipeline.training_["price"]["value"] == model.C_
+    np.testing.assert_allclose(pipeline.predict(table), model.predict(X), atol=5e-3)
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    ours, plain = (
+        float(figure) for figure in re.search(r"lives on, is ([\d.]+) on .* Meier's, has ([\d.]+)\.", page).groups()
+    )
+    same = StepFunction(*kaplan_meier(y[:, 1], y[:, 0]))
+    assert plain == pytest.approx(integrated_brier_score(y, y, [same] * len(y)), abs=5e-4)
+    assert 0 < ours < 0.5 * plain
+    said = done(capsys, "predict", tmp_path / "m.skops", path, "--scores", "-o", tmp_path / "o.csv")
+    assert f"concordance on column 'days': {model.score(X, y):.3f}" in said.err
+    out = pd.read_csv(tmp_path / "o.csv")
+    np.testing.assert_allclose(out["decision"], pipeline.predict(table), rtol=1e-6)
+    # The prediction is the median: the first time after which at most half live on.
+    curves = pipeline[-1].predict_survival_function(pipeline[:-1].transform(table))
+    medians = [next((t for t in one.x if one(t) <= 0.5), np.inf) for one in curves]
+    np.testing.assert_allclose(out["prediction"], medians, rtol=1e-6)
+    assert np.isfinite(medians).mean() > 0.5
+    done(capsys, "explain", tmp_path / "m.skops", path, "-o", tmp_path / "e.csv", "--report", tmp_path / "e.html")
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "e.csv")["decision"], out["decision"], rtol=1e-5)
+    assert "minus the logarithm of the hazard" in (tmp_path / "e.html").read_text(encoding="utf-8")
+
+
+def test_survival_functions_are_those_of_rows_held_out(capsys, tmp_path):
+    """On columns that say nothing, rows learned from seem to differ, and rows held out do not."""
+    rng = np.random.RandomState(0)
+    table = patients(60).assign(u=rng.randn(60), v=rng.randn(60))
+    path = write(table, tmp_path / "t.csv")
+    done(capsys, "fit", path, *SURVIVAL, "--view", "a=u,v:gauss", "--C", "100", "-o", tmp_path / "m.skops")
+    pipeline = load(tmp_path / "m.skops")
+    X, y = pipeline[:-1].transform(table), table[["died", "days"]].to_numpy()
+    own = MKLSurvival([Gaussian()], loss="cox", C=100.0).fit(X, y).predict_survival_function(X, return_array=True)
+    held = pipeline[-1].predict_survival_function(X, return_array=True)
+    assert held.std(axis=0).mean() < 0.5 * own.std(axis=0).mean()
+
+
+@pytest.mark.parametrize(
+    ("given", "loss", "epsilon"),
+    [((), "cox", 0.1), (("--loss", "rank"), "rank", 0.1), (("--epsilon", "0.2"), "censored", 0.2)],
+)
+def test_the_loss_of_survival(capsys, tmp_path, given, loss, epsilon):
+    path = write(patients(40), tmp_path / "t.csv")
+    view = ("--view", "a=u,v:linear", "--folds", "0", "--C", "0.1", "--test", "0.25")
+    said = done(capsys, "fit", path, *SURVIVAL, *view, *given, "-o", tmp_path / "m.skops", "--report", tmp_path / "r")
+    assert f"survival ({loss})" in said.out
+    model = load(tmp_path / "m.skops")[-1]
+    assert (model.loss, model.epsilon) == (loss, epsilon)
+    done(capsys, "predict", tmp_path / "m.skops", path, "-o", tmp_path / "o.csv")
+    assert pd.read_csv(tmp_path / "o.csv")["prediction"].gt(0).all()
+
+
+def test_survival_is_what_python_gives(capsys, tmp_path):
+    table = patients()
+    path = write(table, tmp_path / "t.csv")
+    arguments = (*SURVIVAL, "--loss", "censored", "--view", "a=u,v:linear+gauss", "--folds", "3")
     said = done(capsys, "fit", path, *arguments, "-o", tmp_path / "m.skops", "--report", tmp_path / "r.html")
     assert "concordance" in said.out
     pipeline = load(tmp_path / "m.skops")
@@ -49,7 +113,7 @@ def test_survival_is_what_python_gives(capsys, tmp_path):
     y = table[["died", "days"]].to_numpy()
     splitter = StratifiedKFold(3, shuffle=True, random_state=0)
     kernels = [Linear(), Gaussian()]
-    model = PathSearchCV(MKLSurvival(kernels), Cs=[0.01, 0.1, 1, 10, 100], cv=splitter).fit(X, y)
+    model = PathSearchCV(MKLSurvival(kernels), Cs=[0.001, 0.01, 0.1, 1, 10, 100], cv=splitter).fit(X, y)
     assert pipeline.training_["price"]["value"] == model.C_
     assert pipeline.training_["score"]["mean"] == pytest.approx(model.best_score_, abs=0.01)
     np.testing.assert_allclose(pipeline.predict(table), model.predict(X), atol=5e-3)
@@ -71,6 +135,8 @@ def test_survival_is_what_python_gives(capsys, tmp_path):
         ({}, (*SURVIVAL, "--task", "regression"), "--event died: a regression has no events"),
         ({}, (*SURVIVAL, "--method", "bilinear"), "not survival; choose mkl"),
         ({}, (*SURVIVAL, "--proba"), "--proba"),
+        ({}, (*SURVIVAL, "--loss", "cox", "--epsilon", "0.1"), "--loss cox has no epsilon"),
+        ({}, ("--target", "died", "--loss", "cox"), "--loss cox: survival alone has it, and this is a classification"),
         ({}, ("--target", "days", "--event", "dead"), "no column 'dead'"),
     ],
 )

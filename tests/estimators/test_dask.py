@@ -111,9 +111,17 @@ def holds_most(client):
 
 
 def kill_one(client):
-    # A process of the cluster these tests have started.
-    worker = holds_most(client)
-    os.kill(client.run(os.getpid, workers=[worker])[worker], signal.SIGKILL)
+    client.run(_die_first, workers=[holds_most(client)])
+
+
+def _die_first():
+    # Its next task kills the process of the worker, which belongs to the cluster these tests have started.
+    from kernelmosaic.gram import _dask_features
+
+    def die(*_):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    _dask_features.StackFactors = die
 
 
 def slow_one(client):
@@ -139,18 +147,28 @@ def _slow_calls():
     return getattr(_dask_features.StackFactors, "calls", 0)
 
 
+def alive(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("misfortune", [kill_one, slow_one])
 def test_whatever_happens_to_a_worker_costs_time_alone(client, monkeypatch, misfortune):
     from kernelmosaic.gram._dask_features import DaskFeatures
 
     client.wait_for_workers(2)  # the one killed before may still be starting again
-    trips, original = [], DaskFeatures.ask
+    processes, trips, original = list(client.run(os.getpid).values()), [], DaskFeatures.ask
 
     def ask(stack, tasks):
-        trips.append(len(tasks))
-        if len(trips) == 3:
+        if len(trips) == 2:
             misfortune(client)
-        return original(stack, tasks)
+        before = sum(map(alive, processes))
+        found = original(stack, tasks)
+        trips.append(before - sum(map(alive, processes)))
+        return found
 
     model = MKLClassifier(KERNELS, weights="uniform", **SPREAD)
     home = clone(model).fit(X, F > 0)
@@ -158,6 +176,13 @@ def test_whatever_happens_to_a_worker_costs_time_alone(client, monkeypatch, misf
         patch.setattr(DaskFeatures, "ask", ask)
         away = clone(model).fit(da.from_array(X, chunks=(35, 4)), F > 0)
     assert len(trips) > 3
-    assert misfortune is kill_one or sum(client.run(_slow_calls).values()) > 0
+    deaths = [trip for trip, died in enumerate(trips) if died]
+    if misfortune is kill_one:  # within a trip: alive when its tasks were sent, dead when all had their answers
+        assert len(deaths) == sum(trips) == 1
+        assert 2 <= deaths[0] < len(trips) - 1
+    else:
+        assert deaths == []
+        assert sum(client.run(_slow_calls).values()) > 0
+    assert away.duality_gap_ <= 1e-5
     assert away.objective_ == pytest.approx(home.objective_, rel=3e-5)
     np.testing.assert_allclose(away.decision_function(X), home.decision_function(X), atol=5e-3)

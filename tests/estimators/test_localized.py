@@ -252,6 +252,17 @@ def test_projections_are_learned_and_transform():
     assert not hasattr(LocalizedMKLClassifier([Linear()]), "transform")
 
 
+def test_of_random_projections_each_start_has_others():
+    wide = np.column_stack([X[:60], np.random.RandomState(0).normal(size=(60, 4))])
+    ends = []
+    for n_init in (1, 4):
+        model = LocalizedMKLClassifier([Projected(Linear(), 1, init="random")], n_init=n_init, max_iter=1, tol=0.5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            ends.append(model.fit(wide, Y[:60]).objective_)
+    assert ends[1] < ends[0]  # one kernel has no gates to start elsewhere: only its projection does
+
+
 def test_parameters_of_kernels_are_within_reach_of_a_search():
     model = LocalizedMKLClassifier([("one", Gaussian(1.0)), ("two", Gaussian(3.0))], n_init=1, tol=0.1)
     search = GridSearchCV(model, {"kernels__one__width": [0.5, 2.0], "gating": ["softmax", "constant"]}, cv=2).fit(X, Y)
@@ -289,7 +300,10 @@ def test_a_small_memory_budget_changes_nothing():
 
 
 def naive_alternation(kernels, Z, y, V, C, n_steps=50, size=0.01):
-    """The published algorithm written out: solve the machine, then a fixed step down the printed gradient."""
+    """The published algorithm written out: solve the machine, then a fixed step down the printed gradient.
+
+    The paper scales kernels to trace 1 beforehand.
+    """
     A = np.column_stack([Z, np.ones(len(Z))])
     for _ in range(n_steps):
         scores = A @ V.T
@@ -313,11 +327,14 @@ def test_inputs_as_they_are_and_a_small_start_are_the_published_algorithm():
     X = np.column_stack([3.0 + rng.standard_normal(40), 0.2 * rng.standard_normal(40)])
     y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
     gating = Softmax(scale=0.01, standardize=False)
-    options = {"normalize": None, "step": "fixed", "n_init": 1, "C": 2.0, "tol": 1e-9, "gating_columns": [0, 1]}
-    model = LocalizedMKLClassifier([Linear(), Polynomial()], gating=gating, **options).fit(X, y)
+    options = {"normalize": None, "step": "fixed", "n_init": 1, "C": 200.0, "tol": 1e-9, "gating_columns": [0, 1]}
+    matrices = [X @ X.T, (X @ X.T + 1.0) ** 2]
+    traces = [np.trace(K) for K in matrices]
+    scaled = [kernel * (1.0 / trace) for kernel, trace in zip((Linear(), Polynomial()), traces, strict=True)]
+    model = LocalizedMKLClassifier(scaled, gating=gating, **options).fit(X, y)
     seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max, size=1)[0]
     V = np.random.RandomState(seed).normal(scale=0.01, size=(2, 3))
-    V = naive_alternation([X @ X.T, (X @ X.T + 1.0) ** 2], X, y, V, 2.0)
+    V = naive_alternation([K / trace for K, trace in zip(matrices, traces, strict=True)], X, y, V, 200.0)
     assert_allclose(model.gating_params_["coef"], V[:, :-1], rtol=1e-4, atol=1e-5)
     assert_allclose(model.gating_params_["intercept"], V[:, -1], rtol=1e-4, atol=1e-5)
 

@@ -13,7 +13,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from kernelmosaic import MKLRidgeCV, load, save
-from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.kernels import Gaussian, Linear, Precomputed
 
 COLUMNS = (20, 30, 10)
 RNG = np.random.default_rng(11)
@@ -238,3 +238,14 @@ def test_default_kernels_and_missing_views():
 )
 def test_scikit_learn_checks(check):
     check(MKLRidgeCV([Linear(), Gaussian()], per_target=True))
+
+
+@pytest.mark.parametrize("normalize", ["trace", None])
+def test_a_kernel_of_zeros_changes_nothing(normalize):
+    kernels = [*KERNELS, ("nothing", Precomputed(np.zeros((60, 60))), [60])]
+    numbered = np.column_stack([X[:60], np.arange(60)])
+    options = {"per_target": True, "scale": False, "normalize": normalize, "random_state": 0}
+    model = MKLRidgeCV(kernels, **options).fit(numbered, Y[:60, :3])
+    without = MKLRidgeCV(KERNELS, **options).fit(numbered, Y[:60, :3])
+    assert_allclose(model.loo_scores_, without.loo_scores_, atol=0.02)
+    assert np.all(np.isfinite(model.predict(numbered[:5])))

@@ -222,7 +222,7 @@ def test_errors_say_what_would_do():
         kernel_significance(MKLClassifier(Subsets(Gaussian())), X, y)
     with pytest.raises(TypeError, match="not censored times"):
         kernel_significance(MKLSurvival(VIEWS), X, y + 1.0)
-    with pytest.raises(TypeError, match="X=str: load the samples"):
+    with pytest.raises(TypeError, match="X=str: give the samples as an array"):
         kernel_significance(MKLClassifier(VIEWS, approximation="nystroem"), "samples.parquet", y)
     with pytest.raises(ValueError, match="y is None"):
         kernel_significance(MKLOneClass(VIEWS), X, None)

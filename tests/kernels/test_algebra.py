@@ -139,3 +139,22 @@ def test_parameters_are_reached_by_nested_names():
     assert repr(other) == "2.0 * Gaussian(width=3.0) + Polynomial(degree=1)"
     assert repr(kernel) == "2.0 * Gaussian(width=1.0) + Polynomial()"
     assert_allclose(other(X), 2.0 * Gaussian(width=3.0)(X) + X @ X.T + 1, rtol=1e-12)
+
+
+def test_a_sum_of_many_kernels_reads_its_parts_a_few_times_each():
+    """The work grows with the cube of their number at most (clones of clones are checked), not by a factor for each."""
+    read = []
+
+    class Counted(Linear):
+        @property
+        def input_kind(self):
+            read.append(1)
+            return "numbers"
+
+    X = np.arange(6.0).reshape(3, 2)
+    total = Counted()
+    for _ in range(29):
+        total = total + Counted()
+    read.clear()
+    assert_allclose(total.fit(X)(X), 30 * X @ X.T)
+    assert len(read) < 30**3

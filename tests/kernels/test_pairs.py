@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
+from kernelmosaic import MKLRegressor
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum, pairwise, per_column
 from kernelmosaic.kernels.pairs import Members, Pairwise
 
@@ -46,6 +47,19 @@ def test_pairs_of_one_kind_may_be_turned_round(mode, sign):
     assert_allclose(kernel(pairs[:, ::-1], pairs), sign * found, rtol=1e-12, atol=1e-13)
     assert_allclose(kernel.diag(pairs), np.diagonal(expected), rtol=1e-12, atol=1e-13)
     assert np.linalg.eigvalsh(found).min() > -1e-10 * np.abs(found).max()
+
+
+@pytest.mark.parametrize("kernel", [Precomputed(np.outer(MATRIX[0], MATRIX[0])), Linear()], ids=["given", "linear"])
+def test_of_a_kernel_of_rank_one_the_antisymmetric_one_is_zero(kernel):
+    """What rounding leaves has any sign, and would be a kernel of its own once it is normalised."""
+    places = np.argwhere(np.ones((6, 6)))
+    pairs = places if isinstance(kernel, Precomputed) else np.sqrt(np.arange(2.0, 8.0))[places]
+    found = Pairwise(kernel, kernel, mode="antisymmetric").fit(pairs)
+    assert not found(pairs).any()
+    assert not found.diag(pairs).any()
+    y = np.arange(36) % 5
+    model = MKLRegressor([("pairs", Pairwise(kernel, kernel, mode="antisymmetric"))], loss="quantile").fit(pairs, y)
+    assert model.duality_gap_ <= 1e-3
 
 
 def test_widths_are_those_of_the_distinct_members():

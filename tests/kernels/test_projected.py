@@ -78,6 +78,17 @@ def test_it_starts_at_the_principal_directions():
     assert not np.allclose(other, W)
 
 
+def test_it_may_start_at_random_orthonormal_directions():
+    W = Projected(Linear(), 2, init="random").fit(X).W_
+    assert_allclose(W.T @ W, np.eye(2), atol=1e-12)
+    assert_allclose(W, Projected(Linear(), 2, init="random").fit(X + 100.0 * X**2).W_)  # whatever the samples are
+    kernel = Projected(Linear(), 2, random_state=1, init="random").fit(X)
+    assert not np.allclose(kernel.W_, W)
+    first, second = (kernel.start(np.random.RandomState(seed), alone=True) for seed in (0, 1))
+    assert_allclose(first.T @ first, np.eye(2), atol=1e-12)
+    assert not np.allclose(first, second)
+
+
 def test_sparse_samples_give_the_same():
     dense = Projected(Gaussian(2.0), 2).fit(X)
     thin = Projected(Gaussian(2.0), 2).fit(sparse.csr_array(X))
@@ -92,4 +103,6 @@ def test_wrong_parameters_are_named():
         Projected(Linear(), 5).fit(X)
     with pytest.raises(TypeError, match="Linear, Polynomial and Gaussian"):
         Projected(Correlation(), 2).fit(X)
+    with pytest.raises(ValueError, match="init='zeros': choose 'pca' or 'random'"):
+        Projected(Linear(), 2, init="zeros").fit(X)
     assert clone(Projected(Gaussian(1.0), 3)).get_params()["kernel__width"] == 1.0

@@ -150,6 +150,14 @@ def test_the_fixed_step_is_gradient_descent():
     assert make_step("fixed").n_moves == 50
 
 
+def test_the_fixed_step_takes_no_more_steps_than_are_allowed():
+    for most, taken in ((4, 4), (100, 50)):
+        learner = GateLearner(Softmax(), "fixed", tol=1e-3, max_iter=most)
+        learned = learner.learn(stack_of(KERNELS), MACHINES["svc"], X, np.random.RandomState(0))
+        assert len(learned.history) == taken + 1
+        assert learned.converged
+
+
 @pytest.mark.parametrize("step", [QuasiNewtonStep(), ArmijoStep()], ids=["lbfgs", "armijo"])
 def test_steps_find_the_minimum_of_a_bowl(step):
     A = np.diag([1.0, 10.0, 50.0])

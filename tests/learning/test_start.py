@@ -14,6 +14,7 @@ from kernelmosaic.learning import FixedWeights
 from kernelmosaic.learning.certificate import CombinedKernel, Start
 from kernelmosaic.learning.class_wise import ClassNewton
 from kernelmosaic.learning.factory import SOLVERS
+from kernelmosaic.learning.problem import MachineProblem
 from kernelmosaic.machines import SVC
 from kernelmosaic.machines.base import SharedMachines
 from kernelmosaic.machines.multiclass import CrammerSinger
@@ -52,7 +53,17 @@ def test_what_is_learned_says_where_the_next_may_start():
     np.testing.assert_array_equal(learned.start.beta, learned.solution.beta)
     assert learned.start.machine is machine
     again = SOLVERS["plain"]["newton"](options(4)).learn(StoredStack(KERNELS), machine, learned.start)
-    assert again.n_solves == 1
+    assert again.n_solves == 0
+    elsewhere = SOLVERS["plain"]["newton"](options(4)).learn(StoredStack(KERNELS), machine, learned.start.elsewhere())
+    assert elsewhere.n_solves == 1
+
+
+def test_weights_of_other_penalties_are_no_end():
+    """The weights of the start lie outside the set of the new ones: what the kernels made of them says nothing here."""
+    stack, machine = StoredStack(KERNELS), SVC(SIGNS, 1.0)
+    start = SOLVERS["plain"]["newton"](options(4)).learn(stack, machine).start
+    assert MachineProblem(stack, machine, options(4)).known(start) is not None
+    assert MachineProblem(stack, machine, options(4, penalties=np.array([1.0, 2.0, 0.5, 1.0]))).known(start) is None
 
 
 def test_coefficients_at_a_bound_start_at_the_new_bound():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.linalg import eigh
+from scipy.linalg import eigh, subspace_angles
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from tests.reference.criteria import (
     joint_ratio_value,
@@ -151,6 +151,16 @@ def test_projection_is_the_generalised_eigenvectors_of_the_scatters(classes):
     scale = 1.0 if classes > 2 else len(labels) / np.prod(np.bincount(labels)) / len(labels)
     expected = eigh(len(labels) * between, regularised, eigvals_only=True)[::-1][: classes - 1]
     np.testing.assert_allclose(projection.eigenvalues, scale * expected, rtol=1e-7)
+
+
+def test_both_criteria_of_several_classes_project_to_one_space():
+    X, labels = make_problem(n=40, classes=4)
+    total, between = scatters(X, labels)
+    regularised = total + 0.4 * np.eye(X.shape[1])
+    joint = eigh(between, regularised)[1][:, -3:]  # (23): the trace
+    single = np.linalg.solve(regularised, X.T @ class_targets(labels))  # (26): one ratio per class
+    assert np.linalg.matrix_rank(single) == 3
+    np.testing.assert_allclose(subspace_angles(joint, single), 0.0, atol=1e-7)
 
 
 def test_linear_kernel_without_regulariser_is_linear_discriminant_analysis():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from itertools import accumulate
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -54,7 +56,7 @@ def test_graphs_are_those_of_the_file_and_one_label_for_all_is_none(graphs, file
 
 
 def test_every_split_tests_each_graph_once_and_chooses_inside_its_training_part(graphs, file):
-    problem = graphs.read_problem(file[0])
+    problem = graphs.read_problem(file[0], file[0].parent)
     for protocol, tested in ((graphs.FILE, 30), (graphs.RANDOM, 40)):
         parts = [graphs.split_of(problem, graphs.Unit("MUTAG", protocol, 1, k, graphs.RIDGE)) for k in range(10)]
         assert len(np.unique(np.concatenate([test for _, test, _, _ in parts]))) == tested
@@ -66,7 +68,7 @@ def test_every_split_tests_each_graph_once_and_chooses_inside_its_training_part(
 
 def test_machines_on_given_matrices_are_those_of_the_graphs(graphs, file):
     """What normalize="diagonal" makes of graphs is in the matrices."""
-    problem, (found, y, _) = graphs.read_problem(file[0]), graphs.read_graphs(file[0])
+    problem, (found, y, _) = graphs.read_problem(file[0], file[0].parent), graphs.read_graphs(file[0])
     train, test = np.arange(30), np.arange(30, 40)
     kernels = [graphs.WeisfeilerLehman(5, "subtree"), graphs.WeisfeilerLehman(5, "assignment"), graphs.ShortestPath()]
     direct = graphs.MKLRidgeClassifierCV(kernels, normalize="diagonal", random_state=0)
@@ -93,15 +95,39 @@ def test_an_svm_is_chosen_on_the_tenth_alone(graphs):
 
 @pytest.mark.parametrize("method", ["ridge, uniform", "margin, learned", "best single kernel", "SVM, WL-OA"])
 def test_a_unit_counts_the_test_graphs_that_are_right(graphs, file, method):
-    found = graphs.run_unit(graphs.Unit("MUTAG", graphs.FILE, 0, 4, method), file[0])
+    unit = graphs.Unit("MUTAG", graphs.FILE, 0, 4, method)
+    name, found = graphs.run_unit(unit, file[0], file[0].parent)
+    assert name == unit.name
     assert found["test"] == 3
     assert 0 <= found["right"] <= 3
     assert ("weights" in found) == (method == graphs.MARGIN)
     assert set(found["kernels"]) == {"reading", "subtree", "assignment", "paths"}
 
 
+def test_matrices_are_computed_once_and_read_by_all_processes(graphs, file, capsys):
+    folder = file[0].parent
+    units = [graphs.Unit("MUTAG", graphs.FILE, 0, k, graphs.WL) for k in range(2)]
+    options = SimpleNamespace(data=str(folder), output=str(folder / "run"), only=["MUTAG"], jobs=2)
+    graphs.run(options, units)
+    found = graphs.Store(options.output, "graphs").units
+    assert set(found) == {unit.name for unit in units}
+    assert found[units[0].name]["kernels"] == found[units[1].name]["kernels"]
+    problem = graphs.read_problem(file[0], folder / "run")
+    assert problem.seconds == found[units[0].name]["kernels"]
+    read, _, _ = graphs.read_graphs(file[0])
+    for mode in graphs.MODES:
+        terms = graphs.WeisfeilerLehman(5, mode).terms().values()
+        for h, (K, summed) in enumerate(zip(accumulate(one(read) for one in terms), problem.sums[mode], strict=True)):
+            np.testing.assert_array_equal(summed, graphs.cosines(K))
+            own = dict(problem.kernels)[f"{mode} {h}"].K
+            np.testing.assert_allclose(own.diagonal(), 1.0)
+    np.testing.assert_array_equal(problem.kernels[-1][1].K, graphs.cosines(graphs.ShortestPath()(read)))
+    graphs.run(options, units)
+    assert capsys.readouterr().out.count("MUTAG, folds") == 2
+
+
 def test_weights_learned_from_some_graphs_serve_all(graphs, file):
-    problem = graphs.read_problem(file[0])
+    problem = graphs.read_problem(file[0], file[0].parent)
     train = np.arange(40)
     model = graphs.fit_ridge(problem, train, most=25)
     some = np.random.RandomState(0).permutation(40)[:25]

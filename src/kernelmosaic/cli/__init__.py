@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -14,6 +15,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         needed = ", ".join(missing)
         print(f'kernelmosaic: the command line needs {needed}: pip install "kernelmosaic[cli]"', file=sys.stderr)
         return 2
-    from kernelmosaic.cli.commands import run
+    usual = gc.get_threshold()
+    gc.set_threshold(100_000, *usual[1:])  # the packages that a command loads are many objects and no garbage
+    try:
+        from kernelmosaic.cli.commands import run
 
-    return run(argv)
+        return run(argv)
+    finally:
+        gc.set_threshold(*usual)

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from kernelmosaic import __version__
-from kernelmosaic.cli.methods import CriterionName, FitRequest, ImputeName, MethodName, TaskName, read_costs
+from kernelmosaic.cli.methods import CriterionName, FitRequest, ImputeName, LossName, MethodName, TaskName, read_costs
 from kernelmosaic.files import existing_file, replaceable_file
 
 # Paths that can be read and written -----------------------------------------------------------------------------------
@@ -183,7 +183,15 @@ Norm = Annotated[
     typer.Option(min=1.0, callback=_finite, help="1: few kernels; above, such as 2: all of them. Default: 1."),
 ]
 Epsilon = Annotated[
-    float | None, typer.Option(min=0.0, callback=_finite, help="Regression: errors up to this are free.")
+    float | None,
+    typer.Option(min=0.0, callback=_finite, help="Regression, and censored survival: errors up to this are free."),
+]
+Loss = Annotated[
+    LossName | None,
+    typer.Option(
+        help="Survival: hazards by Cox's partial likelihood, censored regression on log times, or ranks. Default: cox; "
+        "with --epsilon, censored."
+    ),
 ]
 Criterion = Annotated[
     CriterionName | None, typer.Option(help="Ridge: what it minimises, leave-one-out error or evidence. Default: loo.")
@@ -216,6 +224,10 @@ Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of folds, te
 Jobs = Annotated[int, typer.Option(min=-1, help="Parts of the cross-validation at a time; -1: all processors.")]
 Output = Annotated[Path, typer.Option("--output", "-o", callback=_model_file, help="Where to write the model.")]
 Report = Annotated[Path | None, typer.Option(callback=_writable_file, help="Where to write a report, an HTML page.")]
+Resamples = Annotated[
+    int,
+    typer.Option(min=0, help="With --report: so many fits to resampled rows, and to permuted targets, for intervals."),
+]
 
 
 def fit(
@@ -235,6 +247,7 @@ def fit(
     C: C = None,
     norm: Norm = None,
     epsilon: Epsilon = None,
+    loss: Loss = None,
     criterion: Criterion = None,
     groups: Groups = None,
     nu: Nu = 0.1,
@@ -246,6 +259,7 @@ def fit(
     proba: Proba = False,
     output: Output = Path("model.skops"),
     report: Report = None,
+    resamples: Resamples = 0,
 ) -> None:
     """Learn a model from a table: kernels on groups of columns, weighed by the learner."""
     given = dict(locals())  # the options are the fields of a request
@@ -352,18 +366,24 @@ def inspect(
 
 
 def demo(
+    problem: Annotated[
+        Literal["patients", "gauss4"], typer.Option(help="Views of patients, or kernels against the Bayes rule.")
+    ] = "patients",
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the training and test samples.")] = 0,
-    samples: Annotated[int, typer.Option(min=20, max=5000, help="Number of training samples.")] = 600,
+    samples: Annotated[
+        int | None, typer.Option(min=20, max=5000, help="Training samples. Default: 120, of gauss4 600.")
+    ] = None,
     report: Annotated[
         Path, typer.Option(callback=_writable_file, help="Where to write the report, an HTML page.")
     ] = Path("kernelmosaic-demo.html"),
 ) -> None:
-    """Compare kernels, their plain and learned sums and the Bayes rule on a toy problem (GAUSS4), in under a minute."""
+    """Compare views alone, their equal and their learned sum on generated patients, in under a minute."""
     from kernelmosaic.cli.output import progress
-    from kernelmosaic.demo import ENTRIES, print_result, run_demo, write_report
+    from kernelmosaic.demo import PROBLEMS, print_result, write_report
 
-    with progress(1 + len(ENTRIES)) as advance:
-        result = run_demo(samples, seed, advance=advance)
+    run_demo, n_steps = PROBLEMS[problem]
+    with progress(n_steps) as advance:
+        result = run_demo(seed=seed, advance=advance, **({} if samples is None else {"n_train": samples}))
     print_result(result)
     write_report(result, report)
     typer.echo(f"Report: {report}")

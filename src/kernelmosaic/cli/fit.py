@@ -95,6 +95,10 @@ class Trained:
         Those of the last fit.
     search : ResponseSurfaceSearchCV or None
         The search of rmkl.
+    probabilities : ndarray of shape (rows, classes) or None
+        Of classes, of every row while it was held out, by what the other parts say.
+    choice : str
+        Which norm of the weights scored best, and what the others scored; empty if one was tried.
     """
 
     request: FitRequest
@@ -106,6 +110,8 @@ class Trained:
     seconds: float
     warnings: list[str]
     search: Any = None
+    probabilities: AnyArray | None = None
+    choice: str = ""
 
     @property
     def model(self) -> Any:
@@ -155,6 +161,7 @@ class Trained:
             "seconds": float(self.seconds),
             "costs": kernel_costs(request.costs, model.kernel_names_),
             "gates": gate_summary(model, self.pipeline[:-1].transform(training.table.iloc[training.rest])),
+            "choice": self.choice,
             "warnings": [*training.warnings, *self.warnings],
         }
 
@@ -285,11 +292,23 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
             return Trained(request, training, pipeline, [], Cs[0], baseline, seconds, said)
         point = _left_out_point(pipeline.named_steps["model"], training.target.task, y, groups)
         baseline = baseline_of(training.target.task, y, y, request.nu)
-        return Trained(request, training, pipeline, [point], point.C, baseline, seconds, said)
+        held = getattr(pipeline.named_steps["model"], "loo_probabilities_", None)
+        return Trained(request, training, pipeline, [point], point.C, baseline, seconds, said, probabilities=held)
     found = _follow_paths(pipeline, request, table, target, folds, Cs, advance)
-    curve = _curve(found, training, y)
-    i = found.best(np.array([[point.scores for point in curve]]).swapaxes(1, 2))[1]
-    C, search = curve[i].C, None
+    curves = [_curve(found, m, training, y) for m in range(len(found.norms))]
+    from kernelmosaic.estimators._path import describe_choice
+
+    if request.loss == "cox":
+        from kernelmosaic.estimators.cv import likelihood
+
+        scores = found.scores(likelihood, {})
+    else:
+        scores = np.array([[point.scores for point in curve] for curve in curves]).swapaxes(1, 2)
+    m, i = found.best(scores)
+    curve, C, search = curves[m], curves[m][i].C, None
+    choice = (
+        describe_choice(dict(zip(found.norms, scores, strict=True)), found.norms[m]) if len(found.norms) > 1 else ""
+    )
     if request.method == "rmkl":
         advance("searching penalties", len(folds))
         chosen = clone(pipeline).set_params(**{f"model__{parameter_of(request)}": C})
@@ -299,10 +318,26 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
         chosen, said = _with_warnings(lambda: chosen.fit(table, y))
     else:
         advance("fitting to all rows", len(folds))
-        has_classes = request.task in ("classification", "multi-label")
-        calibrates = has_classes and (request.proba or request.method != "bilinear")
-        chosen, said = _with_warnings(lambda: found.fit(0, i, "sigmoid" if calibrates else None))
-    return Trained(request, training, chosen, curve, C, baseline, perf_counter() - start, said, search)
+        # Of survival it is the survival functions that rows held out calibrate.
+        has_shares = request.task in ("classification", "multi-label", "survival")
+        calibrates = has_shares and (request.proba or request.method != "bilinear")
+        chosen, said = _with_warnings(lambda: found.fit(m, i, "sigmoid" if calibrates else None))
+    held = _held_out_probabilities(found, m, i) if request.task == "classification" else None
+    seconds = perf_counter() - start
+    return Trained(request, training, chosen, curve, C, baseline, seconds, said, search, held, choice)
+
+
+def _held_out_probabilities(found: PathResult, m: int, i: int) -> AnyArray | None:
+    """Return the probabilities of the classes of every row by parts that do not hold it, if each part has all."""
+    assert found.classes is not None
+    parts = [path[i] for path in found.found[m]]
+    if any(one.classes is None or len(one.classes) < len(found.classes) for one in parts):
+        return None
+    held = np.empty((found.given.X.shape[0], len(found.classes)))
+    for f, one in enumerate(parts):
+        calibration = found.calibration(m, i, "sigmoid", without=f)
+        held[found.folds[f][1]] = calibration.probabilities(one.aligned(found.classes))
+    return held
 
 
 def _left_out_point(model: Any, task: TaskName, y: AnyArray, groups: NDArray[np.intp] | None) -> CurvePoint:
@@ -331,17 +366,20 @@ def _follow_paths(
         n_jobs=request.jobs,
         show=lambda text, done: advance("cross-validation", done),
     )
+    # As the CV estimators choose, unless the norm, or what kernels cost, is given.
+    free = request.method == "mkl" and request.task != "one-class" and request.norm is None and not request.costs
+    norms: list[Any] = [1, 2, "uniform"] if free else [None]
     # Threads: the compiled loops let others run, and nothing has to be copied or started.
     with parallel_config(backend="threading"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what stopped early is counted
-        return search_paths(pipeline, read_samples(pipeline, table, target), folds, Cs, [None], options)
+        return search_paths(pipeline, read_samples(pipeline, table, target), folds, Cs, norms, options)
 
 
-def _curve(found: PathResult, training: TrainingTable, y: AnyArray) -> list[CurvePoint]:
-    """Return what was found at each C."""
-    curve, gaps = [], found.gaps(0)
+def _curve(found: PathResult, m: int, training: TrainingTable, y: AnyArray) -> list[CurvePoint]:
+    """Return what was found at each C, with one of the norms."""
+    curve, gaps = [], found.gaps(m)
     for i, C in enumerate(found.Cs):
-        parts = [path[i].predicted for path in found.found[0]]
+        parts = [path[i].predicted for path in found.found[m]]
         predictions = np.empty((len(y), *parts[0].shape[1:]), dtype=parts[0].dtype)
         for (_, held), predicted in zip(found.folds, parts, strict=True):
             predictions[held] = predicted

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 TaskName = Literal["classification", "regression", "one-class", "survival", "multi-label"]
 MethodName = Literal["mkl", "localized", "bilinear", "discriminant", "rmkl", "ridge"]
 CriterionName = Literal["loo", "evidence"]
+LossName = Literal["cox", "censored", "rank"]
 ImputeName = Literal["none", "median", "frequent", "views"]
 
 
@@ -36,6 +37,8 @@ class FitRequest:
         None is 1.
     epsilon : float or None
         Half-width of the tube of free errors; None is a tenth of the target's standard deviation.
+    loss : {"cox", "censored", "rank"} or None
+        What survival minimises; None is "censored" with an epsilon, which it alone has, and "cox" without.
     criterion : {"loo", "evidence"} or None
         What ridge minimises; None is "loo".
     groups : str or None
@@ -66,6 +69,7 @@ class FitRequest:
     C: float | None = None
     norm: float | None = None
     epsilon: float | None = None
+    loss: LossName | None = None
     criterion: CriterionName | None = None
     groups: str | None = None
     nu: float = 0.1
@@ -77,6 +81,7 @@ class FitRequest:
     proba: bool = False
     output: Path = Path("model.skops")
     report: Path | None = None
+    resamples: int = 0
     fold_tol: float = 3e-3
 
 
@@ -200,7 +205,10 @@ def with_method(request: FitRequest, task: TaskName, n: int) -> FitRequest:
         else:
             method = "ridge"
     method = method or ("discriminant" if task == "multi-label" else "mkl")
-    return replace(request, task=task, method=method, reason=reason)
+    loss = request.loss
+    if task == "survival" and loss is None:
+        loss = "cox" if request.epsilon is None else "censored"
+    return replace(request, task=task, method=method, reason=reason, loss=loss)
 
 
 def method_of(request: FitRequest) -> Method:
@@ -211,18 +219,11 @@ def method_of(request: FitRequest) -> Method:
     if task not in known.tasks:
         able = ", ".join(name for name, other in METHODS.items() if task in other.tasks)
         raise ValueError(f"--method {method} does {' and '.join(known.tasks)}, not {task}; choose {able}.")
-    if request.epsilon is not None and task not in ("regression", "survival"):
-        raise ValueError(
-            f"--epsilon {request.epsilon:g}: only a regression has it, and this is a {task}; leave it out."
-        )
+    _check_loss(request)
     if request.criterion is not None and method != "ridge":
         raise ValueError(f"--criterion {request.criterion}: --method {method} has no criterion; use --method ridge.")
     if request.groups is not None and method != "ridge":
         raise ValueError(f"--groups {request.groups}: --method {method} leaves out no groups; use --method ridge.")
-    if method == "ridge" and request.epsilon is not None:
-        raise ValueError(
-            f"--epsilon {request.epsilon:g}: --method ridge squares all errors and has no epsilon; leave it out."
-        )
     if method == "ridge" and request.folds:
         raise ValueError(
             f"--folds {request.folds}: --method ridge leaves every row out in turn, without folds; leave the option "
@@ -239,6 +240,22 @@ def method_of(request: FitRequest) -> Method:
     return known
 
 
+def _check_loss(request: FitRequest) -> None:
+    """Refuse options of a loss that the task or the method does not have."""
+    task, loss = request.task, request.loss
+    if loss is not None and task != "survival":
+        raise ValueError(f"--loss {loss}: survival alone has it, and this is a {task}; leave it out.")
+    if request.epsilon is None:
+        return
+    given = f"--epsilon {request.epsilon:g}"
+    if task not in ("regression", "survival"):
+        raise ValueError(f"{given}: only a regression has it, and this is a {task}; leave it out.")
+    if loss in ("cox", "rank"):
+        raise ValueError(f"{given}: --loss {loss} has no epsilon; leave it out, or use --loss censored.")
+    if request.method == "ridge":
+        raise ValueError(f"{given}: --method ridge squares all errors and has no epsilon; leave it out.")
+
+
 def parameter_of(request: FitRequest) -> str:
     """Return the name of the parameter that the Cs are values of."""
     return "nu" if request.task == "one-class" or request.method is None else METHODS[request.method].parameter
@@ -247,13 +264,15 @@ def parameter_of(request: FitRequest) -> str:
 def Cs_of(request: FitRequest, scale: float) -> list[float]:
     """Return the Cs to try: one, if it was given or there is none to choose; none if it is learned without folds.
 
-    A regression on targets s times as large is the same problem at s times the C.
+    A regression on targets s times as large is the same problem at s times the C. Times say less than classes do:
+    survival has one more value, of a smoother model.
     """
     if request.task == "one-class":
         return [request.nu]
     if request.C is not None:
         return [request.C]
-    return [float(f"{scale * one:.3g}") for one in method_of(request).grid]
+    smoother = (1e-3,) if request.task == "survival" else ()
+    return [float(f"{scale * one:.3g}") for one in (*smoother, *method_of(request).grid)]
 
 
 def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale: float, C: float | None) -> Any:
@@ -274,8 +293,8 @@ def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale:
     options: Settings = {parameter_of(request): C, "random_state": request.seed}
     if request.task == "regression":
         options["epsilon"] = 0.1 * scale if request.epsilon is None else request.epsilon
-    elif request.task == "survival" and request.epsilon is not None:
-        options["epsilon"] = request.epsilon
+    elif request.task == "survival":
+        options |= {"loss": request.loss} | ({} if request.epsilon is None else {"epsilon": request.epsilon})
     if request.method in ("mkl", "rmkl"):
         penalties = kernel_costs(request.costs, [kernel[0] for kernel in kernels]) if request.costs else None
         options |= {"norm": 1.0 if request.norm is None else request.norm, "penalties": penalties}

@@ -179,7 +179,10 @@ def lines(found: Settings) -> list[tuple[str, str]]:
         )
     else:
         lines += [
-            ("support vectors", f"{found['support_vectors']} ({100 * found['support_fraction']:.1f} % of the rows)"),
+            (
+                "support vectors",
+                f"{found['support_vectors']} ({100 * found['support_fraction']:.1f} % of the distinct rows)",
+            ),
             ("cost of a prediction", f"{found['cost']:.1f} (support vectors × share of kernels in use)"),
             ("certified gap", f"{found['duality_gap']:.1e} after {found['iterations']} iterations"),
         ]

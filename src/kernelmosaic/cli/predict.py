@@ -95,7 +95,14 @@ class NewRows:
     def predict(self) -> AnyArray:
         """Return what the model predicts: classes, numbers, labels, or times."""
         found = np.asarray(self.estimator.predict(self.table))
-        return np.exp(found) if self.training["task"] == "survival" else found
+        if self.training["task"] != "survival":
+            return found
+        return np.exp(found) if self.model.loss == "censored" else self._medians()
+
+    def _medians(self) -> AnyArray:
+        """Return the times after which at most half live on; infinite beyond the times learned from."""
+        below = self.model.predict_survival_function(self.X, return_array=True) <= 0.5
+        return np.where(below.any(axis=1), self.model.unique_times_[below.argmax(axis=1)], np.inf)
 
     def answers(self, ids: Sequence[str], predicted: AnyArray) -> Settings:
         """Return the first columns of an output: those carried over, then the predictions."""
@@ -154,7 +161,8 @@ def run_prediction(
         print(f"Predictions: {output} ({len(answers)} rows)")
     if truth is not None:
         task = rows.training["task"]
-        value = score_of(task, truth, predicted)
+        # Medians may be equal where the order is known.
+        value = score_of(task, truth, rows.estimator.predict(rows.table) if task == "survival" else predicted)
         say(note=f"{SCORES[task][0]} on column {rows.training['target']!r}: {figure(task, value)}")
 
 
@@ -263,6 +271,8 @@ def _scores(model: Estimator, X: MatrixLike, predicted: Any, labels: Sequence[st
             columns["decision"] = values
         else:
             columns.update({f"decision[{c}]": values[:, k] for k, c in enumerate(labels or model.classes_)})
+    elif hasattr(model, "predict_survival_function"):
+        columns["decision"] = model.predict(X)
     if not labels:
         names, terms, _ = decisions_of(model, X, predicted, False)
         columns.update({f"share[{name}]": terms[:, m] for m, name in enumerate(names)})
@@ -375,13 +385,21 @@ def write_explanation(rows: NewRows, answers: Any, asked: PredictRequest, path: 
     page.write(path)
 
 
+#: The decision on survival, by the loss.
+DECISIONS = {
+    "censored": "The decision is the logarithm of the predicted time.",
+    "cox": "The decision is minus the logarithm of the hazard; the prediction is the median time.",
+    "rank": "The larger the decision, the longer the survival; the prediction is the median time.",
+}
+
+
 def _lead(rows: NewRows, asked: PredictRequest) -> str:
     classes, task = getattr(rows.model, "classes_", []), rows.training["task"]
     rule = "The decision is that of the predicted class: the class of the largest is predicted."
     if rows.labels:
         rule = "A label is predicted where its decision is positive."
     elif task == "survival":
-        rule = "The decision is the logarithm of the predicted time."
+        rule = DECISIONS[rows.model.loss]
     elif task == "one-class":
         rule = "A row is called novel, −1, where its decision is negative."
     elif len(classes) == 0:

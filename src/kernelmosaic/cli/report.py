@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
+from sklearn.metrics import f1_score
 
-from kernelmosaic._typing import Estimator
+from kernelmosaic._typing import AnyArray, Estimator, Settings
 from kernelmosaic.cli.fit import Trained
 from kernelmosaic.cli.methods import SCORES, figure, parameter_of
 from kernelmosaic.cli.output import (
@@ -35,7 +39,8 @@ def publish(trained: Trained) -> None:
         with noting(f"The model is complete: {request.output}."):
             write_fit_report(trained)
     reason = f" ({request.reason})" if request.reason else ""
-    print_facts(f"{request.method}{reason}, {request.task}", lines(trained))
+    loss = "" if request.loss is None else f" ({request.loss})"
+    print_facts(f"{request.method}{reason}, {request.task}{loss}", lines(trained))
     print_shares(kernel_shares(trained.model), noted["gates"])
     for line in [*trained.warnings, *cautions(trained)]:
         say(note=line)
@@ -54,10 +59,13 @@ def lines(trained: Trained) -> list[tuple[str, str]]:
         shown = ", ".join(map(str, classes[:10])) + (" …" if len(classes) > 10 else "")
         found.append(("labels" if task == "multi-label" else "classes", f"{len(classes)}: {shown}"))
     tried = ", ".join(f"{point.C:g}" for point in trained.curve)
-    how = f"the best of {tried}" if len(trained.curve) > 1 else "given"
+    by = " by partial likelihood" if trained.request.loss == "cox" else ""
+    how = f"the best of {tried}{by}" if len(trained.curve) > 1 else "given"
     if is_ridge(model) and trained.request.C is None:
         how = f"learned by {'evidence' if trained.request.criterion == 'evidence' else 'leave-one-out error'}"
     found.append((noted["price"]["name"], f"{trained.C:.4g} ({how})"))
+    if trained.choice:
+        found.append(("weights", trained.choice))
     if best is not None:
         mean, spread = figure(task, noted["score"]["mean"]), figure(task, best.spread)
         folds = "" if is_ridge(model) else f", {len(best.scores)} folds"
@@ -66,19 +74,43 @@ def lines(trained: Trained) -> list[tuple[str, str]]:
         if task == "regression":
             rms = float(np.sqrt(np.mean((trained.y - best.predictions) ** 2)))
             found.append((f"{best.how} RMS error", f"{rms:.4g}"))
+    if (ranked := auc_of(trained)) is not None and best is not None:
+        found.append(
+            (f"{best.how} AUC", f"{np.mean(ranked):.3f}" + ("" if len(ranked) == 1 else ", mean of the classes"))
+        )
+        f1 = f1_score(trained.y, best.predictions, average="macro", zero_division=0.0)
+        found.append((f"{best.how} F1", f"{f1:.3f}, mean of the classes"))
     if noted["test"]:
         found.append((f"{score} on held-out rows", figure(task, noted["test"]["value"])))
+    shares = view_shares(model)
+    if 1 < len(shares) < len(model.kernel_names_):
+        found.append(("shares of the views", some([f"{name} {100 * one:.1f} %" for name, one in shares.items()], 6)))
     if is_ridge(model):
-        total = sum(model.view_weights_.values())
-        if 1 < len(model.view_weights_) < len(model.kernel_names_):
-            shares = [f"{name} {100 * one / total:.1f} %" for name, one in model.view_weights_.items()]
-            found.append(("shares of the views", some(shares, 6)))
         found.append(("largest slope per sample", f"{model.stationarity_:.1e}"))
     else:
-        found.append(("support vectors", f"{len(model.support_)} ({100 * model.support_fraction_:.1f} % of the rows)"))
+        found.append(
+            ("support vectors", f"{len(model.support_)} ({100 * model.support_fraction_:.1f} % of the distinct rows)")
+        )
         found.append(("certified gap", f"{model.duality_gap_:.1e}"))
     found.append(("seconds in all", f"{trained.seconds:.2f}"))
     return found
+
+
+def view_shares(model: Estimator) -> dict[str, float]:
+    """Return the share of every view in the sum of all weights, the largest first; of classes, their mean."""
+    sums = {name: float(np.mean(weight)) for name, weight in model.view_weights_.items()}
+    total = sum(sums.values()) or 1.0
+    return {name: one / total for name, one in sorted(sums.items(), key=lambda item: -item[1])}
+
+
+def auc_of(trained: Trained) -> list[float] | None:
+    """Return the area under the ROC curve of held-out rows: of the second class, or of each of several."""
+    from sklearn.metrics import roc_auc_score
+
+    p, classes = trained.probabilities, getattr(trained.model, "classes_", [])
+    if p is None:
+        return None
+    return [float(roc_auc_score(trained.y == c, p[:, k])) for k, c in enumerate(classes) if k > 0 or len(classes) > 2]
 
 
 def cautions(trained: Trained) -> list[str]:
@@ -120,14 +152,16 @@ def write_fit_report(trained: Trained) -> None:
     warned = [*noted["warnings"], *cautions(trained)]
     if warned:
         page.bullets(warned)
-    _add_views(page, trained)
+    _add_views(page, trained, draws)
     _add_weights(page, trained, draws)
     _add_curve(page, trained, draws)
     if is_ridge(model) and noted["task"] == "regression" and len(model.view_weights_) > 1:
         _add_split(page, trained)
     _add_answers(page, trained, draws)
-    if is_ridge(model) and noted["task"] == "classification":
-        _add_calibration(page, trained, draws)
+    if trained.probabilities is not None:
+        _add_calibration(page, trained, trained.probabilities, draws)
+    _add_columns(page, trained, draws)
+    _add_row(page, trained, draws)
     _add_convergence(page, model, draws)
     _add_advice(page, trained)
     if not draws:
@@ -135,7 +169,7 @@ def write_fit_report(trained: Trained) -> None:
     page.write(str(request.report))
 
 
-def _add_views(page: Page, trained: Trained) -> None:
+def _add_views(page: Page, trained: Trained, draws: bool) -> None:
     training, files = trained.training, trained.training.files
     if not training.views:
         return
@@ -145,6 +179,12 @@ def _add_views(page: Page, trained: Trained) -> None:
         for name, view in training.views.items()
     ]
     page.table(Table(caption, ("view", "file", "columns", "lacked by"), rows, searchable=len(rows) > 12))
+    if draws and any(training.lacking.values()):
+        from kernelmosaic.plots import ViewMapDisplay
+
+        columns = {name: view["columns"] for name, view in training.views.items()}
+        drawn = ViewMapDisplay.from_views(training.table, columns)
+        page.figure(drawn, "Which rows have which views", "Rows with the same views stand side by side.")
 
 
 def _add_weights(page: Page, trained: Trained, draws: bool) -> None:
@@ -160,6 +200,7 @@ def _add_weights(page: Page, trained: Trained, draws: bool) -> None:
             "`kernelmosaic explain` has what each kernel adds to the decisions."
         )
     page.paragraph(f"A kernel compares two rows on the columns of its view, all kernels on one scale. {means}")
+    _add_view_weights(page, trained)
     if draws:
         from kernelmosaic.plots import KernelWeightsDisplay
 
@@ -173,11 +214,53 @@ def _add_weights(page: Page, trained: Trained, draws: bool) -> None:
         ", the mean over the classes first, then each class's own." if classes else "."
     )
     page.table(Table(caption, [*head, *classes], rows, searchable=len(rows) > 12))
-    sums = {name: float(np.mean(weight)) for name, weight in trained.model.view_weights_.items()}
-    if 1 < len(sums) < len(found):
-        total = sum(sums.values()) or 1.0
-        rows = [[name, f"{100 * one / total:.1f}"] for name, one in sorted(sums.items(), key=lambda item: -item[1])]
-        page.table(Table("The same, summed per view.", ("view", "share %"), rows))
+
+
+def _add_view_weights(page: Page, trained: Trained) -> None:
+    """Add the share of every view in all weights; on request with its interval and its p-value."""
+    shares, n = view_shares(trained.model), trained.request.resamples
+    if len(shares) == 1:
+        return
+    rows = {name: [name, f"{100 * one:.1f}"] for name, one in shares.items()}
+    head, more = ["view", "share %"], ""
+    if n:
+        head += ["95 % from", "to", "p"]
+        more = (
+            f" The interval holds the middle 95 % of the shares in {n} bootstrap samples of the rows; p is the "
+            f"share of {n} permutations of the target, and of the target as it is, in which the view has as large a "
+            "share. It tests whether the target has to do with the kernels at all."
+        )
+        for name, low, high, p in resampled_shares(trained, list(shares)):
+            rows[name] += [f"{100 * low:.1f}", f"{100 * high:.1f}", f"{p:.3g}"]
+    page.table(Table(f"The total weight of each view, as its share of all weights.{more}", head, list(rows.values())))
+
+
+def resampled_shares(trained: Trained, views: list[str]) -> list[tuple[str, float, float, float]]:
+    """Return name, ends of the 95 % interval by resampled rows and p-value by permuted targets of each view's share."""
+    from kernelmosaic.inspection import kernel_significance, stability
+    from kernelmosaic.inspection.significance import p_values
+    from kernelmosaic.plots.learned import summed_by_view
+
+    request, training, model = trained.request, trained.training, trained.model
+    table, names = training.table.iloc[training.rest], list(dict.fromkeys(model._view_names))
+
+    def shares(weights: Any) -> Any:
+        by_view = summed_by_view(np.asarray(weights), model._view_names)
+        by_view = by_view.mean(axis=-2) if np.ndim(model.weights_) == 2 else by_view
+        return by_view / by_view.sum(axis=-1, keepdims=True)
+
+    alike: Settings = {"random_state": request.seed, "n_jobs": request.jobs}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        drawn = stability(
+            trained.pipeline, table, trained.y, n_resamples=request.resamples, method="bootstrap", **alike
+        ).resampled_weights
+        null = kernel_significance(
+            trained.pipeline, table, trained.y, n_permutations=request.resamples, **alike
+        ).null_weights
+    low, high = np.quantile(shares(drawn), (0.025, 0.975), axis=0)
+    p = p_values(shares(model.weights_), shares(null))
+    return [(name, low[k], high[k], p[k]) for name in views for k in [names.index(name)]]
 
 
 def _add_curve(page: Page, trained: Trained, draws: bool) -> None:
@@ -246,20 +329,21 @@ def _add_split(page: Page, trained: Trained) -> None:
     page.table(Table(f"Shares of R² on {what}.", ("view", "share of R²"), table))
 
 
-def _add_calibration(page: Page, trained: Trained, draws: bool) -> None:
-    p, y = trained.model.loo_probabilities_, trained.y
+def _add_calibration(page: Page, trained: Trained, p: AnyArray, draws: bool) -> None:
+    y = trained.y
     own = p[np.arange(len(y)), np.searchsorted(trained.model.classes_, y)]
-    said, right = p.max(axis=1), trained.model.loo_predictions_ == y
+    said, right = p.max(axis=1), trained.model.classes_[p.argmax(axis=1)] == y
     page.heading("Are its probabilities right?")
     page.paragraph(
-        f"Of every row left out, the predicted class has a probability of {100 * said.mean():.1f} % on average, and "
-        f"{100 * right.mean():.1f} % are right. The mean log-loss is {-np.log(own).mean():.3f} nats; equal "
-        f"probabilities for all classes have {np.log(p.shape[1]):.3f}."
+        "While a row is held out, its most probable class has a probability of "
+        f"{100 * said.mean():.1f} % on average, and {100 * right.mean():.1f} % are right. The mean log-loss is "
+        f"{-np.log(np.maximum(own, 1e-15)).mean():.3f} nats; equal probabilities for all classes have "
+        f"{np.log(p.shape[1]):.3f}."
     )
     if draws and len(y) >= 50:
         from sklearn.calibration import CalibrationDisplay
 
-        bins = {"n_bins": min(10, len(y) // 16), "strategy": "quantile", "name": "rows left out"}
+        bins = {"n_bins": min(10, len(y) // 16), "strategy": "quantile", "name": "rows held out"}
         drawn = CalibrationDisplay.from_predictions(right, said, **bins)
         low = min(float(drawn.prob_true.min()), float(drawn.prob_pred.min())) - 0.05
         drawn.ax_.set(xlabel="probability of the predicted class", ylabel="share that is right")
@@ -267,9 +351,36 @@ def _add_calibration(page: Page, trained: Trained, draws: bool) -> None:
         page.figure(drawn, "Share of right predictions by their probability", "On the line, probabilities are right.")
 
 
+def _add_survival(page: Page, trained: Trained, draws: bool) -> None:
+    """Add how far survival functions are right: for rows held out by cross-validation, and by --test in a picture."""
+    from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier, usual_times
+
+    assert trained.best is not None
+    y, held = trained.y, trained.training.held
+    if len(usual_times(y)) < 2:
+        return
+    functions = trained.model._curves.functions(trained.best.predictions, False)
+    same = StepFunction(*kaplan_meier(y[:, 1], y[:, 0]))
+    ours, plain = (integrated_brier_score(y, y, curves) for curves in (functions, [same] * len(y)))
+    page.heading("Are its survival functions right?")
+    page.paragraph(
+        f"The integrated Brier score, the mean squared error of the share that lives on, is {ours:.3f} on rows held "
+        f"out in turn; one function for all rows, Kaplan and Meier's, has {plain:.3f}."
+    )
+    if draws and len(held) >= 50:
+        from kernelmosaic.plots import SurvivalCalibrationDisplay
+
+        X = trained.pipeline[:-1].transform(trained.training.table.iloc[held])
+        drawn = SurvivalCalibrationDisplay.from_estimator(trained.model, X, trained.training.target.y[held])
+        page.figure(drawn, "Predicted and observed shares that live on", "On the line, survival functions are right.")
+
+
 def _add_answers(page: Page, trained: Trained, draws: bool) -> None:
     best, task, y = trained.best, trained.training.target.task, trained.y
-    if best is None or task in ("one-class", "survival"):
+    if best is None or task == "one-class":
+        return
+    if task == "survival":
+        _add_survival(page, trained, draws)
         return
     classes = class_names(trained.model, trained.noted)
     if task == "multi-label":
@@ -299,12 +410,82 @@ def _add_answers(page: Page, trained: Trained, draws: bool) -> None:
             page.paragraph(f"There are {len(classes)} classes, too many for a table of all pairs.")
             return
         counts = [[int(np.sum((y == a) & (best.predictions == b))) for b in classes] for a in classes]
+        each, areas = f1_score(y, best.predictions, average=None, labels=classes, zero_division=0.0), auc_of(trained)
         rows = [
-            [str(a), *map(str, line), f"{100 * line[i] / max(sum(line), 1):.1f}"]
+            [str(a), *map(str, line), f"{100 * line[i] / max(sum(line), 1):.1f}", f"{each[i]:.3f}"]
             for i, (a, line) in enumerate(zip(classes, counts, strict=True))
         ]
-        head = ["true class", *(f"→ {c}" for c in classes), "right %"]
+        head = ["true class", *(f"→ {c}" for c in classes), "right %", "F1"]
         page.table(Table("Held-out rows of each class (down) by the class they were given (across).", head, rows))
+        if draws and areas is not None and trained.probabilities is not None and len(classes) <= 8:
+            _draw_roc(page, trained, trained.probabilities)
+
+
+def _draw_roc(page: Page, trained: Trained, p: AnyArray) -> None:
+    from sklearn.metrics import RocCurveDisplay
+
+    from kernelmosaic.plots._common import line_style, pyplot
+
+    classes = list(trained.model.classes_)
+    _, ax = pyplot().subplots(figsize=(4.6, 4.2), layout="constrained")
+    for k, c in list(enumerate(classes))[1 if len(classes) == 2 else 0 :]:
+        curve = {"name": f"class {c}", "curve_kwargs": line_style(k), "plot_chance_level": k == len(classes) - 1}
+        drawn = RocCurveDisplay.from_predictions(trained.y == c, p[:, k], ax=ax, **curve)
+    ax.set(xlabel="share of other rows called so", ylabel="share of the class's rows called so")
+    page.figure(drawn, "ROC curves of held-out rows", "ROC curves by the probabilities of held-out rows.")
+
+
+def _add_columns(page: Page, trained: Trained, draws: bool, work: float = 2e9) -> None:
+    """Add the columns that decisions depend on most, in each view; of many rows and columns, by fewer rows."""
+    from kernelmosaic.inspection import feature_importance
+
+    training, model = trained.training, trained.model
+    if not training.views or training.target.task == "multi-label":
+        return
+    n_columns, n_support = sum(len(view["columns"]) for view in training.views.values()), len(model.support_)
+    each = max(1, n_columns * max(n_support, 1) * len(model.kernel_names_))
+    count = int(np.clip(work / each, min(20, len(training.rest)), len(training.rest)))
+    rows = training.rest[np.linspace(0, len(training.rest) - 1, count).astype(int)]
+    found = feature_importance(trained.pipeline, training.table.iloc[rows], n_repeats=1, random_state=0)
+    found = replace(found, feature_names=training.plan.feature_names)
+    page.heading("Which columns count in each view", "Which columns count")
+    page.paragraph(
+        "How much the decision changes, in the root mean square, if a row has the value of another row in this column "
+        f"alone; by {count} rows. Of columns that say the same, each counts a part. A view whose kernels all have "
+        "weight 0 is left out."
+    )
+    if draws:
+        from kernelmosaic.plots import FeatureImportanceDisplay
+
+        drawn = FeatureImportanceDisplay(found).plot(most=max(3, 24 // len(found.views)))
+        page.figure(drawn, "Most important columns of each view", "The most important columns of each view.")
+    listed = [[view, name, f"{value:.4g}"] for view in found.views for name, value in found.top(view, 20)]
+    page.table(
+        Table("The 20 most important columns of each view.", ("view", "column", "change"), listed, True, "As a table")
+    )
+
+
+def _add_row(page: Page, trained: Trained, draws: bool) -> None:
+    """Add what decides on one row: the first that lacks a view or, if none does, the first."""
+    training = trained.training
+    if not draws or len(trained.model.view_weights_) == 1 or training.target.task in ("multi-label", "survival"):
+        return
+    from kernelmosaic.plots import ContributionsDisplay
+
+    table = training.table.iloc[training.rest]
+    groups = [list(group) for group in training.plan.groups]
+    lacking = np.any([table[group].isna().all(axis=1) for group in groups], axis=0) if groups else np.zeros(1)
+    row = int(np.argmax(lacking))
+    known = training.target.task != "one-class"
+    drawn = ContributionsDisplay.from_estimator(
+        trained.pipeline, table.iloc[[row]], truth=trained.y[row] if known else None
+    )
+    page.heading("What decides on one row")
+    page.paragraph(
+        f"Row {training.rest[row] + 1} of the table, which the model has learned from: what each view adds to its "
+        "decision. `kernelmosaic explain` does the same for new rows."
+    )
+    page.figure(drawn, "What each view adds to the decision on one row", "From the constant to the decision.")
 
 
 def _add_convergence(page: Page, model: Estimator, draws: bool) -> None:

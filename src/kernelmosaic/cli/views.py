@@ -388,6 +388,12 @@ class Plan:
     def _passed_on(self) -> list[str]:
         return [*self.texts, *([self.rows] if self.rows else [])]
 
+    @property
+    def feature_names(self) -> list[str]:
+        """The columns that the kernels get, in their order."""
+        encoded = [f"{name}={value}" for name, values in self.categories.items() for value in values]
+        return [*self.numbers, *encoded, *self._passed_on]
+
     def positions(self, names: Sequence[str]) -> list[int]:
         """Return where the given columns stand in what the kernels get."""
         places: dict[str, list[int]] = {name: [i] for i, name in enumerate(self.numbers)}
@@ -405,12 +411,15 @@ class Plan:
         from sklearn.compose import ColumnTransformer
         from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-        from kernelmosaic.estimators._imputing import TableImputer
+        from kernelmosaic.imputing import ViewImputer
 
         number = "most_frequent" if self.impute == "frequent" else "median"
-        names = [*self.numbers, *self.categories]
         groups = [list(group) for group in self.groups] if self.impute == "views" else []
-        fill = [] if self.impute == "none" else [("impute", TableImputer(names, number, groups))]
+        names = [*self.numbers, *self.categories]
+        others = [name for name in self._passed_on if name not in names]
+        cells = ("cells", ViewImputer(groups, strategy=number), names), ("as they are", "passthrough", others)
+        filled = ColumnTransformer(list(cells), verbose_feature_names_out=False).set_output(transform="pandas")
+        fill = [] if self.impute == "none" else [("impute", filled)]
         values = [np.array(v, dtype=object) for v in self.categories.values()]
         # The values are fixed here: a fold that lacks one must still give the same columns.
         encoder = OneHotEncoder(categories=values, handle_unknown="ignore", sparse_output=False)

@@ -7,6 +7,7 @@ import warnings
 from abc import ABC, abstractmethod, update_abstractmethods
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, MISSING, asdict, dataclass, field, replace
+from functools import partial
 from inspect import signature
 from operator import attrgetter
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
@@ -50,16 +51,17 @@ from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet
 from kernelmosaic.gram.missing import GATED, RULES
-from kernelmosaic.kernels.base import refuse_text
+from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.graphs import graph_table
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels, view_names
 from kernelmosaic.learning import Learner, Parameters, make_learner
-from kernelmosaic.learning.certificate import AIM
+from kernelmosaic.learning.certificate import AIM, Start
 from kernelmosaic.learning.norms import numbers, read_fixed
 from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
+from kernelmosaic.stacking import are_tables, stack_tables
 
 Listed = TypeVar("Listed")
 
@@ -97,9 +99,13 @@ class KernelListMixin(BaseEstimator):
     # What ``kernels=None`` stands for.
     _default_kernels = staticmethod(default_kernels)
 
-    def _read_kernels(self, X: MatrixLike = None) -> list[Entry]:
-        """Return the kernels by name; where ``kernels=None`` depends on the samples, those for X."""
-        return read_kernels(self.kernels, self._default_kernels)
+    def _read_kernels(self, X: MatrixLike = None, views: Settings | None = None) -> list[Entry]:
+        """Return the kernels by name; where they depend on the samples, those for X, and for each of several tables."""
+        return read_kernels(self.kernels, partial(self._kernels_of, X, views), X, views)
+
+    def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
+        """Return what ``kernels=None`` stands for on columns of numbers, of X or of each of several tables."""
+        return self._default_kernels()
 
     def get_params(self, deep: bool = True) -> Settings:
         """Return the parameters; if deep, also the kernels, ``kernels__name``, and theirs, ``kernels__name__width``."""
@@ -194,17 +200,39 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
 
     def _read_input(self, X: MatrixLike, *y: TargetLike, sample_weight: SampleWeight = None, **checks: Any) -> FitInput:
         """Return a training set with targets of any kind, or without."""
+        views, tables = None, {}
+        # A list of matrices may be one of graphs.
+        if are_tables(X) and "graphs" not in self._kernels_take("input_kind"):
+            stacked = stack_tables(X)
+            X, tables, views = *stacked, stacked.numbers
+        if y and not checks.get("multi_output"):
+            self._refuse_labels(y[0])
         device = tensor_device(X) if self.device is None else str(require_device(self.device))
         found = self._validate(X, *y, reset=True, **checks)
+        self._rules["tables"] = tables
         checked, target = found if y else (found, None)
         weight = None if sample_weight is None else self._sample_weight(sample_weight, checked)
-        return FitInput(checked, target, weight, to_host(X), device)
+        return FitInput(checked, target, weight, to_host(X), device, views)
+
+    def _refuse_labels(self, y: TargetLike) -> None:
+        """Raise if samples have several labels, or a target of several columns."""
+        ragged = isinstance(y, list | tuple) and len(y) > 0 and isinstance(y[0], list | tuple | set)
+        width = getattr(y, "shape", (0,))[1:] or ((len(y[0]),) if ragged else (1,))
+        if width[0] > 1 or len({len(one) for one in y} if ragged else ()) > 1:
+            name = type(self).__name__
+            raise ValueError(
+                f"y should be a 1d array, one class per sample, and has several labels per sample: "
+                f"DiscriminantMKLClassifier takes a matrix of zeros and ones (MultiLabelBinarizer makes one of lists), "
+                f"and sklearn.multioutput.MultiOutputClassifier({name}()) fits one model per column."
+            )
 
     def _validate(self, X: MatrixLike, *y: TargetLike, reset: bool, **checks: Any) -> Any:
         """Check samples as scikit-learn does; (X, y) if y is given, be it None, else X."""
         if reset:
             self._rules, self._standardizer = self._input_rules(X), None
         rules = self._rules  # parameters may have changed since the fit
+        if not reset and are_tables(X) and "graphs" not in rules["kinds"]:
+            X = stack_tables(X, rules["tables"]).X
         X, y = to_host(X), tuple(map(to_host, y))
         check_approximation(rules["approximation"], X)
         if rules["approximation"] is not None and is_streamed(X):
@@ -286,7 +314,7 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
     def _kernel_options(self, n_samples: int, given: FitInput) -> KernelOptions:
         on_gpu = str(given.device).startswith("cuda") and self.approximation is None
         return KernelOptions(
-            entries=self._read_kernels(given.X),
+            entries=self._read_kernels(given.table, given.views),
             normalize=self.normalize,
             approximation=self.approximation,
             rank=self.rank,
@@ -430,6 +458,8 @@ class BaseMKL(KernelEstimator):
 
     # Whether an output is Σ_m η_m Σ_i β_i k_m(x, x_i) + b, of `weights_`, `dual_coef_` and `intercept_`.
     _has_plain_outputs = True
+    # Whether its function follows from these alone, so that a fit may leave it to `_add_function`.
+    _has_plain_function = True
     # Gates count their start as iteration zero.
     _first_iteration = 1
     # Whether a device may learn fits to several folds and values together.
@@ -453,8 +483,9 @@ class BaseMKL(KernelEstimator):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples; with `approximation` also a memory map, the path of a Parquet file, or a Dask collection.
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of such tables
+            Samples; several tables have the same rows. With `approximation` also a memory map, the path of a Parquet
+            file, or a Dask collection.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Classes of a classifier, numbers of a regression.
         sample_weight : array-like of shape (n_samples,), optional
@@ -479,16 +510,30 @@ class BaseMKL(KernelEstimator):
 
     def _fit_scaled(self, given: FitInput, scale: bool, calibration: Calibration | None = None) -> Self:
         """Fit the choice of a search, to standardised columns if `scale` says so."""
-        self._standardizer = given.standardizer(self._read_kernels()) if scale else None
-        scaled = given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
-        return self._fit_calibrated(scaled, calibration)
+        return self._fit_calibrated(self._scaled(given, scale), calibration)
+
+    def _scaled(self, given: FitInput, scale: bool) -> FitInput:
+        """Return the samples with standardised columns if `scale` says so, and note how new ones are standardised."""
+        self._standardizer = given.standardizer(self._read_kernels(given.table, given.views)) if scale else None
+        return given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
+
+    def _add_function(self, given: FitInput) -> None:
+        """Set the function of a fit to these validated samples that has kept none, by what it has learned."""
+        data = self._training_set(given, count_samples(self.approximation, given.X, given.y, given.weight))
+        place = np.zeros(given.X.shape[0], dtype=np.intp)
+        place[data.kept] = np.arange(len(data.kept))
+        beta, support = np.zeros((len(self.dual_coef_), len(data.kept))), place[self.support_]
+        beta[:, support] = self.dual_coef_
+        eta = np.atleast_2d(self.weights_)
+        self._expansion = data.expansion(beta, support, np.broadcast_to(eta, (len(beta), eta.shape[1])))
 
     def _fit(self, given: FitInput, keep_function: bool = True) -> None:
         """Fit to validated samples; without `keep_function` there are attributes, and no predictions."""
         self._check_parameters()
-        counted = count_samples(self.approximation, given.X, given.y, given.weight)
+        context = fit_context()
+        counted = context.counted(self.approximation, given)
         machines = self._machines(None if given.y is None else given.y[counted.rows], counted.weight)
-        data = self._training_set(given, counted)
+        data = context.common_set or self._training_set(given, counted)
         if self.verbose and data.stack.form:
             print(f"{type(self).__name__}: {data.stack.form}.", flush=True)
         parameters = self._parameters()
@@ -499,6 +544,8 @@ class BaseMKL(KernelEstimator):
             if targets is not None:
                 parameters = replace(parameters, weights=fit_context().loo_weights(data, targets))
         learned, warning = self._learn(data, machines, parameters)
+        if keep_function:
+            learned = self._without_idle(data, machines, parameters, learned)
         self._set_kernel_names(data)
         beta, support = self._set_fitted(data, learned, machines)
         if keep_function:
@@ -531,13 +578,18 @@ class BaseMKL(KernelEstimator):
         """Return what was learned for each machine, and what to warn of after the estimator's name, if anything."""
         learner = make_learner(parameters, data.stack, machines)
         with data.threads():
-            found, sizes = self._learn_each(data, machines, learner), data.sizes()
-            each = zip(machines, found, strict=True)
-            learned = [one.certified(data.stack, sizes, machine, learner) for machine, one in each]
+            found = self._learn_each(data, machines, learner)
+            learned = fit_context().certified(self, data, machines, learner, found)
         hidden = any(one.gap > self.tol >= rough.gap for one, rough in zip(learned, found, strict=True))
         if hidden and (precise := fit_context().in_double(data)) is not None:
             return self._learn(precise, machines, parameters)
         return learned, self._gap_warning(learner, max(learned, key=attrgetter("gap")))
+
+    def _without_idle(
+        self, data: TrainingSet, machines: list[Machine], parameters: Parameters, learned: list[Any]
+    ) -> list[Any]:
+        """Return what was learned without the kernels that the certificate allows to have no weight."""
+        return learned
 
     def _learn_each(self, data: TrainingSet, machines: Sequence[Any], learner: Learner) -> list[Any]:
         """Return what was learned for each machine, as the learner sees it."""
@@ -621,6 +673,37 @@ class WeightedMKL(BaseMKL):
 
     _takes_subsets = True
     _is_batched = True
+
+    def _without_idle(
+        self, data: TrainingSet, machines: list[Machine], parameters: Parameters, learned: list[Any], most: float = 0.05
+    ) -> list[Any]:
+        """Return what was learned without the kernels that the certificate allows to have no weight.
+
+        Of weights of sum one, those below a share `most` of the largest are set to zero and the machine is solved
+        there: if the gap is within `tol` without them, they are left out; if not, the smaller half of them is tried.
+        """
+        sparse = self.norm == 1 and parameters.weights is None and parameters.fixed is None and self.solver == "newton"
+        if not sparse or parameters.learns_C or data.stack.is_implicit or not np.isfinite(getattr(self, "C", 1.0)):
+            return learned
+        learner = make_learner(parameters, data.stack, machines)
+        found = []
+        for machine, one in zip(machines, learned, strict=True):
+            small = np.flatnonzero((one.weights > 0) & (one.weights < most * one.weights.max(initial=0.0)))
+            small = small[np.argsort(one.weights[small])]
+            for idle in (small, small[: len(small) // 2]):
+                if one.gap > self.tol or one.weights.ndim > 1 or len(idle) == 0:
+                    continue
+                rest = np.where(np.isin(np.arange(len(one.weights)), idle), 0.0, one.weights)
+                start = Start(rest, one.solution.beta, machine)
+                with data.threads():
+                    less = learner.learn(data.stack, machine, start)
+                    less = less.certified(data.stack, data.sizes(), machine, learner)
+                if less.gap <= self.tol and not less.weights[idle].any():
+                    history = [*one.history, less.history[-1]]
+                    one = replace(less, n_solves=one.n_solves + less.n_solves, history=history)
+                    break
+            found.append(one)
+        return found
 
 
 def _refuse_gaps(X: MatrixLike, approximation: str) -> None:

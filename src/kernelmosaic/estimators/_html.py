@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from kernelmosaic._typing import Estimator
+from kernelmosaic.estimators._path import describe_choice
 
 #: Kernels and classes shown at most; of more, the heaviest kernels, and the mean over the classes.
 _MOST_KERNELS = 30
@@ -83,6 +84,8 @@ def _facts(model: Estimator) -> str:
         met = model.duality_gap_ <= model.tol
         verdict = f"within tol={model.tol:g}" if met else f'<span class="km-warning">above tol={model.tol:g}</span>'
         rows = [("certified relative duality gap", f"{gap}, {verdict}")]
+    if len(getattr(model, "scores_by_norm_", ())) > 1:
+        rows.append(("choice", describe_choice(model.scores_by_norm_, model.norm_)))
     n_support = len(model.support_)
     rows += [
         ("objective", f"{model.objective_:.6g}"),

@@ -23,6 +23,7 @@ from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
 from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.subsets import SubsetFamily
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
+from kernelmosaic.stacking import StackedViews
 
 Array = NDArray[np.float64]
 
@@ -41,6 +42,8 @@ class FitInput:
         X as it was given, for the names of its columns.
     device : str or None
         Where to compute; None stands for the host.
+    views : dict or None
+        The column numbers of each table, where several were given.
     """
 
     X: MatrixLike
@@ -48,12 +51,18 @@ class FitInput:
     weight: Array | None
     original: Any
     device: str | None = None
+    views: dict[str, list[int]] | None = None
 
     def take(self, rows: NDArray[np.intp]) -> Self:
         """Return some of the samples."""
         X = _safe_indexing(self.X, rows)
         y = None if self.y is None else self.y[rows]
         return replace(self, X=X, y=y, weight=None if self.weight is None else self.weight[rows])
+
+    @property
+    def samples(self) -> Any:
+        """X as `fit` takes it, with the columns of each table where several were given."""
+        return self.original if self.views is None else StackedViews(self.original, self.views)
 
     @property
     def table(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._calibration import NEVER, Calibration, check_calibration
 from kernelmosaic.estimators._conformal import Conformal
 from kernelmosaic.estimators._input import FitInput, count_samples, is_streamed, level_of_caller
-from kernelmosaic.estimators._shared import FitContext, KnownFit
+from kernelmosaic.estimators._shared import FitContext, KnownFit, PathContext, fit_context
 from kernelmosaic.estimators._together import follow_together
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.gram.row_blocks import ArrayRows
@@ -174,8 +175,10 @@ class FoldOutputs:
         The model's weights; NaN, of shape (), where one class, or constant labels, left nothing to learn.
     gap : float
         Its certified relative duality gap.
+    model : estimator or None
+        The model without its function, where that follows from its coefficients.
     coefficients : ndarray of shape (outputs, n_train), or None
-        Its coefficients of all training samples, where they are kept.
+        Its coefficients of all training samples, where no model is kept.
     """
 
     outputs: Array
@@ -183,7 +186,16 @@ class FoldOutputs:
     classes: AnyArray | None
     weights: Array
     gap: float
+    model: Estimator = None
     coefficients: Array | None = None
+
+    def all_coefficients(self, n: int) -> Array | None:
+        """Return the coefficients of all n training samples; None where neither they nor the model are kept."""
+        if self.coefficients is not None or self.model is None:
+            return self.coefficients
+        full = np.zeros((len(self.model.dual_coef_), n))
+        full[:, self.model.support_] = self.model.dual_coef_
+        return full
 
     def aligned(self, classes: AnyArray) -> Array:
         """Return outputs of shape (n,) for two classes, else with one column per class of the whole set.
@@ -205,6 +217,9 @@ class FoldOutputs:
         full[:, np.searchsorted(classes, self.classes)] = own
         return full
 
+
+#: Of a fit that a search has left out.
+UNTRIED = FoldOutputs(np.empty((0, 0)), np.empty(0), None, np.array(np.nan), np.nan)
 
 Paths = Sequence[Sequence[Any]]
 Found = Sequence[Sequence[FoldOutputs]]
@@ -283,7 +298,7 @@ def _learn_nothing(paths: Paths, predicted: AnyArray, classes: AnyArray | None) 
 
 def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | None, start: KnownFit | None) -> Held:
     """Fit the models of all paths to the samples inside, and return what each says of those outside."""
-    with FitContext() as shared, warnings.catch_warnings():
+    with PathContext() as shared, warnings.catch_warnings():
         # Gaps are kept, and the search speaks of them once.
         warnings.simplefilter("ignore", ConvergenceWarning)
         for p, models in enumerate(paths):
@@ -291,6 +306,8 @@ def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | N
                 shared.known = start if like is None else KnownFit(_guess(models[:i], like[p][: i + 1]))
                 # Functions hold support samples, and where they are plain all outputs are computed at once.
                 model._fit_validated(inside, keep_function=not model._has_plain_outputs)
+        for model in shared.certify():
+            model._fit_validated(inside, keep_function=not model._has_plain_outputs)
         every = [model for models in paths for model in models]
         outputs = iter(_outputs(every, shared.training_sets, inside.X.shape[0], outside))
     return [[_held_out(model, next(outputs)) for model in models] for models in paths]
@@ -298,14 +315,15 @@ def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | N
 
 def _held_out(model: Estimator, outputs: Array) -> FoldOutputs:
     predicted, classes = model._predictions(outputs), getattr(model, "classes_", None)
-    return FoldOutputs(outputs, predicted, classes, model.weights_, model.duality_gap_)
+    kept = model if model._has_plain_function else None
+    return FoldOutputs(outputs, predicted, classes, model.weights_, model.duality_gap_, kept)
 
 
 def _guess(done: Sequence[Any], like: Sequence[FoldOutputs]) -> Array:
     """Return where the weights will be that the last fit left: they move about as those of the other fold did."""
     if not done or done[-1].weights_.shape != like[-1].weights.shape:
         return like[-1].weights
-    moved: Array = np.maximum(done[-1].weights_ + like[-1].weights - like[-2].weights, 0.0)
+    moved: Array = np.maximum(done[-1].weights_ + (like[-1].weights - like[-2].weights), 0.0)
     return moved if np.all(moved.sum(axis=-1) > 0) else like[-1].weights
 
 
@@ -396,12 +414,18 @@ class PathOptions:
         Folds worked on at the same time.
     show : callable
         Called with a text that says how many folds are done, and with their number.
+    near : int or None
+        At how many values on both sides of the best of equal weights the other norms are tried; None tries all.
+    scores : callable or None
+        Called with a `PathResult`; returns its scores, by which the best of equal weights is known.
     """
 
     scale: bool = True
     fold_tol: float | None = None
     n_jobs: int | None = None
     show: Callable[[str, int], None] = lambda text, done: None
+    near: int | None = None
+    scores: Callable[[PathResult], Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -459,6 +483,9 @@ class PathResult:
         scores = np.empty((len(self.norms), len(self.folds), len(self.Cs)))
         for m, f, i in np.ndindex(*scores.shape):
             one, held = self.found[m][f][i], self.folds[f][1]
+            if one is UNTRIED:
+                scores[m, f, i] = np.nan
+                continue
 
             curves = partial(self.calibration, m, i, method or "sigmoid", without=f)
 
@@ -507,38 +534,84 @@ class PathResult:
 
         return np.array([[aligned(one) for one in path] for path in self.found[m]])
 
+    def all_gaps(self) -> Array:
+        """Return the certified relative duality gaps of all fits that were made."""
+        return np.array([one.gap for paths in self.found for path in paths for one in path if one is not UNTRIED])
+
     def gaps(self, m: int) -> Array:
         """Return the certified relative duality gaps, of shape (folds, Cs)."""
         return np.array([[one.gap for one in path] for path in self.found[m]])
 
     def fit(self, m: int, i: int, method: str | None = None) -> Any:
         """Return the choice fitted to all samples; with `method`, its probabilities are by the samples held out."""
-        if method is None:
-            return self._fit(m, i, self.given, {})
-        return self._fit(m, i, self.given, {"calibration": method}, self.calibration(m, i, method))
+        params, calibration = (
+            ({}, None) if method is None else ({"calibration": method}, self.calibration(m, i, method))
+        )
+        with fit_context().starting_from(self.start(m, i)):
+            return self._fit(m, i, self.given, params, calibration)
 
-    def _fit(self, m: int, i: int, given: FitInput, params: Settings, calibration: Calibration | None = None) -> Any:
-        """Return the choice fitted to some samples, with other parameters as far as it has them."""
-        rule, known = path_rule(self.model), self.model.get_params(deep=False)
-        other = {name: value for name, value in params.items() if name in known}
-        model = _with(self.model, **variant(self.model, self.norms[m]), **{rule.parameter: float(self.Cs[i])}, **other)
+    def start(self, m: int, i: int) -> KnownFit | None:
+        """Return where the fit of a choice to all samples starts: at the means over the folds; None if these differ.
+
+        None as well of what predicts neither numbers nor one class.
+        """
+        every = [path[i] for path in self.found[m]]
+        if not self._is_predictor():
+            return None
+        coefficients = [one.all_coefficients(len(train)) for one, (train, _) in zip(every, self.folds, strict=True)]
+        if self.classes is not None and any(
+            one.classes is None or not np.array_equal(one.classes, self.classes) for one in every
+        ):
+            return None
+        if any(own is None for own in coefficients):
+            return None
+        sums, counts = np.zeros((len(coefficients[0]), len(self.given.y))), np.zeros(len(self.given.y))
+        for own, (train, _) in zip(coefficients, self.folds, strict=True):
+            counts[train] += 1
+            sums[:, train] += own
+        return KnownFit(np.mean([one.weights for one in every], axis=0), sums / np.maximum(counts, 1))
+
+    def _is_predictor(self) -> bool:
+        """Whether numbers are predicted, or one class of each sample."""
+        return predicts_targets(self.model) or (self.classes is not None and self.given.y.ndim == 1)
+
+    def _fit(
+        self,
+        m: int,
+        i: int,
+        given: FitInput,
+        params: Settings,
+        calibration: Calibration | None = None,
+        known: Estimator = None,
+    ) -> Any:
+        """Return the choice fitted to some samples, with other parameters as far as it has them.
+
+        A model that is `known` is fitted already, and lacks its function only.
+        """
+        rule, own = path_rule(self.model), self.model.get_params(deep=False)
+        other = {name: value for name, value in params.items() if name in own}
+        chosen = {**variant(self.model, self.norms[m]), rule.parameter: float(self.Cs[i]), **other}
+        model = _with(self.model, **chosen) if known is None else copy(known)
         steps = divide_pipeline(self.estimator)[0]
         fitted = None if steps is None else clone(steps)
-        X = given.original if fitted is None else fitted.fit_transform(given.X, given.y)
+        X = given.samples if fitted is None else fitted.fit_transform(given.X, given.y)
         whole = replace(model._validated(X, given.y, given.weight), device=given.device)
-        model._fit_scaled(whole, self.scale, calibration)
+        if known is None:
+            model._fit_scaled(whole, self.scale, calibration)
+        else:
+            model._add_function(model._scaled(whole, self.scale))
         if fitted is None:
             return model
         return type(fitted)([*fitted.steps, (self.estimator.steps[-1][0], model)])
 
     def conformal(self, m: int, i: int) -> Conformal | None:
-        """Return the choice fitted to the training samples of every fold, with the scores of those held out.
+        """Return the choice as fitted to the training samples of every fold, with the scores of those held out.
 
         None of what predicts neither numbers nor one class. Samples of weight zero have no score, nor have those that
         a fold of one class holds out.
         """
         y = self.given.y
-        if not predicts_targets(self.model) and (self.classes is None or y.ndim == 2):
+        if not self._is_predictor():
             return None
         counts = np.ones(len(y), dtype=bool) if self.given.weight is None else self.given.weight > 0
         # Columns of a table are found by their names.
@@ -553,7 +626,8 @@ class PathResult:
                 # The search warns of gaps once, for all fits.
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 shared.known = KnownFit(weights, path[i].coefficients)
-                models.append(self._fit(m, i, inside, {"calibration": None, "verbose": False}))
+                quiet = {"calibration": None, "verbose": False}
+                models.append(self._fit(m, i, inside, quiet, known=path[i].model))
             unseen.append((_safe_indexing(samples, held), y[held]))
         return Conformal.of(models, unseen, self.classes) if models else None
 
@@ -597,7 +671,7 @@ def search_paths(
     order = -1 if rule.descending else 1
     tol = max(model.tol, options.fold_tol or 0.0)
 
-    def task(train: Rows, held: Rows) -> tuple[Any, ...]:
+    def task(norms: Sequence[Any], values: Array, train: Rows, held: Rows) -> tuple[Any, ...]:
         paths = [
             [
                 _with(model, **quiet, **variant(model, norm), **{rule.parameter: float(C), "tol": tol})
@@ -607,17 +681,37 @@ def search_paths(
         ]
         return paths, steps, given, train, held, options.scale
 
-    together = None if given.device is None else follow_together([task(*fold) for fold in folds], FoldOutputs)
-    # Made one fold after the other: fitted models are large, and go when their fold is done.
-    tasks = (task(*fold) for fold in folds)
-    by_fold = []
-    for done, paths in enumerate(_run(tasks, options.n_jobs) if together is None else together, start=1):
-        by_fold.append(paths)
-        options.show(f"{done} of {len(folds)} folds", done)
-    found = [[fold[m][::order] for fold in by_fold] for m in range(len(norms))]
-    if all(fold[0][0].weights.ndim == 0 for fold in by_fold):
-        raise ValueError("cv: no fold has training samples of two classes; give other folds.")
-    return PathResult(estimator, model, given, classes, list(folds), values, norms, bool(options.scale), tol, found)
+    def follow(norms: Sequence[Any], values: Array) -> list[Held]:
+        def tasks() -> Iterator[tuple[Any, ...]]:
+            # Made one fold after the other: fitted models are large, and go when their fold is done.
+            return (task(norms, values, *fold) for fold in folds)
+
+        together = None if given.device is None else follow_together(list(tasks()), FoldOutputs)
+        by_fold = []
+        for done, paths in enumerate(_run(tasks(), options.n_jobs) if together is None else together, start=1):
+            by_fold.append(paths)
+            options.show(f"{done} of {len(folds)} folds", done)
+        if all(fold[0][0].weights.ndim == 0 for fold in by_fold):
+            raise ValueError("cv: no fold has training samples of two classes; give other folds.")
+        return [[fold[m][::order] for fold in by_fold] for m in range(len(norms))]
+
+    def result(norms: list[Any], found: list[Held]) -> PathResult:
+        return PathResult(estimator, model, given, classes, list(folds), values, norms, bool(options.scale), tol, found)
+
+    if options.near is None or len(norms) == 1:
+        return result(norms, follow(norms, values))
+    assert options.scores is not None
+    equal = result(["uniform"], follow(["uniform"], values))
+    best = equal.best(options.scores(equal))[1]
+    first, last = max(best - options.near, 0), min(best + options.near + 1, len(values))
+    others = [norm for norm in norms if norm != "uniform"]
+    rest = dict(zip(others, follow(others, values[first:last]), strict=True))
+
+    def filled(path: Sequence[FoldOutputs]) -> list[FoldOutputs]:
+        return [UNTRIED] * first + list(path) + [UNTRIED] * (len(values) - last)
+
+    whole = [equal.found[0] if norm == "uniform" else [filled(path) for path in rest[norm]] for norm in norms]
+    return result(norms, whole)
 
 
 def _with(model: Estimator, **params: Any) -> Any:
@@ -642,7 +736,7 @@ def _follow_fold(
         inside = replace(inside, X=reader._validate(prepared, reset=True), original=to_host(prepared))
         outside = reader._validate(own.transform(outside), reset=False)
     if scale:
-        standardizer = inside.standardizer(paths[0][0]._read_kernels())
+        standardizer = inside.standardizer(paths[0][0]._read_kernels(inside.table, inside.views))
         inside, outside = replace(inside, X=standardizer(inside.X)), standardizer(outside)
     return follow_paths(paths, inside, outside, like)
 
@@ -751,6 +845,27 @@ class CrossFit:
         if not isinstance(self.model.random_state, int | np.integer):
             params["random_state"] = int(check_random_state(self.model.random_state).randint(np.iinfo(np.int32).max))
         return type(self.model)(**params)
+
+
+def describe_choice(scores: dict[Any, Array], chosen: Any) -> str:
+    """Say which norm scored best over the folds, each at its best value, and what the others scored.
+
+    Parameters
+    ----------
+    scores : dict of ndarray of shape (folds, Cs)
+        By norm.
+    chosen : norm
+        The best.
+    """
+    rules = {"uniform": "equal weights", "loo": "weights by leave-one-out"}
+
+    def figures(norm: Any) -> str:
+        own = scores[norm][:, int(np.nanargmax(scores[norm].mean(axis=0)))]
+        return f"{rules.get(norm, f'learned weights of norm {norm}')} {own.mean():.3f} ± {own.std():.3f}"
+
+    others = [figures(norm) for norm, own in scores.items() if norm != chosen and not np.isnan(own.mean(axis=0)).all()]
+    rest = f"; {', '.join(others)}" if others else ""
+    return f"{figures(chosen)} scored best over the folds{rest}"
 
 
 # What is said of all fits --------------------------------------------------------------------------------------------

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,10 +17,10 @@ from sklearn.base import BaseEstimator
 
 from kernelmosaic._typing import MatrixLike
 from kernelmosaic.backend import default_budget
-from kernelmosaic.estimators._input import DistinctSamples, is_streamed
+from kernelmosaic.estimators._input import DistinctSamples, FitInput, count_samples, is_streamed
 from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.learning import Learned, Learner
-from kernelmosaic.learning.certificate import COLD, Start
+from kernelmosaic.learning.certificate import COLD, SharedProducts, Start
 from kernelmosaic.learning.ridge_weights import RidgeTargets, learn_ridge
 from kernelmosaic.machines.base import check_positive
 
@@ -74,10 +75,29 @@ class FitContext:
         if not self._entered:
             self._sets.clear()
 
+    @contextmanager
+    def starting_from(self, known: KnownFit | None) -> Iterator[None]:
+        """Let a fit within the block start from what another has found."""
+        self.known, before = known, self.known
+        try:
+            with self:
+                yield
+        finally:
+            self.known = before
+
     @property
     def training_sets(self) -> list[TrainingSet]:
         """The training sets kept, the last used at the end."""
         return list(self._sets.values())
+
+    def counted(self, approximation: str | None, given: FitInput) -> DistinctSamples:
+        """Return the samples that count."""
+        return count_samples(approximation, given.X, given.y, given.weight)
+
+    @property
+    def common_set(self) -> TrainingSet | None:
+        """The training set that all fits have, once it is made; None where they may have different ones."""
+        return None
 
     def training_set(
         self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples, key: str = ""
@@ -93,7 +113,7 @@ class FitContext:
         precise = data.in_double()
         if precise is not None:
             self._sets.update({key: precise for key, one in self._sets.items() if one is data})
-            self._starts[precise] = self._starts.get(data, {})
+            self._starts[precise] = {key: start.elsewhere() for key, start in self._starts.get(data, {}).items()}
         return precise
 
     def loo_weights(self, data: TrainingSet, targets: RidgeTargets) -> Array:
@@ -112,7 +132,7 @@ class FitContext:
             start = known.get(_start_key(learner, machine, c), COLD)
             if self.known is not None:
                 known_start = self.known.start(machine, c, data.kept)
-                start = known_start if start is COLD else replace(start, weights=known_start.weights)
+                start = known_start if start is COLD else start.at(np.asarray(known_start.weights))
             starts.append(start)
         return starts
 
@@ -121,6 +141,76 @@ class FitContext:
         starts = [one.start for one in found]
         known = self._starts.setdefault(data, {})
         known.update({_start_key(learner, start.machine, c): start for c, start in enumerate(starts)})
+
+    def certified(
+        self, model: Any, data: TrainingSet, machines: Sequence[Any], learner: Learner, found: list[Learned]
+    ) -> list[Learned]:
+        """Return what the machines of a model have learned, with what it proves."""
+        sizes, each = data.sizes(), zip(machines, found, strict=True)
+        return [one.certified(data.stack, sizes, machine, learner) for machine, one in each]
+
+
+class PathContext(FitContext):
+    """A context of fits to the same samples with the same kernels, which are certified together, after the last.
+
+    Entries of kernels are computed once for all certificates.
+
+    Attributes
+    ----------
+    is_open : bool
+        Whether certificates wait for those of further fits.
+    """
+
+    #: Numbers of the products that are kept at once.
+    numbers: ClassVar[int] = 2**24
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = True
+        self._counted: DistinctSamples | None = None
+        self._waiting: list[tuple[Any, TrainingSet, Sequence[Any], Learner, Sequence[Learned]]] = []
+
+    def certified(
+        self, model: Any, data: TrainingSet, machines: Sequence[Any], learner: Learner, found: list[Learned]
+    ) -> list[Learned]:
+        # What is more than weights and coefficients has a certificate of its own kind.
+        plain = all(type(one) is Learned for one in found) and not data.stack.is_implicit
+        if not self.is_open or data.device is not None or not plain:
+            return super().certified(model, data, machines, learner, found)
+        self._waiting.append((model, data, machines, learner, found))
+        return found
+
+    def counted(self, approximation: str | None, given: FitInput) -> DistinctSamples:
+        self._counted = self._counted or super().counted(approximation, given)
+        return self._counted
+
+    @property
+    def common_set(self) -> TrainingSet | None:
+        return next(iter(self._sets.values()), None)
+
+    def certify(self) -> list[Any]:
+        """Certify all fits that wait; return the models that prove less than what their learners had met.
+
+        Rounding hides the difference. From now on fits are certified at once, in double precision where that helps.
+        """
+        self.is_open, failed = False, []
+        while self._waiting:
+            data = self._waiting[0][1]
+            group: list[tuple[Any, TrainingSet, Sequence[Any], Learner, Sequence[Learned]]] = []
+            room = self.numbers // (data.stack.n_kernels * data.stack.n_samples)
+            while self._waiting and self._waiting[0][1] is data and (room > 0 or not group):
+                group.append(self._waiting.pop(0))
+                room -= sum(one.solution.beta[0].size for one in group[-1][-1])
+            with data.threads():
+                sizes = data.sizes()
+                products = SharedProducts(data.stack, [one.solution.beta for *_, found in group for one in found])
+                for model, _, machines, learner, found in group:
+                    each = list(zip(machines, found, strict=True))
+                    learned = [one.proved(data.stack, sizes, machine, learner, products) for machine, one in each]
+                    model._set_history(learned, [machine.objective_scale for machine in machines])
+                    if model.duality_gap_ > model.tol >= max(one.gap for one in found):
+                        failed.append(model)
+        return failed
 
 
 def _start_key(learner: Learner, machine: Any, output: int) -> Any:

@@ -200,4 +200,4 @@ def _held_out(fold: TogetherFold, model: Any, learned: list[Learned], factor: Ar
     gap = max(one.gap for one in learned)
     own = weights[0] if len(weights) == 1 else weights
     beta = np.array([one.solution.beta[fold.train] for one in learned])
-    return outputs, model._predictions(outputs), getattr(model, "classes_", None), own, gap, beta
+    return outputs, model._predictions(outputs), getattr(model, "classes_", None), own, gap, None, beta

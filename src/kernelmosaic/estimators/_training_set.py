@@ -319,7 +319,8 @@ class ExactSet(TrainingSet):
 
     def _sums(self, kernel_set: KernelSet, samples: Views, beta: Array) -> SupportSums:
         """Return the sums over support samples, by the members of pairs where the stack is made of them."""
-        kind = PairSums if isinstance(self.stack, PairStack) else SupportSums
+        pairs = any(isinstance(one.kernel, Pairwise) for one in kernel_set.fitted)  # else a stack is not made for this
+        kind = PairSums if pairs and isinstance(self.stack, PairStack) else SupportSums
         return kind(kernel_set, samples, beta)
 
     def _own_coefficients(
@@ -330,6 +331,7 @@ class ExactSet(TrainingSet):
         The coefficient of a kernel whose view a sample lacks goes to the samples whose mean stands in for it.
         """
         own = beta[:, np.newaxis] * missing.factors(present).T[kept]
+        _ = self.stack  # what stands in for a view is known with the matrices
         for k, m in enumerate(kept):
             if self.shares[m] is not None:
                 own[:, k] += beta @ self.shares[m]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import KW_ONLY
+from functools import update_wrapper
 from operator import attrgetter
+from types import MethodType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,7 +15,6 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import compute_class_weight
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from kernelmosaic._typing import (
@@ -35,16 +37,29 @@ from kernelmosaic.machines.base import SharedMachines, check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
 
 
-def _has_probabilities(estimator: Estimator) -> bool:
-    """Whether a classifier knows probabilities, or raise an AttributeError that says how to get them."""
+def _has_probabilities(estimator: Estimator) -> None:
+    """Raise an AttributeError that says how to get probabilities, if a classifier knows none."""
     if estimator.calibration is None and not estimator._knows_probabilities:
         name = type(estimator).__name__
         tuned = "MKLClassifierCV" if name == "MKLClassifier" else "model_selection.PathSearchCV"
         raise AttributeError(
-            f"{name} knows decision values, not probabilities: give calibration='sigmoid' or 'isotonic' before "
+            f"{name} has decision values and no probabilities: give calibration='sigmoid' or 'isotonic' before "
             f"fitting, or use {tuned}."
         )
-    return True
+
+
+class WithProbabilities:
+    """A method of classifiers that have probabilities; the AttributeError of others says how they get them."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method = method
+        update_wrapper(self, method)  # type: ignore[arg-type]
+
+    def __get__(self, estimator: Estimator | None, owner: Any = None) -> Any:
+        if estimator is None:
+            return self.method
+        _has_probabilities(estimator)
+        return MethodType(self.method, estimator)
 
 
 class KernelClassifier(ClassifierMixin, KernelEstimator):
@@ -74,12 +89,12 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         outputs = self._outputs(X)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    @WithProbabilities
     def predict_proba(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the probabilities of the classes, in the order of `classes_`, of shape (n_samples, classes)."""
         return self._probabilities(self.decision_function(X))
 
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    @WithProbabilities
     def predict_log_proba(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
         return np.asarray(np.log(self.predict_proba(X)))

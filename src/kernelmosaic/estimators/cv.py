@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, replace
@@ -20,12 +21,22 @@ from kernelmosaic.estimators._base import WeightedMKL, parameters
 from kernelmosaic.estimators._calibration import check_calibration
 from kernelmosaic.estimators._conformal import Conformal
 from kernelmosaic.estimators._input import FitInput, is_streamed
-from kernelmosaic.estimators._path import PathOptions, PathResult, mean_deviation, path_rule, search_paths, warn_of_gaps
+from kernelmosaic.estimators._path import (
+    PathOptions,
+    PathResult,
+    describe_choice,
+    mean_deviation,
+    path_rule,
+    search_paths,
+    warn_of_gaps,
+)
+from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import KernelOptions
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.learning.problem import progress
+from kernelmosaic.machines.base import check_count
 from kernelmosaic.machines.survival import PartialLikelihood
 from kernelmosaic.metrics import concordance, integrated_brier_score
 
@@ -44,6 +55,7 @@ class PathSearch(BaseEstimator):
     scale: bool = True
     calibration: str | None = "sigmoid"
     fold_tol: float | None = None
+    near: int | None = None
     verbose: bool = False
 
     # The machines of the folds, for intervals and sets of classes.
@@ -55,12 +67,17 @@ class PathSearch(BaseEstimator):
         strata = given.y if rule.strata is None else rule.strata(given.y)
         folds = list(self._splitter(estimator, strata).split(given.X, strata, **routed.splitter.split))
         shown: Any = progress(type(self).__name__, len(folds)) if self.verbose else nullcontext(lambda *state: None)
+
+        def scores_of(found: PathResult) -> NDArray[np.float64]:
+            return found.scores(scorer, routed.scorer.score, self.calibration)
+
         with shown as show:
-            options = PathOptions(bool(self.scale), self.fold_tol, self.n_jobs, show)
-            found = search_paths(estimator, given, folds, self.Cs, self._norms(), options)
-        gaps = np.concatenate([found.gaps(m).ravel() for m in range(len(found.norms))])
-        warn_of_gaps(type(self).__name__, gaps, found.tol, "raise max_iter, accept a larger tol, or try smaller Cs")
-        scores = found.scores(scorer, routed.scorer.score, self.calibration)
+            norms = self._norms()
+            options = PathOptions(bool(self.scale), self.fold_tol, self.n_jobs, show, self._near(norms), scores_of)
+            found = search_paths(estimator, given, folds, self.Cs, norms, options)
+        remedy = "raise max_iter, accept a larger tol, or try smaller Cs"
+        warn_of_gaps(type(self).__name__, found.all_gaps(), found.tol, remedy)
+        scores = scores_of(found)
         if np.all(np.isnan(scores.mean(axis=1))):
             raise ValueError(
                 f"scoring={self.scoring!r} gives no number in any fold; check the folds, or choose another."
@@ -71,8 +88,16 @@ class PathSearch(BaseEstimator):
         if self.norms is not None:
             self.norm_ = found.norms[m]
             self.scores_by_norm_ = dict(zip(found.norms, scores, strict=True))
+            # Those that were not chosen are shown beside the choice: equal weights say nothing of the kernels.
+            known = [k for k, own in enumerate(scores) if not np.isnan(own.mean(axis=0)).all()]
+            at = {k: found.best(scores[[k]])[1] for k in known}
+            self.weights_by_norm_ = {found.norms[k]: np.nanmean(found.weights(k)[:, at[k]], axis=0) for k in known}
+            if self.verbose:
+                print(f"{type(self).__name__}: {describe_choice(self.scores_by_norm_, self.norm_)}.", flush=True)
         self.weights_paths_, self.duality_gaps_ = found.weights(m), found.gaps(m)
-        self.weights_path_ = np.nanmean(self.weights_paths_, axis=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # values that were not tried have no mean
+            self.weights_path_ = np.nanmean(self.weights_paths_, axis=0)
         return found, m, i
 
     def _of_folds(self) -> Conformal:
@@ -90,6 +115,16 @@ class PathSearch(BaseEstimator):
         if not norms:
             raise ValueError(f"norms={self.norms!r}: give at least one, such as 1, 2 or 'uniform'.")
         return norms
+
+    def _near(self, norms: list[Any]) -> int | None:
+        if self.near is None:
+            return None
+        if "uniform" not in [norm for norm in norms if isinstance(norm, str)] or len(norms) == 1:
+            raise ValueError(
+                f"near={self.near!r}: the other norms are tried near the best C of equal weights; give norms with "
+                "'uniform' and another, or near=None."
+            )
+        return check_count("near", self.near)
 
     def _splitter(self, estimator: Estimator, y: TargetLike = None) -> Any:
         # Loads a good part of scikit-learn, which the estimators that choose nothing do without.
@@ -161,8 +196,8 @@ class TunedMKL(PathSearch, WeightedMKL):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples.
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of such tables
+            Samples; several tables have the same rows.
         y : array-like of shape (n_samples,), or of shape (n_samples, n_targets) for a regression
             Classes, or targets.
         sample_weight : array-like of shape (n_samples,), optional
@@ -180,7 +215,9 @@ class TunedMKL(PathSearch, WeightedMKL):
         found, m, i = self._search(self._plain(given), given, routed)
         self._seed = found.model.random_state
         if self.refit:
-            self._fit_scaled(given, self.scale, found.calibration(m, i, self.calibration) if self.calibration else None)
+            calibration = found.calibration(m, i, self.calibration) if self.calibration else None
+            with fit_context().starting_from(found.start(m, i)):
+                self._fit_scaled(given, self.scale, calibration)
             self._conformal = found.conformal(m, i)
             self._is_refitted = True
         return self
@@ -229,6 +266,10 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
         The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
         ``"loo"`` those that :class:`MKLRidgeClassifierCV` learns from the training samples of each fold, divided by
         their sum. Whether these help a support vector machine, the studies say.
+    near : int, default=None
+        At how many values of C on both sides of the best one of equal weights the other norms are tried; None tries
+        all values. Equal weights, which must be among the norms, are tried at all values first. What is not tried has
+        the score, the weights and the gap NaN in the attributes.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means stratified folds.
     scoring : str or callable, default=None
@@ -261,6 +302,9 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
         The values tried, in ascending order.
     scores_ : ndarray of shape (folds, Cs)
         The scores of the chosen norm; those of all norms are in the dictionary ``scores_by_norm_``.
+    weights_by_norm_ : dict of ndarray
+        The weights of each norm at its best C, averaged over the folds: where equal weights score best, what the
+        others learned.
     best_score_ : float
         The mean score of the choice over the folds.
     weights_path_ : ndarray of shape (Cs, P) or (Cs, classes, P)
@@ -336,7 +380,7 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
     scoring : str or callable, default=None
         As in :class:`~sklearn.model_selection.GridSearchCV`; None means R², or with ``loss="quantile"`` minus the mean
         pinball loss. A function is called with an estimator that knows the predictions for the samples held out.
-    n_jobs, refit, scale
+    near, n_jobs, refit, scale
         As in :class:`MKLClassifierCV`.
     epsilon : float or "auto", default="auto"
         As in :class:`MKLRegressor`; ``"auto"`` stands for a tenth of the standard deviation of y.
@@ -349,7 +393,9 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
 
     Attributes
     ----------
-    C_, norm_, Cs_, scores_, scores_by_norm_, best_score_, weights_path_, weights_paths_, duality_gaps_
+    C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_, weights_paths_
+        As in :class:`MKLClassifierCV`.
+    duality_gaps_
         As in :class:`MKLClassifierCV`.
     epsilon_ : float
         The half-width of the tube.
@@ -427,7 +473,7 @@ class MKLSurvivalCV(TunedMKL, MKLSurvival):
         the integrated Brier score up to the 80 % quantile of time. A function is called with an estimator that knows
         the samples held out: its `predict`, and its `predict_survival_function`, which is estimated from the other
         folds.
-    n_jobs, refit, scale
+    near, n_jobs, refit, scale
         As in :class:`MKLClassifierCV`.
     loss : {"cox", "censored", "rank"}, default="cox"
         As in :class:`MKLSurvival`.
@@ -440,7 +486,9 @@ class MKLSurvivalCV(TunedMKL, MKLSurvival):
 
     Attributes
     ----------
-    C_, norm_, Cs_, scores_, scores_by_norm_, best_score_, weights_path_, weights_paths_, duality_gaps_
+    C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_, weights_paths_
+        As in :class:`MKLClassifierCV`.
+    duality_gaps_
         As in :class:`MKLClassifierCV`.
     weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_
         Of the fit to all samples, as in :class:`MKLSurvival`.
@@ -471,7 +519,7 @@ class MKLSurvivalCV(TunedMKL, MKLSurvival):
         scoring = self.scoring or ("likelihood" if self.loss == "cox" else "concordance")
         if not isinstance(scoring, str):
             return super()._scorer()
-        scores = {"likelihood": _likelihood, "concordance": _concordance, "brier": _minus_brier}
+        scores = {"likelihood": likelihood, "concordance": _concordance, "brier": _minus_brier}
         if scoring not in scores or (scoring == "likelihood" and self.loss != "cox"):
             raise ValueError(
                 f"scoring={scoring!r} with loss={self.loss!r}: give a function, 'concordance', 'brier' or, with "
@@ -489,7 +537,7 @@ def _concordance(model: Estimator, X: MatrixLike, y: TargetLike, sample_weight: 
     return concordance(y, model.predict(X), sample_weight)
 
 
-def _likelihood(model: Estimator, X: MatrixLike, y: Any, sample_weight: SampleWeight = None) -> float:
+def likelihood(model: Estimator, X: MatrixLike, y: Any, sample_weight: SampleWeight = None) -> float:
     """Return the logarithm of the partial likelihood per event."""
     weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
     deaths = float(y[:, 0] @ weight)

@@ -162,6 +162,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     _stack_dtype = np.float64
     _knows_probabilities = True
     _path_rule: ClassVar[PathRule | None] = PathRule("alpha", (1e-4, 1e2), descending=True, score=accuracy)
+    _has_plain_function = False
 
     # Fitting -------------------------------------------------------------------------------------------------------
 

@@ -313,6 +313,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     penalty_power: ClassVar[Any] = None
     solver: ClassVar[Any] = None
     _has_plain_outputs = False
+    _has_plain_function = False
 
     def _host_samples(self) -> int:
         return 3000
@@ -530,7 +531,8 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         Gates in the space of this kernel: they read the leading coordinates (at most 20) of its kernel principal
         component analysis of the training set, so that sequences and precomputed kernels can be gated.
     step : {"lbfgs", "armijo", "fixed"}, default="lbfgs"
-        How the gates are improved: quasi-Newton or steepest descent, both with a line search; or fifty steps of 0.01.
+        How the gates are improved: quasi-Newton or steepest descent, both with a line search; or fifty steps of 0.01,
+        `max_iter` if that is less.
     n_init : int, default=3
         Random starts, of which the one with the least objective is kept; they run in parallel.
     slack : {1, 2}, default=1

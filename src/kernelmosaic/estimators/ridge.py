@@ -6,7 +6,6 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from os import PathLike
 from typing import Any, Self
 
@@ -21,7 +20,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, Settings, TargetLike
 from kernelmosaic.backend import NUMPY, row_strips, tensor_device, to_host, torch_backend
 from kernelmosaic.estimators._base import KernelEstimator, parameters
 from kernelmosaic.estimators._conformal import BLOCK, interval, misfits, ranked
@@ -39,7 +38,7 @@ from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial
 from kernelmosaic.kernels.base import is_missing, refuse_text
 from kernelmosaic.kernels.gaussian import Radial, RadialWidths
 from kernelmosaic.kernels.transformed import width_learner, with_width
-from kernelmosaic.kernels.views import Entry, PerColumn, lay_specs, read_kernels
+from kernelmosaic.kernels.views import Entry, PerColumn, lay_specs
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.ridge_weights import (
     FeatureForm,
@@ -148,12 +147,11 @@ class BaseRidge(KernelEstimator):
     # The digits of a small ridge need double precision.
     _stack_dtype = np.float64
 
-    def _read_kernels(self, X: MatrixLike = None) -> list[Entry]:
-        return read_kernels(self.kernels, partial(self._kernels_of, X))
-
-    def _kernels_of(self, X: MatrixLike) -> list[Kernel]:
+    def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
         if self.approximation == "fourier":  # which serves radial kernels alone
             return [kernel for kernel in ridge_kernels(ranks=False) if isinstance(kernel, Radial)]
+        if views is not None and len(views) > 1:
+            return [kernel for kernel in ridge_kernels(ranks=False) if not isinstance(kernel, Polynomial)]
         return ridge_kernels(ranks=not sparse.issparse(X))  # ranks of sparse columns would fill them
 
     @abstractmethod
@@ -195,7 +193,7 @@ class BaseRidge(KernelEstimator):
         mean, unit = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
         if labels is None:
             mean, unit = centre_and_unit(Y, weight)
-        standardizer = given.standardizer(self._read_kernels(given.X)) if self.scale else None
+        standardizer = given.standardizer(self._read_kernels(given.table, given.views)) if self.scale else None
         scaled = given if standardizer is None else replace(given, X=standardizer(given.X))
         targets = RidgeTargets((Y - mean) / unit, weight, labels, together)
         options = replace(self._kernel_options(n, scaled), entries=self._written_out(scaled))
@@ -278,8 +276,11 @@ class BaseRidge(KernelEstimator):
         self._ridge, self._left_out = learned.alpha / targets.weight, learned.residuals
         self._covariance, self._has_matrix = None, not isinstance(data.stack, FeatureStack | PairStack)
         if isinstance(data.stack, FeatureStack):
-            with data.threads(RidgeOptions.few_samples):
-                covariance = FeatureForm(data.stack, targets, self.criterion).covariance(learned.weights, learned.alpha)
+            covariance = learned.covariance
+            if covariance is None:  # the machine was that of matrices
+                with data.threads(RidgeOptions.few_samples):
+                    form = FeatureForm(data.stack, targets, self.criterion)
+                    covariance = form.covariance(learned.weights, learned.alpha)
             kept = np.isin(np.repeat(np.arange(len(learned.weights)), data.stack.widths), self._expansion.kept)
             at = np.append(np.flatnonzero(kept), len(kept))
             self._covariance = covariance[np.ix_(at, at)]
@@ -337,7 +338,7 @@ class BaseRidge(KernelEstimator):
 
     def _written_out(self, given: FitInput) -> list[Entry]:
         """Return the kernels, those that stand for one per column written out where widths are learned."""
-        entries = self._read_kernels(given.X)
+        entries = self._read_kernels(given.table, given.views)
         inner = [one.kernel.kernel if isinstance(one.kernel, PerColumn) else one.kernel for one in entries]
         if not any(isinstance(kernel, Kernel) and width_learner(kernel) for kernel in inner):
             return entries

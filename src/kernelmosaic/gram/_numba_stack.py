@@ -397,6 +397,30 @@ def multiply_gaussians(
             out[m, i] += total
 
 
+@njit(cache=True, nogil=True, fastmath=MATH)
+def write_distances(
+    products: NDArray[np.float64],
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    X: NDArray[np.float64],
+    Y: NDArray[np.float64],
+    share: float,
+    out: AnyArray,
+) -> None:
+    """out[i, j] = D_ij."""
+    for i in range(products.shape[0]):
+        fill_distances(products[i], left[i], right, X[i], Y, share, out[i])
+
+
+@njit(cache=True, nogil=True, fastmath=MATH)
+def write_gaussian(distances: AnyArray, rate: Any, weight: Any, out: AnyArray) -> None:
+    """out[i, j] = weight exp(rate D_ij), in the precision of all of them."""
+    for i in range(out.shape[0]):
+        row, own = out[i], distances[i]
+        for j in range(out.shape[1]):
+            row[j] = weight * _exp(rate * own[j])
+
+
 def _exp(x: Any) -> ArrayOrTensor:
     """Exponential in the precision of x; compiled code takes the one or the other."""
     raise NotImplementedError

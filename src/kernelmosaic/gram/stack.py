@@ -353,6 +353,31 @@ class ComputedStack(MatrixStack):
         for m, block in self.kernel_set.blocks(left, right, [int(m) for m in kernels], self.dtype):
             yield m, self.backend.astype(block, self.dtype)
 
+    def square_blocks(self, kernels: Kernels, square: tuple[slice, slice]) -> Iterator[tuple[int, Any]]:
+        """Yield what `placed_blocks` does for a square, Gaussians by compiled passes; a block lasts until the next."""
+        rest = [int(m) for m in kernels]
+        for members in self._gaussians(rest):
+            from kernelmosaic.gram._numba_stack import write_distances, write_gaussian
+
+            rates, weights = self._constants(members, np.ones(self.n_kernels))
+            X, V, norms = self._less_centre(members[0])
+            share = _unreliable(rates, V, norms[square[0]], norms[square[1]], self.dtype)
+            (rows, columns), room = square, np.empty((2, *(some.stop - some.start for some in square)), self.dtype)
+            inner = V[rows] @ V[columns].T
+            write_distances(inner, norms[rows], norms[columns], X[rows], X[columns], share, room[0])
+            for m, rate, weight in zip(members, *np.array([rates, weights], self.dtype), strict=True):
+                write_gaussian(room[0], rate, weight, room[1])
+                yield m, room[1]
+            rest = [m for m in rest if m not in members]
+        yield from self.placed_blocks(rest, *square)
+
+    def _less_centre(self, m: int) -> tuple[Any, Any, Any]:
+        """Return the samples that a kernel reads, the same less their mean, and their squared norms then."""
+        view = self.samples.views[m]
+        if id(view) not in self._centred:
+            self._centred[id(view)] = _less_centre(view, view.mean(axis=0))
+        return self._centred[id(view)]
+
     def squares(self) -> list[tuple[slice, slice]]:
         """Cut the lower triangle into squares for the host's cache; one on the diagonal has one slice twice."""
         side = int(min(self.options.cache_bytes // self.dtype.itemsize, self.entries) ** 0.5)
@@ -510,10 +535,7 @@ class ComputedStack(MatrixStack):
             return
         from kernelmosaic.gram._numba_stack import add_gaussians
 
-        view = self.samples.views[members[0]]
-        if id(view) not in self._centred:
-            self._centred[id(view)] = _less_centre(view, view.mean(axis=0))
-        X, V, norms = self._centred[id(view)]
+        X, V, norms = self._less_centre(members[0])
         share = _unreliable(constants[0], V, norms[rows], norms[columns], np.float32)
         rates, factors = (np.array(one, dtype=np.float32) for one in constants)
         room = np.empty(out.shape[1], dtype=np.float32)
@@ -523,38 +545,52 @@ class ComputedStack(MatrixStack):
     def _multiply_gaussians(
         self, right: dict[int, Any], left: PlacedSamples, across: PlacedSamples, out: ArrayOrTensor
     ) -> bool:
-        """Add products with one vector to `out` if the kernels are Gaussians of the same samples; else return False."""
+        """Add products to `out` if the kernels are Gaussians of the same samples, on a device those with one vector.
+
+        Return whether they are.
+        """
         members = list(right)
-        if out.shape[2] > 1 or self._gaussians(members) != [members]:
+        if (out.shape[2] > 1 and self.backend is not NUMPY) or self._gaussians(members) != [members]:
             return False
         rates, factors = self._constants(members, np.ones(self.n_kernels))
-        beta = self.backend.xp.stack([right[m][:, 0] * factor for m, factor in zip(members, factors, strict=True)])
+        beta = self.backend.xp.stack([right[m] * factor for m, factor in zip(members, factors, strict=True)])
         L, R = left.views[members[0]], across.views[members[0]]
         if self.backend is NUMPY:
             found: Any = self._multiply_here(L, R, rates, beta.astype(self.dtype))
         else:
             from kernelmosaic.gram._torch_cuda import multiply_directly
 
-            found = multiply_directly(L.T, R, rates, beta, self.dtype == np.float64)
+            found = multiply_directly(L.T, R, rates, beta[:, :, 0], self.dtype == np.float64)
+            found = None if found is None else found[:, :, None]
         if found is not None:
-            out[members, :, 0] += found
+            out[members] += found
         return found is not None
 
     def _multiply_here(self, left: AnyArray, right: AnyArray, rates: list[float], beta: AnyArray) -> Array:
-        from kernelmosaic.gram._numba_stack import multiply_gaussians
+        """Return products of Gaussians with β of shape (Gaussians, samples, columns)."""
+        from kernelmosaic.gram._numba_stack import multiply_gaussians, write_distances, write_gaussian
 
         (X, L, norms), (Y, R, others) = (_less_centre(view, right.mean(axis=0)) for view in (left, right))
         share = _unreliable(rates, L, norms, others, self.dtype)
-        found, factors = np.zeros((len(rates), len(L))), np.array(rates, dtype=self.dtype)
+        found, factors = np.zeros((len(rates), len(L), beta.shape[2])), np.array(rates, dtype=self.dtype)
         height, width = self.options.host_tile
+        # The exponentials that several vectors are multiplied with stay in the cache.
+        height = height if beta.shape[2] == 1 else max(height // 8, 1)
 
         def multiply(strip: slice) -> None:
             for below in row_strips(len(R), width):
                 inner = L[strip] @ R[below].T
-                room = np.empty(inner.shape[1], dtype=self.dtype)
-                own = np.ascontiguousarray(beta[:, below])
-                sides = norms[strip], others[below]
-                multiply_gaussians(inner, *sides, factors, own, found[:, strip], room, X[strip], Y[below], share)
+                here, there, own, other = norms[strip], others[below], X[strip], Y[below]
+                if beta.shape[2] == 1:
+                    room = np.empty(inner.shape[1], dtype=self.dtype)
+                    vector, sums = np.ascontiguousarray(beta[:, below, 0]), found[:, strip, 0]
+                    multiply_gaussians(inner, here, there, factors, vector, sums, room, own, other, share)
+                    continue
+                distances, block = np.empty((2, *inner.shape), dtype=self.dtype)
+                write_distances(inner, here, there, own, other, share, distances)
+                for m, rate in enumerate(factors):
+                    write_gaussian(distances, rate, rate.dtype.type(1), block)
+                    found[m, strip] += block @ beta[m, below]
 
         with one_blas_thread():
             run_threads(multiply, row_strips(len(L), height), self.n_samples * width)
@@ -621,7 +657,7 @@ class StoredStack(MatrixStack):
             kernels = [m for m in kernels if m not in cheap]
 
             def fill(square: tuple[slice, slice]) -> None:
-                for m, block in computed.placed_blocks(cheap, *square):
+                for m, block in computed.square_blocks(cheap, square):
                     _write_square(matrices[m], square, block, loops)
 
             # A statistic and the kernels that are functions of it stay in the cache; memory is written to once an

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from kernelmosaic.inspection.features import FeatureImportance, feature_importance
 from kernelmosaic.inspection.importance import KernelImportance, kernel_importance
 from kernelmosaic.inspection.resamples import Stability, stability
 from kernelmosaic.inspection.significance import KernelSignificance, kernel_significance
 
 __all__ = [
+    "FeatureImportance",
     "KernelImportance",
     "KernelSignificance",
     "Stability",
+    "feature_importance",
     "kernel_importance",
     "kernel_significance",
     "stability",

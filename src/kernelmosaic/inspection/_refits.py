@@ -21,6 +21,7 @@ from kernelmosaic.estimators._path import warn_of_gaps
 from kernelmosaic.estimators._shared import KnownFit, SharedKernels
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.learning.problem import progress
+from kernelmosaic.stacking import are_tables
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -82,8 +83,11 @@ def prepare(
         model.set_params(random_state=int(random.randint(np.iinfo(np.int32).max)))
     if y is None:
         raise ValueError("y is None: give one target per sample.")
-    if is_streamed(X) or not (hasattr(X, "shape") or isinstance(X, list | tuple)):
-        raise TypeError(f"X={type(X).__name__}: load the samples into an array, a sparse matrix or a data frame.")
+    if are_tables(X) or is_streamed(X) or not (hasattr(X, "shape") or isinstance(X, list | tuple)):
+        raise TypeError(
+            f"X={type(X).__name__}: give the samples as an array, a sparse matrix or a data frame; stack_views makes "
+            "one of several tables."
+        )
     y = np.asarray(y)
     check_consistent_length(X, y)
     rows = np.empty((_num_samples(X), 1))

@@ -7,6 +7,7 @@ from kernelmosaic.kernels.gaussian import Gaussian, Laplacian
 from kernelmosaic.kernels.graphs import ShortestPath, WeisfeilerLehman
 from kernelmosaic.kernels.linear import Linear, Polynomial
 from kernelmosaic.kernels.matrices import Diffusion, Precomputed
+from kernelmosaic.kernels.molecules import fingerprints
 from kernelmosaic.kernels.pairs import Pairwise, pairwise
 from kernelmosaic.kernels.strings import SmithWaterman, Spectrum, WeightedDegree
 from kernelmosaic.kernels.subsets import Subsets
@@ -43,6 +44,7 @@ __all__ = [
     "WeisfeilerLehman",
     "by_group",
     "family",
+    "fingerprints",
     "pairwise",
     "per_column",
     "read_gmt",

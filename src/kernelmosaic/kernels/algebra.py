@@ -81,15 +81,22 @@ class _Pair(_Composite):
     def entry_roundings(self, X: MatrixLike) -> float:
         return self.left.entry_roundings(X) + self.right.entry_roundings(X)
 
-    def _check_parameters(self) -> None:
+    @property
+    def input_kind(self) -> str:  # type: ignore[override]
+        # Either part is read once, so that the sum of many takes no longer than all of them.
         name = type(self).__name__
         check_kernel("left", self.left, name)
         check_kernel("right", self.right, name)
-        if self.left.input_kind != self.right.input_kind:
+        left, right = self.left.input_kind, self.right.input_kind
+        if left != right:
             raise ValueError(
-                f"{name} joins kernels on the same samples, but left={self.left!r} reads {self.left.input_kind} and "
-                f"right={self.right!r} reads {self.right.input_kind}; give them to an estimator as two kernels instead."
+                f"{name} joins kernels on the same samples, but left={self.left!r} reads {left} and "
+                f"right={self.right!r} reads {right}; give them to an estimator as two kernels instead."
             )
+        return left
+
+    def _check_parameters(self) -> None:
+        _ = self.input_kind
 
 
 class Sum(_Pair):

@@ -31,6 +31,7 @@ _ELSEWHERE = {
     "poly": "Polynomial(degree=3)",
     "quadratic": "Polynomial(degree=2)",
     "cosine": "Linear(), with normalize='diagonal',",
+    "cosinesimilarity": "Linear(), with normalize='diagonal',",
 }
 
 
@@ -130,7 +131,8 @@ class Kernel(BaseEstimator, ABC):
         if len(some):
             raise ValueError(
                 f"X[{some[0]}] contains NaN in {int(empty[some[0]].sum())} of {empty.shape[1]} columns: a sample may "
-                "lack all that a kernel reads, not a part of it; fill the part in, or give it kernels of its own."
+                "lack all that a kernel reads, not a part of it; fill the part in, as ViewImputer does, or give it "
+                "kernels of its own."
             )
         return every
 
@@ -263,8 +265,8 @@ def refuse_text(X: MatrixLike, y: TargetLike = None) -> Iterator[None]:
         yield
     except ValueError as error:
         complaint = "could not convert string" in str(error)
-        found = _first_text(X) if complaint else None
-        if found is None and complaint and y is not None and (target := _first_text(y)) is not None:
+        found = first_text(X) if complaint else None
+        if found is None and complaint and y is not None and (target := first_text(y)) is not None:
             raise ValueError(
                 f"y holds text ({target[1]!r}) where one number per sample is read: give numbers, or tell classes "
                 "apart with a classifier."
@@ -278,7 +280,7 @@ def refuse_text(X: MatrixLike, y: TargetLike = None) -> Iterator[None]:
         ) from error
 
 
-def _first_text(X: MatrixLike) -> tuple[Any, str] | None:
+def first_text(X: MatrixLike) -> tuple[Any, str] | None:
     """Return the first column with a string that is no number, by name or number, and the string."""
     table = np.asarray(X, dtype=object)
     for j, values in enumerate(table.T if table.ndim == 2 else [table.ravel()]):
@@ -311,14 +313,23 @@ def suggest_kernel(given: Any) -> str:
     """Return what to write instead of something that is not a kernel, as the end of a message."""
     if isclass(given) and issubclass(given, Kernel):
         return f"that is a class: write {_call(given)}."
-    if isinstance(given, str):
+    if hasattr(given, "shape"):
+        return "a Gram matrix is given as Precomputed(K), and X then holds the row numbers, np.arange(len(K))."
+    if isinstance(given, str) or callable(given):
+        # Functions of scikit-learn are called as the kernels, or as these and "_kernel".
+        name = given if isinstance(given, str) else getattr(given, "__name__", type(given).__name__)
         known = {one.__name__.lower(): _call(one) for one in _library_kernels(Kernel)}  # type: ignore[type-abstract]
-        call = (_ELSEWHERE | known).get(given.lower().replace("_", ""))
+        call = (_ELSEWHERE | known).get(name.lower().removesuffix("_kernel").replace("_", ""))
         if call is not None:
             return f"kernels are objects: write {call} from kernelmosaic.kernels."
-    if callable(given):
-        return "a function is no kernel: compute its matrix and give Precomputed(K), or derive a class from Kernel."
+        if callable(given):
+            return "a function is no kernel: compute its matrix and give Precomputed(K), or derive a class from Kernel."
     return "give a kernel of kernelmosaic.kernels, such as Gaussian(), Linear() or Polynomial(degree=2)."
+
+
+def shown(given: Any) -> str:
+    """Write what is not a kernel, a matrix by its shape."""
+    return f"an array of shape {tuple(given.shape)}" if hasattr(given, "shape") else repr(given)
 
 
 def _library_kernels(parent: type[Kernel]) -> Iterator[type[Kernel]]:

@@ -174,9 +174,18 @@ class Pairwise(Kernel):
         for A, B in self.side_matrices(left, right):
             term = A[np.ix_(a, c)] * B[np.ix_(b, d)]
             if MODES[self.mode]:
-                term = (term + MODES[self.mode] * A[np.ix_(a, d)] * B[np.ix_(b, c)]) / 2
+                term = self._both_orders(X, term, A[np.ix_(a, d)] * B[np.ix_(b, c)])
             K = K + term
         return np.asarray(K)
+
+    def _both_orders(self, X: MatrixLike, term: Block, turned: Block) -> Block:
+        """Return half the sum, or difference, of products; what rounding leaves of equal ones is zero.
+
+        The antisymmetric kernel of a kernel of rank one is zero, and nothing else would be left of it.
+        """
+        found = 0.5 * (term + MODES[self.mode] * turned)
+        noise = 2.0 * (1.0 + self.entry_roundings(X)) * np.finfo(found.dtype).eps
+        return np.asarray(np.where(np.abs(found) <= noise * np.abs(term), 0.0, found), dtype=found.dtype)
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         a, b = self.members(X)
@@ -184,7 +193,7 @@ class Pairwise(Kernel):
         right = self.right_._diagonal(self.right_.validate(b.values))[b.codes]
         if MODES[self.mode]:
             across = compare("kernel", self.left_, a.values, a.values)[a.codes, b.codes]
-            return np.asarray(0.5 * (left * right + MODES[self.mode] * across**2), dtype=np.float64)
+            return np.maximum(self._both_orders(X, np.asarray(left * right, dtype=np.float64), across**2), 0.0)
         return np.asarray(left * right if self.mode == "product" else left + right, dtype=np.float64)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:

@@ -286,8 +286,8 @@ def with_width(kernel: Kernel, width: str | NDArray[np.float64]) -> Kernel:
 class Projected(Kernel):
     """k(Wᵀx, Wᵀz): a kernel of projected samples.
 
-    `fit` starts W at the leading principal directions; the localized estimators then learn it with the machine. One
-    such kernel is a global projection, several of them under gates are local ones.
+    `fit` puts W at the leading principal directions, or draws it; the localized estimators start there and learn it
+    with the machine. One such kernel is a global projection, several of them under gates are local ones.
 
     Parameters
     ----------
@@ -297,7 +297,10 @@ class Projected(Kernel):
         Dimensions to project to; at most the number of columns.
     random_state : int, RandomState or None, default=None
         Turns the first W a little away from the principal directions, so that two projections start apart; None
-        does not.
+        does not. Of a random W the seed; None means 0.
+    init : {"pca", "random"}, default="pca"
+        Where W starts: at the principal directions, or at random orthonormal ones, of which each of an estimator's
+        `n_init` starts has others.
 
     Attributes
     ----------
@@ -324,19 +327,34 @@ class Projected(Kernel):
     accepts_sparse = True
     learned = "W_"
 
-    def __init__(self, kernel: Kernel | None = None, n_components: int = 2, random_state: Seed = None) -> None:
+    def __init__(
+        self, kernel: Kernel | None = None, n_components: int = 2, random_state: Seed = None, init: str = "pca"
+    ) -> None:
         self.kernel = kernel
         self.n_components = n_components
         self.random_state = random_state
+        self.init = init
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         X = self.validate(X)
         inner = self._inner()
-        self.W_ = _principal_directions(X, self._checked_components(X.shape[1]))
-        if self.random_state is not None:
-            self.W_ = perturbed(self.W_, check_random_state(self.random_state))
+        size = self._checked_components(X.shape[1])
+        if self.init == "random":
+            self.W_ = _random_directions(X.shape[1], size, check_random_state(self.random_state or 0))
+        elif self.init == "pca":
+            self.W_ = _principal_directions(X, size)
+            if self.random_state is not None:
+                self.W_ = _perturbed(self.W_, check_random_state(self.random_state))
+        else:
+            raise ValueError(f"init={self.init!r}: choose 'pca' or 'random'.")
         self.kernel_ = clone(inner).fit(self.transform(X))
         return self
+
+    def start(self, rng: np.random.RandomState, alone: bool) -> NDArray[np.float64]:
+        """Return where learning begins: at principal directions, turned a little unless `alone`, or at random ones."""
+        if self.init == "random":
+            return _random_directions(len(self.W_), self.W_.shape[1], rng)
+        return self.W_ if alone else _perturbed(self.W_, rng)
 
     def transform(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the projected samples Wᵀx, of shape (n, n_components)."""
@@ -399,7 +417,12 @@ class Projected(Kernel):
         return int(R)
 
 
-def perturbed(W: NDArray[np.float64], rng: np.random.RandomState, size: float = 0.3) -> NDArray[np.float64]:
+def _random_directions(n_features: int, n_components: int, rng: np.random.RandomState) -> NDArray[np.float64]:
+    """Return random orthonormal columns."""
+    return np.asarray(np.linalg.qr(rng.normal(size=(n_features, n_components)))[0])
+
+
+def _perturbed(W: NDArray[np.float64], rng: np.random.RandomState, size: float = 0.3) -> NDArray[np.float64]:
     """Return W with a random part added to every column, of `size` times the column's length."""
     noise = rng.normal(size=W.shape)
     lengths = np.linalg.norm(W, axis=0) / np.maximum(np.linalg.norm(noise, axis=0), 1e-300)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from numbers import Integral, Real
 from os import PathLike
@@ -18,7 +18,8 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils._indexing import _get_column_indices, _safe_indexing
 
 from kernelmosaic._typing import KernelsLike, MatrixLike
-from kernelmosaic.kernels.base import Kernel, is_whole, shorten, suggest_kernel
+from kernelmosaic.kernels.base import Kernel, first_text, is_whole, shorten, shown, suggest_kernel
+from kernelmosaic.kernels.categorical import Categorical
 from kernelmosaic.kernels.gaussian import Gaussian
 from kernelmosaic.kernels.linear import Linear, Polynomial
 from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
@@ -62,8 +63,16 @@ def one_class_kernels() -> list[Kernel]:
     return family(Gaussian(), factor=[0.175, 0.35, 0.7])
 
 
-def read_kernels(kernels: KernelsLike, default: Callable[[], list[Kernel]] = default_kernels) -> list[Entry]:
+def read_kernels(
+    kernels: KernelsLike,
+    default: Callable[[], list[Kernel]] = default_kernels,
+    X: MatrixLike = None,
+    views: Mapping[str, list[int]] | None = None,
+) -> list[Entry]:
     """Return the entries of a `kernels` parameter, unnamed kernels named, or raise saying which entry is wrong.
+
+    A kernel that names no columns reads the table of its name or, if there is none, every table has it; the columns
+    may be the name of a table. Where None stands for kernels of numbers, columns of text have one `Categorical`.
 
     Parameters
     ----------
@@ -71,16 +80,29 @@ def read_kernels(kernels: KernelsLike, default: Callable[[], list[Kernel]] = def
         As an estimator was given it.
     default : callable
         Makes the kernels that None stands for.
+    X : array-like, optional
+        The samples, as far as kernels depend on them.
+    views : mapping, optional
+        The column numbers of each table, where samples are given as several.
     """
     if kernels is None:
-        kernels = default()
+        entries = read_kernels(default())
+        text = text_columns(X)
+        if not text:
+            return entries if views is None else _on_tables(entries, views)
+        parts = {"": list(range(_n_columns(X)))} if views is None else views
+        numbers, texts = (
+            {name: [c for c in own if (c in text) is wanted] for name, own in parts.items()} for wanted in (False, True)
+        )
+        return _on_tables(entries, numbers) + _on_tables([Entry("categorical", Categorical())], texts)
     if isinstance(kernels, _KINDS):
         kernels = [kernels]
     if isinstance(kernels, str | type) or callable(kernels):
-        raise TypeError(f"kernels={kernels!r}: {suggest_kernel(kernels)}")
+        raise TypeError(f"kernels={shown(kernels)}: {suggest_kernel(kernels)}")
     if isinstance(kernels, bytes) or not isinstance(kernels, Sequence):
         write = " list(kernels.items()) is one." if isinstance(kernels, dict) else ""
-        raise TypeError(f"kernels={kernels!r}: give a list whose items are {_FORMS}.{write}")
+        gram = suggest_kernel(kernels) if hasattr(kernels, "shape") else f"give a list whose items are {_FORMS}.{write}"
+        raise TypeError(f"kernels={shown(kernels)}: {gram}")
     if isinstance(kernels, tuple) and len(kernels) in (2, 3) and isinstance(kernels[0], str):
         raise TypeError(f"kernels={kernels!r}: give a list, [{kernels!r}].")
     if not kernels:
@@ -103,14 +125,36 @@ def read_kernels(kernels: KernelsLike, default: Callable[[], list[Kernel]] = def
         raise ValueError(
             f"kernels: the name {repeated[0]!r} is used {names.count(repeated[0])} times; names must differ."
         )
-    return entries
+    return entries if views is None else _on_tables(entries, views)
+
+
+def _on_tables(entries: Sequence[Entry], tables: Mapping[str, list[int]]) -> list[Entry]:
+    """Return the entries with the columns of their tables; one that names none is given to every table."""
+    own: list[tuple[str, Entry]] = []
+    shared: list[tuple[str, Entry]] = []
+    for entry in entries:
+        named = entry.columns if isinstance(entry.columns, str) else entry.name
+        (own if named in tables or entry.columns is not None else shared).append((named, entry))
+    laid = [replace(entry, columns=tables.get(named, entry.columns)) for named, entry in own]
+    for name, columns in tables.items():
+        begin = f"{name}, " if name else ""
+        laid += [Entry(begin + entry.name, entry.kernel, columns) for _, entry in shared if columns]
+    return laid
+
+
+def text_columns(X: MatrixLike) -> set[int]:
+    """Return the numbers of the columns of a data frame that hold text which is no number."""
+    if not hasattr(X, "columns"):
+        return set()
+    columns = ((j, np.asarray(_safe_indexing(X, j, axis=1))) for j in range(_n_columns(X)))
+    return {j for j, one in columns if one.dtype.kind not in "biufc" and first_text(one[:, None]) is not None}
 
 
 def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn | Subsets, Any]:
     if isinstance(item, _KINDS):
         return None, item, None
-    if isinstance(item, str | type):
-        raise TypeError(f"kernels[{i}]={item!r}: {suggest_kernel(item)}")
+    if isinstance(item, str | type) or callable(item) or hasattr(item, "shape"):
+        raise TypeError(f"kernels[{i}]={shown(item)}: {suggest_kernel(item)}")
     if not isinstance(item, tuple) or len(item) not in (2, 3):
         hint = f"; write the tuple {tuple(item)!r}" if isinstance(item, list) and len(item) in (2, 3) else ""
         raise TypeError(f"kernels[{i}]={item!r}: expected {_FORMS}{hint}.")
@@ -118,7 +162,7 @@ def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn | Subs
     if not isinstance(name, str) or "__" in name:
         raise ValueError(f"kernels[{i}]: the name {name!r} must be a string without '__'.")
     if not isinstance(kernel, _KINDS):
-        raise TypeError(f"kernels[{i}]: {kernel!r} is not a kernel; {suggest_kernel(kernel)}")
+        raise TypeError(f"kernels[{i}]: {shown(kernel)} is not a kernel; {suggest_kernel(kernel)}")
     return name, kernel, item[2] if len(item) == 3 else None
 
 

@@ -370,7 +370,7 @@ class _Search:
             solution = Solution(coefficients[k], float(constants[k]), V[k], np.nan, np.inf, 0)
             rough = Learned(eta[k], solution, np.inf, np.inf, 0, [Iteration(np.inf, np.inf)])
             known = known_forms(self.sizes, coefficients[k], eta[k], V[k], sums[k, 2:])
-            one = rough.proved(known, self.machines[b], self.learners[b])
+            one = rough.proved_by(known, self.machines[b], self.learners[b])
             best = self.best[b]
             if best is None or one.gap < best.gap:
                 self.best[b] = one

@@ -13,6 +13,7 @@ weights, coefficients and intercept alone:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -68,12 +69,26 @@ class Start:
         Whose bounds the coefficients meet; None for those of any machine.
     kernel : CombinedKernel or None
         Where the learner combines kernels; None for one of its own.
+    values, slopes : ndarray of shape (n,) and (P,), or None
+        What the kernels make of the coefficients at these weights, Kβ, and ½ βᵀK_mβ; None where that is unknown.
     """
 
     weights: Array | None = None
     beta: Array | None = None
     machine: Any = None
     kernel: CombinedKernel | None = None
+    values: Array | None = None
+    slopes: Array | None = None
+
+    def at(self, weights: Array) -> Start:
+        """Return the same at other weights; those that differ by rounding alone are not others."""
+        own = np.inf if self.weights is None or self.weights.shape != weights.shape else self.weights
+        same = np.abs(own - weights).max() <= 1e-12 * np.abs(weights).max()
+        return self if same else replace(self.elsewhere(), weights=weights)
+
+    def elsewhere(self) -> Start:
+        """Return the same without what the kernels make of it: for others, or for the same in another precision."""
+        return replace(self, values=None, slopes=None)
 
     def continued(self, machine: Any) -> Start:
         """Return the start for a machine: coefficients at a bound are at its bound; other shapes are dropped."""
@@ -83,7 +98,10 @@ class Start:
             return replace(COLD, kernel=self.kernel)
         if self.beta is None or self.machine is None:
             return self
-        return replace(self, beta=machine.continued(self.beta, self.machine), machine=machine)
+        moved = replace(self, beta=machine.continued(self.beta, self.machine), machine=machine)
+        # Coefficients that no bound holds stay where they are, and so does all that is known of them.
+        same = np.array_equal(np.asarray(moved.beta), self.beta)
+        return moved if same else moved.elsewhere()
 
 
 #: A start from nothing.
@@ -132,6 +150,8 @@ class Learned:
         A lower bound on the optimum, where no β alone proves one.
     start : Start
         Where the learner of a like problem may start.
+    slopes : ndarray of shape (P,) or None
+        ½ βᵀK_mβ, where the learner has asked for all of them.
     """
 
     weights: Array
@@ -142,6 +162,7 @@ class Learned:
     history: list[Iteration] = field(default_factory=list)
     lower: float | None = None
     start: Start = COLD
+    slopes: Array | None = None
 
     def certified(self, stack: Any, sizes: Array, machine: Any, learner: Any) -> Self:
         """Return the same with the objective and the gap that the weights and the coefficients prove.
@@ -157,10 +178,16 @@ class Learned:
         learner : Learner
             What learned the weights; its `lower_bound` states which weights the bound holds for.
         """
+        return self.proved(stack, sizes, machine, learner)
+
+    def proved(
+        self, stack: Any, sizes: Array, machine: Any, learner: Any, products: SharedProducts | None = None
+    ) -> Self:
+        """Return the same, by products with the coefficients that are known already, if they are given."""
         program, solution, weights = machine.program, self.solution, self.weights
         used = np.flatnonzero(weights) if stack.is_implicit else np.arange(stack.n_kernels)
         few = stack.take_kernels(used) if stack.is_implicit else stack
-        forms = exact_forms(few, sizes[used], machine, solution, weights[used])
+        forms = exact_forms(few, sizes[used], machine, solution, weights[used], products)
         if stack.is_implicit:
             # The largest in the set of the weights is exact, which is all that its bound asks for.
             penalties = learner.options.penalties
@@ -175,7 +202,7 @@ class Learned:
             lower = min(self.lower, constant - float(weights[used] @ _per_kernel(forms.q))) - forms.quadratic_error
         return self.state(program, forms, lower)
 
-    def proved(self, forms: Forms, machine: Any, learner: Any) -> Self:
+    def proved_by(self, forms: Forms, machine: Any, learner: Any) -> Self:
         """Return the same with the objective and the gap that forms of its weights and coefficients prove."""
         lower = learner.lower_bound(machine.linear_bound(self.solution), forms.q + forms.q_error, self.weights)
         return self.state(machine.program, forms, lower)
@@ -271,7 +298,36 @@ class Forms:
     quadratic_error: float
 
 
-def exact_forms(stack: GramStack, sizes: Array, machine: Any, solution: Any, weights: Array) -> Forms:
+class SharedProducts:
+    """K_mβ of several β from one pass over the entries in double precision; equal columns are multiplied once.
+
+    Parameters
+    ----------
+    stack : GramStack
+        The kernels, as matrices or features.
+    betas : sequence of ndarray of shape (n,) or (n, outputs)
+        The coefficients.
+    """
+
+    def __init__(self, stack: GramStack, betas: Sequence[Array]) -> None:
+        columns = {one.tobytes(): one for beta in betas for one in np.atleast_2d(beta.T)}
+        self._stack, self._place = stack, {key: k for k, key in enumerate(columns)}
+        self._products = stack.exact_products(np.column_stack(list(columns.values())), np.arange(stack.n_samples))
+
+    def __call__(self, beta: Array, rows: NDArray[np.intp]) -> Array:
+        """Return K_mβ at some samples, of shape (P, rows) or (P, rows, outputs)."""
+        at = [self._place[one.tobytes()] for one in np.atleast_2d(beta.T)]
+        return self._products[:, rows][:, :, at].reshape(len(self._products), len(rows), *beta.shape[1:])
+
+
+def exact_forms(
+    stack: GramStack,
+    sizes: Array,
+    machine: Any,
+    solution: Any,
+    weights: Array,
+    products_of: SharedProducts | None = None,
+) -> Forms:
     """Return what the kernels make of a solution's β, from entries in double precision.
 
     Where entries are stored in single precision they are computed anew, for the samples that have a coefficient and
@@ -284,13 +340,14 @@ def exact_forms(stack: GramStack, sizes: Array, machine: Any, solution: Any, wei
     bound = np.broadcast_to(np.tensordot(np.sqrt(sizes), np.abs(W) * spread, axes=(0, 0)), beta.shape)
     double = rounding(np.float64, stack.n_samples)
     if not stack.has_exact:
-        rows, products = np.arange(len(beta)), stack.products(beta)
+        rows = np.arange(len(beta))
+        products = stack.products(beta) if products_of is None else products_of(beta, rows)
         values, error = np.empty(beta.shape), np.empty(beta.shape)
     else:
         rough = rounding(stack.dtype, stack.n_samples) * bound
         may_lose = machine.program.worst_losses(solution.values, solution.intercept, rough) > 0
         rows = np.union1d(nonzero_rows(beta), np.flatnonzero(may_lose))
-        products = stack.exact_products(beta, rows)
+        products = (products_of or stack.exact_products)(beta, rows)
         values, error = solution.values.copy(), rough.copy()
     values[rows], error[rows] = np.einsum("m...,mi...->i...", W, products), double * bound[rows]
     q = _quadratic(products, beta[rows])

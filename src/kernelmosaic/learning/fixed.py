@@ -49,7 +49,8 @@ class FixedWeights(WeightsByRule):
         # The classes of a one-versus-rest problem share their kernel: it is combined once.
         problem = make_problem(machine, stack, self.options, start)
         solution = problem.solve(self.weights, start.beta, self.options.tol)
-        at = Evaluation(self.weights, solution, machine.primal_value(solution), np.empty(0))
+        unknown = np.full(len(self.weights), np.nan)
+        at = Evaluation(self.weights, solution, machine.primal_value(solution), unknown)
         return problem.learned(at, solution.gap, [Iteration(at.upper, solution.gap)])
 
 

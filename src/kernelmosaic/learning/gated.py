@@ -14,7 +14,7 @@ from kernelmosaic.gram import GramStack, KernelSet, Views, make_stack, take_rows
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
 from kernelmosaic.gram.stack import ComputedStack, StoredStack
-from kernelmosaic.kernels.transformed import Projected, perturbed
+from kernelmosaic.kernels.transformed import Projected
 from kernelmosaic.learning.certificate import Iteration, Learned, gated_forms
 from kernelmosaic.learning.problem import Evaluation, ExhaustedError, Numbers, Problem, progress
 from kernelmosaic.learning.steps import Step, make_step
@@ -194,7 +194,7 @@ class GateDescent:
         self.at = self._evaluate(V)
         self.history = [Iteration(self.at.upper, self.at.solution.gap)]
         short, tol = 0, self.learner.tol
-        for number in range(1, (self.gate_step.n_moves or self.learner.max_iter) + 1):
+        for number in range(1, int(min(self.gate_step.n_moves, self.learner.max_iter)) + 1):
             before = self.at.upper
             try:
                 moved = self._move_projections()
@@ -279,10 +279,9 @@ class Projections:
         return np.concatenate([self.kernel(m).W_.ravel() for m in self.numbers])
 
     def start(self, rng: np.random.RandomState) -> Array:
-        """Return where to begin: near the principal directions, each kernel elsewhere if there are several."""
-        if len(self.numbers) == 1:
-            return self.read()
-        return np.concatenate([perturbed(self.kernel(m).W_, rng).ravel() for m in self.numbers])
+        """Return where to begin, each kernel elsewhere if there are several."""
+        alone = len(self.numbers) == 1
+        return np.concatenate([self.kernel(m).start(rng, alone).ravel() for m in self.numbers])
 
     def write(self, vector: Array) -> None:
         """Put all W, the scales that depend on them, and the stored matrices in place."""

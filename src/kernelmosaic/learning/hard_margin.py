@@ -62,7 +62,7 @@ class MarginProgram(Program):
         margin = float(np.min(self.target * (values + intercept) - error))
         return quadratic / margin**2 if margin > 0 else np.inf
 
-    def best_intercept(self, values: Vector) -> float:
+    def best_intercept(self, values: Vector, near: float | None = None) -> float:
         """Return the intercept with the largest smallest margin: halfway between the classes."""
         above, below = values[self.target > 0], values[self.target < 0]
         if self.total is None or not (len(above) and len(below)):  # a working set may have samples of one class only

@@ -42,8 +42,9 @@ class Newton(Learner):
     def search(self, stack: GramStack, machine: Any, start: Start) -> NewtonSearch:
         """Return the search for the weights once it has ended."""
         problem = make_problem(machine, stack, self.options, start)
-        known = self._from_a_part(stack, machine) if start.weights is None else start.weights
-        search = NewtonSearch(problem, start.beta, None if known is None else problem.scaled(known))
+        weights = self._from_a_part(stack, machine) if start.weights is None else start.weights
+        theta = None if weights is None else problem.scaled(weights)
+        search = NewtonSearch(problem, start.beta, theta, problem.known(start))
         search.improve()
         return search
 
@@ -86,16 +87,26 @@ class NewtonSearch(BoundTracker):
         β to start from.
     theta : ndarray of shape (P,), optional
         Scaled weights to start from; by default the middle of their set.
+    known : Evaluation, optional
+        What is known of both already; it is all there is to do if its gap is small enough.
     """
 
-    def __init__(self, problem: WeightProblem, warm_start: Weights | None, theta: Weights | None = None) -> None:
+    def __init__(
+        self,
+        problem: WeightProblem,
+        warm_start: Weights | None,
+        theta: Weights | None = None,
+        known: Evaluation | None = None,
+    ) -> None:
         options = problem.options
         self.tol, self.sharpest = options.tol, options.sharpest
         # From the solution of a like problem the first steps are the last ones.
         is_warm = theta is not None and warm_start is not None
         first = min(options.first_tol, (0.3 if is_warm else 10.0) * options.tol)
         self.inner = self.sharpest if problem.exact else max(first, self.sharpest)
-        super().__init__(problem, problem.evaluate(problem.start() if theta is None else theta, warm_start, self.inner))
+        if known is None or not relative_gap(known.upper, problem.lower(known)) <= self.tol:
+            known = problem.evaluate(problem.start() if theta is None else theta, warm_start, self.inner)
+        super().__init__(problem, known)
         self.planes = [problem.plane(self.best)]
         self.betas = [self.best.solution.beta]
         self.idle = 0

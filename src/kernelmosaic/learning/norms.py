@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -251,20 +250,49 @@ def _simplex_step(x: Weights, q: Weights, A: NDArray[np.float64], curvature: Wei
 
 def _step_above(floor: Weights, x: Weights, q: Weights, A: NDArray[np.float64]) -> Weights:
     """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the part of the simplex above a floor."""
-    # The quadratic model over the simplex is itself a program of the one form all machines share.
-    zero = np.zeros(len(q))
-    simplex = Program(q + A @ (x - floor), zero, zero + 1.0, zero, total=max(1.0 - float(floor.sum()), 0.0))
-    rest: Weights = solve_smo(A, simplex, warm_start=x - floor, tol=1e-10, max_iter=min(1000 * len(q), 100_000)).beta
-    # Near the optimum a gap of the model hides the whole step: which weights are positive is known, so solve for them.
-    free = np.flatnonzero(rest > 0)
-    system = np.pad(A[np.ix_(free, free)], (0, 1), constant_values=1.0)
-    system[-1, -1] = 0.0
-    residual = (q - A @ (floor + rest - x))[free]
-    with suppress(np.linalg.LinAlgError):
-        exact = rest[free] + np.linalg.solve(system, np.append(residual, 0.0))[:-1]
-        if np.all(exact >= 0):
-            rest[free] = exact
+    total, target = max(1.0 - float(floor.sum()), 0.0), q + A @ (x - floor)
+    start = np.maximum(x - floor, 0.0)
+    start = start * (total / start.sum()) if start.any() else np.full(len(q), total / len(q))
+    rest = simplex_minimiser(A, target, start) if total > 0 else start
+    if rest is None:
+        # The quadratic model over the simplex is itself a program of the one form all machines share.
+        zero = np.zeros(len(q))
+        simplex = Program(target, zero, zero + 1.0, zero, total=total)
+        rest = solve_smo(A, simplex, warm_start=start, tol=1e-10, max_iter=min(1000 * len(q), 100_000)).beta
     return np.asarray(floor + rest - x)
+
+
+def simplex_minimiser(A: NDArray[np.float64], b: Weights, start: Weights, most: int = 100) -> Weights | None:
+    """Return argmin of ½ xᵀAx − ⟨b, x⟩ over x ≥ 0 with the sum of a start; None after `most` changes of its free set.
+
+    Of the free x a linear system is solved; one that would become negative is free no longer, and one that gains more
+    than they do becomes free.
+    """
+    x, free = start.copy(), start > 0
+    for _ in range(most):
+        at = np.flatnonzero(free)
+        system = np.pad(A[np.ix_(at, at)], (0, 1), constant_values=1.0)
+        system[-1, -1] = 0.0
+        try:
+            *new, common = np.linalg.solve(system, np.append(b[at], start.sum()))
+        except np.linalg.LinAlgError:
+            return None
+        moved = np.array(new) - x[at]
+        if not np.isfinite(moved).all():
+            return None
+        leaving = np.flatnonzero(x[at] + moved < 0)
+        if len(leaving):
+            sizes = x[at][leaving] / -moved[leaving]
+            x[at] = np.maximum(x[at] + sizes.min() * moved, 0.0)
+            free[at[leaving[sizes.argmin()]]] = False
+            x[~free] = 0.0
+            continue
+        x[at] += moved
+        gains = np.where(free, 0.0, b - A @ x - common)
+        if not gains.max() > 1e-12 * (abs(common) + np.abs(b).max()):
+            return x
+        free[gains.argmax()] = True
+    return None
 
 
 def trusted_floor(theta: Weights, q: Weights, curvature: Weights, common: float) -> Weights:

@@ -22,7 +22,7 @@ from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.learning.certificate import COLD, CombinedKernel, Iteration, Learned, Start
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.learning.options import LearnerOptions
-from kernelmosaic.solvers import relative_gap
+from kernelmosaic.solvers import certify, relative_gap
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 from kernelmosaic.solvers.smooth_newton import solve_curved
 
@@ -71,7 +71,9 @@ class Learner(ABC):
     def learn(self, stack: GramStack, machine: Any, start: Start = COLD) -> Learned:
         """Learn from where a like problem ended, unless its shapes are not those of the machine."""
         found = self._learn(stack, machine, start.continued(machine))
-        return replace(found, start=Start(found.weights, found.solution.beta, machine))
+        solution = found.solution
+        known = {} if found.slopes is None else {"values": solution.values, "slopes": found.slopes}
+        return replace(found, start=Start(found.weights, solution.beta, machine, **known))
 
     @abstractmethod
     def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
@@ -277,7 +279,12 @@ class WeightProblem(Problem):
 
     def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
         """Return what a learner does whose best evaluation this is."""
-        return Learned(best.theta * self.scale, best.solution, best.upper, gap, self.n_solves, history)
+        slopes = best.q / self.scale if best.complete and self.machine.has_one_output else None
+        return Learned(best.theta * self.scale, best.solution, best.upper, gap, self.n_solves, history, slopes=slopes)
+
+    def known(self, start: Start) -> Evaluation | None:
+        """Return the evaluation of a start, without a solve, if all is known of it that this takes; else None."""
+        return None
 
 
 class MachineProblem(WeightProblem):
@@ -297,6 +304,19 @@ class MachineProblem(WeightProblem):
 
     def evaluate(self, theta: Weights, warm_start: Array | None, tol: float, kernels: Numbers = None) -> Evaluation:
         return self.evaluation(theta, self.solve(theta, warm_start, tol), kernels)
+
+    def known(self, start: Start) -> Evaluation | None:
+        if start.weights is None:
+            return None
+        theta = self.scaled(start.weights)
+        # Weights of another set, as with other penalties, are moved into this one: nothing is known of them there.
+        start = start.at(theta * self.scale)
+        if start.slopes is None:
+            return None
+        q = start.slopes * self.scale
+        solution = certify(self.machine.program, start.beta, start.values, 0)
+        upper = self.machine.program.primal_value(float(theta @ q), solution.values, solution.intercept)
+        return Evaluation(theta, solution, upper, q)
 
     def assess(self, theta: Weights, beta: Array) -> Any:
         """Return what a feasible β is worth at θ."""
@@ -380,6 +400,10 @@ class SmoothProblem(MachineProblem):
 
     def assess(self, theta: Weights, beta: Array) -> None:
         """Return None: of coefficients that are no slopes, such as mixtures, no dual value is known."""
+        return
+
+    def known(self, start: Start) -> None:
+        """Return None: coefficients are slopes of another loss."""
         return
 
     def curvature(self, at: Evaluation) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex
+from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import Backend, backend_of
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.gram import Gram
@@ -26,6 +26,7 @@ from kernelmosaic.gram.stack import MatrixStack, StoredStack
 from kernelmosaic.kernels.gaussian import RadialWidths
 from kernelmosaic.solvers.leave_one_out import (
     Array,
+    Groups,
     RidgeSystem,
     class_loss,
     evidence,
@@ -59,7 +60,8 @@ class RidgeOptions:
         Least and largest logarithm, of widths relative to where they start: beyond, rounding hides what a parameter
         does.
     left_out_rows : int
-        Most samples, evenly spread, whose leave-one-out errors are summed in features; all samples are learned from.
+        Most samples, evenly spread, whose leave-one-out errors are minimised in features: weights and ridge are few
+        next to them. All samples are learned from.
     slope_samples : int
         Of at most so many samples the largest slope is divided by the number, to be compared with `tol`: a criterion
         is a sum over samples, and what a slope of some nats leaves to gain does not grow with their number.
@@ -87,7 +89,7 @@ class RidgeOptions:
     least_ridge: float = 1e-13
     range: tuple[float, float] = (-20.0, 10.0)
     width_range: tuple[float, float] = (-4.0, 7.0)
-    left_out_rows: int = 20_000
+    left_out_rows: int = 5000
     slope_samples: int = 300
     width_rows: int = 2000
     few_samples: int = 1000
@@ -184,7 +186,7 @@ class RidgeLearned:
         The largest slope in the logarithms, per sample, of at most `RidgeOptions.slope_samples`.
     history : list of float
         The values on the way.
-    sums : ndarray of shape (features, c) or None
+    sums, covariance : ndarray of shape (features, c) and (features + 1, features + 1), or None
         As in `RidgeMachine`.
     """
 
@@ -199,6 +201,7 @@ class RidgeLearned:
     stationarity: float
     history: list[float]
     sums: Array | None = None
+    covariance: Array | None = None
 
     def logs(self) -> Array:
         """Return log η, log α and log a."""
@@ -338,6 +341,7 @@ def learn_ridge(
         stationarity=float(np.abs(slope).max(initial=0.0)) / samples,
         history=history,
         sums=machine.sums,
+        covariance=machine.covariance,
     )
 
 
@@ -417,7 +421,8 @@ class Judged:
 class RidgeMachine:
     """The machine at given weights and ridge, the residuals of samples left out, and the criterion.
 
-    In features, `sums` is Z_mᵀ β of all kernels, one below the other, with more digits than β gives it.
+    In features, `sums` is Z_mᵀ β of all kernels, one below the other, with more digits than β gives it, and
+    `covariance` that of `FeatureForm.covariance`.
     """
 
     beta: Array
@@ -425,6 +430,7 @@ class RidgeMachine:
     residuals: Array
     value: float
     sums: Array | None = None
+    covariance: Array | None = None
 
 
 class RidgeForm(Protocol):
@@ -533,11 +539,10 @@ class LeftOut:
         parts = np.split(right, self.starts[1:])
         return np.concatenate([np.linalg.solve(one, part) for one, part in zip(self.kept, parts, strict=True)])
 
-    def squares(self, left: Array, right: Array, backend: Backend, dtype: DType) -> Array:
+    def squares(self, left: Array, right: Array, backend: Backend) -> Array:
         """Return the sum over the groups of Σ_c (T_Sᵀ left_S)_c (T_Sᵀ right_S)_c, one number per feature."""
         if isinstance(self.kept, np.ndarray):
-            each = backend.asarray(np.sum(left * right, axis=1), dtype)
-            return np.asarray(backend.to_numpy((self.T * self.T).T @ each))
+            return np.asarray(backend.to_numpy((self.T * self.T).T @ backend.asarray(np.sum(left * right, axis=1))))
         T = backend.to_numpy(self.T)
         sums = ([np.add.reduceat(T * one[:, np.newaxis], self.starts, axis=0) for one in x.T] for x in (left, right))
         return np.asarray(sum((a * b).sum(axis=0) for a, b in zip(*sums, strict=True)))
@@ -547,11 +552,13 @@ class FeatureForm:
     """The criterion by features K_m = Z_m Z_mᵀ: n r² operations, and r³ for the evidence once ZᵀZ is known.
 
     With Φ = [Z_m √η_m, 1], J = diag(1, …, 1, 0) and B = (Φᵀ diag(w) Φ + αJ)⁻¹, the outputs are Φ B Φᵀ diag(w) Y, and
-    A = diag(w/α) (I − Φ B Φᵀ diag(w)), A Φ J = diag(w) Φ B J. The samples of `rows` stand for all in leave-one-out
-    errors; every sample is learned from.
+    A = diag(w/α) (I − Φ B Φᵀ diag(w)), A Φ J = diag(w) Φ B J. The leave-one-out errors of `rows` are judged;
+    every sample is learned from.
     """
 
-    def __init__(self, stack: FeatureStack, targets: RidgeTargets, criterion: str, most_rows: int = 20_000) -> None:
+    def __init__(
+        self, stack: FeatureStack, targets: RidgeTargets, criterion: str, most_rows: int = RidgeOptions.left_out_rows
+    ) -> None:
         self.stack, self.targets, self.criterion = stack, targets, criterion
         Y, weight, n = targets.Y, targets.weight, stack.n_samples
         self.factors = stack.factors(np.ones(stack.n_kernels))
@@ -563,6 +570,7 @@ class FeatureForm:
         self.groups = None if targets.groups is None else targets.groups[:: -(-n // most_rows)]
         some = np.unique(np.linspace(0, n - 1, min(n, most_rows)).astype(np.intp))
         self.rows = some if self.groups is None else np.concatenate(self.groups)
+        self.judged = self._features(self.rows) if criterion == "loo" else None
 
     def _solve(self, weights: Array, alpha: float) -> tuple[Array, ArrayOrTensor, float]:
         """Return √η of every feature (one of the constant), B where the features are, and log det of its inverse."""
@@ -576,10 +584,13 @@ class FeatureForm:
     def _times(self, B: ArrayOrTensor, V: Array) -> Array:
         return np.asarray(self.stack.backend.to_numpy(B @ self.stack.backend.asarray(V)))
 
-    def _scaled(self, root: Array, B: ArrayOrTensor) -> ArrayOrTensor:
-        """Return diag(√η) B in the precision of the features."""
+    def _features(self, rows: RowIndex) -> ArrayOrTensor:
+        """Return [Z_m, 1] of some samples in double precision: rounding hides slopes where α is small."""
         backend = self.stack.backend
-        return backend.astype(backend.asarray(root)[:, None] * B, self.stack.dtype)
+        parts = [
+            backend.astype(Z, np.float64) for _, Z in self.stack.placed_features(rows, range(self.stack.n_kernels))
+        ]
+        return backend.xp.concatenate([*parts, backend.asarray(np.ones((len(parts[0]), 1)))], axis=1)
 
     def judge(self, at: RidgePoint) -> Judged:
         root, B, log_det = self._solve(at.weights, at.alpha)
@@ -588,7 +599,7 @@ class FeatureForm:
         return (
             self._evidence(at.alpha, B, log_det, b, theta)
             if self.criterion == "evidence"
-            else self._left_out(at.alpha, at.scale, root, B, b, theta)
+            else self._left_out(at.alpha, at.scale, root, B, theta)
         )
 
     def _evidence(self, alpha: float, B: ArrayOrTensor, log_det: float, b: Array, theta: Array) -> Judged:
@@ -608,22 +619,18 @@ class FeatureForm:
         slope = 0.5 * (c * (n - 1 - float(own.sum())) - residual / s2)
         return Judged(float(value), self._per_kernel(per_feature), slope)
 
-    def _left_out(self, alpha: float, scale: float, root: Array, B: ArrayOrTensor, b: Array, theta: Array) -> Judged:
-        t, rows, R = self.targets, self.rows, len(B) - 1
-        backend, w, Y = self.stack.backend, self.targets.weight[self.rows], self.targets.Y[self.rows]
-        found = list(self._strips(rows, self.groups, self._scaled(root, B), root))
-        f = np.concatenate([backend.to_numpy(one.T @ backend.asarray(b, self.stack.dtype)) for _, one in found])
-        r = np.concatenate([one.solve((Y - f)[place]) for place, one in found])
-        # The samples of `rows` count for all.
-        share = float(t.weight.sum() / w.sum())
-        some = RidgeTargets(Y, share * w, None if t.labels is None else t.labels[rows])
-        value, g, own = some.loss(r, scale)
-        u = np.concatenate([one.solve((alpha / w[:, np.newaxis] * g)[place]) for place, one in found])
+    def _left_out(self, alpha: float, scale: float, root: Array, B: ArrayOrTensor, theta: Array) -> Judged:
+        t, rows, R, backend = self.targets, self.rows, len(B) - 1, self.stack.backend
+        w, Y = t.weight[rows], t.Y[rows]
+        Phi = self.judged * backend.asarray(root)
+        f = backend.to_numpy(Phi @ backend.asarray(theta))
+        one = self._influence(Phi, B, w, self.groups)
+        r = one.solve(Y - f)
+        value, g, own = RidgeTargets(Y, w, None if t.labels is None else t.labels[rows]).loss(r, scale)
+        u = one.solve(alpha / w[:, np.newaxis] * g)
         weighted, moved_by = w[:, np.newaxis] * r, w[:, np.newaxis] * u
-        squares, across = np.zeros(R + 1), np.zeros((R + 1, Y.shape[1]))
-        for place, one in found:
-            squares += one.squares(moved_by[place], weighted[place], backend, self.stack.dtype)
-            across += backend.to_numpy(one.T.T @ backend.asarray(moved_by[place], self.stack.dtype))
+        squares = one.squares(moved_by, weighted, backend)
+        across = backend.to_numpy(one.T.T @ backend.asarray(moved_by))
         per_feature = squares[:R] - np.sum(across[:R] * theta[:R], axis=1)
         beta = (w / alpha)[:, np.newaxis] * (Y - f)
         # Σ ridge_i (A u)_i β_i = Σ u_i (β_i − w_i T_i Φᵀβ), where Φᵀβ is θ but for the constant, which is zero.
@@ -634,71 +641,48 @@ class FeatureForm:
     def _per_kernel(self, features: Array) -> Array:
         return np.bincount(self.kernel, features, self.stack.n_kernels).astype(np.float64)
 
-    def _strips(
-        self,
-        rows: NDArray[np.intp] | None,
-        groups: Sequence[NDArray[np.intp]] | None,
-        scaled: ArrayOrTensor,
-        root: Array,
-    ) -> Iterator[tuple[slice, LeftOut]]:
-        """Yield samples in parts, with their places: the given rows, by default all, or all of the given groups."""
-        parts: list[tuple[RowIndex, Sequence[NDArray[np.intp]] | None]]
-        if groups is None:
-            parts = [(part, None) for part in self.stack.strips(rows)]
-        else:
-            ends = np.cumsum([len(S) for S in groups])
-            most = max(self.stack.options.strip_bytes // (8 * len(scaled)), 1)
-            cuts = np.flatnonzero(np.diff(ends // most)) + 1
-            bundles = [groups[i:j] for i, j in pairwise([0, *cuts.tolist(), len(groups)])]
-            parts = [(np.concatenate(bundle), bundle) for bundle in bundles]
-        done = 0
-        for part, bundle in parts:
-            one = self._influence(part, bundle, scaled, root)
-            yield slice(done, done + len(one.T)), one
-            done += len(one.T)
+    def _parts(self) -> Iterator[tuple[RowIndex, Groups]]:
+        """Yield all samples in parts, or all groups, with the numbers of the samples of both."""
+        if self.targets.groups is None:
+            yield from ((part, None) for part in self.stack.strips(copied=True))
+            return
+        groups = self.targets.groups
+        ends = np.cumsum([len(S) for S in groups])
+        most = max(self.stack.options.strip_bytes // (8 * len(self.normal)), 1)
+        cuts = np.flatnonzero(np.diff(ends // most)) + 1
+        for i, j in pairwise([0, *cuts.tolist(), len(groups)]):
+            yield np.concatenate(groups[i:j]), groups[i:j]
 
-    def _influence(
-        self, rows: RowIndex, groups: Sequence[NDArray[np.intp]] | None, scaled: ArrayOrTensor, root: Array
-    ) -> LeftOut:
-        """Return some samples in features; they are left out together in groups, if there are any."""
-        backend, every, w = self.stack.backend, range(self.stack.n_kernels), self.targets.weight[rows]
-        ends = np.cumsum(self.stack.widths)
-        parts = [
-            (slice(int(ends[m] - self.stack.widths[m]), int(ends[m])), Z)
-            for m, Z in self.stack.placed_features(rows, every)
-        ]
-        T = sum(Z @ scaled[place] for place, Z in parts) + scaled[-1]
+    def _influence(self, Phi: ArrayOrTensor, B: ArrayOrTensor, w: Array, groups: Groups) -> LeftOut:
+        """Return samples in features; they are left out together in groups, if there are any."""
+        T, to_numpy = Phi @ B, self.stack.backend.to_numpy
         if groups is None:
-            placed = backend.asarray(root, self.stack.dtype)
-            h = sum((T[:, place] * Z) @ placed[place] for place, Z in parts) + T[:, -1]
-            return LeftOut(T, np.maximum(1.0 - w * np.asarray(backend.to_numpy(h), np.float64), np.finfo(float).eps))
-        host = np.asarray(backend.to_numpy(T), dtype=np.float64)
-        Phi = np.ones_like(host)
-        for place, Z in parts:
-            Phi[:, place] = backend.to_numpy(Z) * root[place]
+            return LeftOut(T, np.maximum(1.0 - w * to_numpy((T * Phi).sum(1)), np.finfo(float).eps))
+        host, features = to_numpy(T), to_numpy(Phi)
         edges = pairwise(np.cumsum([0, *map(len, groups)]).tolist())
-        return LeftOut(T, [np.eye(j - i) - host[i:j] @ Phi[i:j].T * w[i:j] for i, j in edges])
+        return LeftOut(T, [np.eye(j - i) - host[i:j] @ features[i:j].T * w[i:j] for i, j in edges])
 
     def machine(self, at: RidgePoint) -> RidgeMachine:
-        t, alpha = self.targets, at.alpha
+        t, alpha, backend = self.targets, at.alpha, self.stack.backend
         root, B, _ = self._solve(at.weights, alpha)
         theta = self._times(B, root[:, np.newaxis] * self.right)
-        coefficients = root[:-1, np.newaxis] * theta[:-1]
-        outputs = np.asarray(self.factors.apply(coefficients), dtype=np.float64) + theta[-1]
-        scaled = self._scaled(root, B)
-        missed = t.Y - outputs
-        rows = np.arange(len(missed)) if t.groups is None else np.concatenate(t.groups)
-        residuals = np.empty_like(missed)
-        for place, one in self._strips(None, t.groups, scaled, root):
-            residuals[rows[place]] = one.solve(missed[rows[place]])
+        missed, residuals = np.empty_like(t.Y), np.empty_like(t.Y)
+        for rows, groups in self._parts():
+            Phi = self._features(rows) * backend.asarray(root)
+            missed[rows] = t.Y[rows] - backend.to_numpy(Phi @ backend.asarray(theta))
+            residuals[rows] = self._influence(Phi, B, t.weight[rows], groups).solve(missed[rows])
         beta = (t.weight / alpha)[:, np.newaxis] * missed
         # The sums of a kernel without a weight are not read.
         sums = theta[:-1] / np.where(root[:-1] > 0, root[:-1], 1.0)[:, np.newaxis]
-        return RidgeMachine(beta, theta[-1], residuals, self.judge(at).value, sums)
+        value = self.judge(at).value if self.criterion == "evidence" else t.loss(residuals, at.scale)[0]
+        return RidgeMachine(beta, theta[-1], residuals, value, sums, self._covariance(alpha, root, B))
 
     def covariance(self, weights: Array, alpha: float) -> Array:
         """Return α B in features that are not weighted: the variance of an output is φᵀ α B φ, φ = [z_m(x), 1]."""
         root, B, _ = self._solve(weights, alpha)
+        return self._covariance(alpha, root, B)
+
+    def _covariance(self, alpha: float, root: Array, B: ArrayOrTensor) -> Array:
         return np.asarray(alpha * root[:, np.newaxis] * self.stack.backend.to_numpy(B) * root)
 
 

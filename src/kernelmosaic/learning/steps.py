@@ -23,8 +23,8 @@ class Step(ABC):
 
     #: Whether the objective never rises from one accepted point to the next.
     monotone: bool = True
-    #: How many moves to make; None leaves it to the stop rule.
-    n_moves: int | None = None
+    #: Most moves to make; the learner may allow fewer.
+    n_moves: float = np.inf
     #: Length of the very first step, in the units of standardised gates, whatever the objective's scale.
     first_length: float = 0.5
     #: Most evaluations in one line search.

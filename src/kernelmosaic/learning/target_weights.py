@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
@@ -248,19 +248,25 @@ class TargetBatches:
         batches = list(row_strips(T, most // (dtype.itemsize * n)))
         # Beside the targets there are their coefficients.
         room = default_budget(backend) if options.kept_bytes is None else options.kept_bytes
-        is_kept = 3 * n * T * dtype.itemsize <= room
-        means, units, share = np.empty(T), np.empty(T), backend.asarray(weight / weight.sum())
+        kept: list[ArrayOrTensor] | None = [] if 3 * n * T * dtype.itemsize <= room else None
+        read = cls(Y, np.empty(T), np.empty(T), weight, backend, dtype, batches, kept)
+        share, xp = backend.asarray(weight / weight.sum()), backend.xp
         for part in batches:
-            values, xp = _placed(Y[:, part], backend), backend.xp
-            low, high = (np.asarray(backend.to_numpy(one(values, 0))) for one in (xp.amin, xp.amax))
+            placed = _placed(Y[:, part], backend)
+            low, high = (np.asarray(backend.to_numpy(one(placed, 0))) for one in (xp.amin, xp.amax))
             size = np.maximum(np.maximum(-low, high), np.finfo(float).tiny)  # squares of larger numbers overflow
-            values = values / backend.asarray(size)
+            values = placed / backend.asarray(size)
             mean = share @ values
             values -= mean
             spread = np.sqrt(backend.to_numpy(share @ values**2))
-            means[part], units[part] = size * backend.to_numpy(mean), np.where(high > low, spread * size, 1.0)
-        read = cls(Y, means, units, weight, backend, dtype, batches, None)
-        return replace(read, kept=[one for _, one in read]) if is_kept else read
+            read.means[part], read.units[part] = size * backend.to_numpy(mean), np.where(high > low, spread * size, 1.0)
+            if kept is not None:
+                kept.append(read._standardised(placed, part))
+        return read
+
+    def _standardised(self, placed: ArrayOrTensor, part: slice) -> ArrayOrTensor:
+        mean, unit = self.backend.asarray(self.means[part]), self.backend.asarray(self.units[part])
+        return self.backend.astype((placed - mean) / unit, self.dtype)
 
     @property
     def n_targets(self) -> int:
@@ -272,16 +278,15 @@ class TargetBatches:
             if self.kept is not None:
                 yield part, self.kept[k]
             else:
-                mean, unit = self.backend.asarray(self.means[part]), self.backend.asarray(self.units[part])
-                yield part, self.backend.astype((_placed(self.Y[:, part], self.backend) - mean) / unit, self.dtype)
+                yield part, self._standardised(_placed(self.Y[:, part], self.backend), part)
 
 
 def _placed(Y: ArrayOrTensor, backend: Backend) -> ArrayOrTensor:
     """Return targets in double precision where products are formed."""
     if backend is NUMPY:
         return backend.asarray(to_host(Y))
-    # Torch warns of memory that is not to be written to.
-    return backend.asarray(Y if is_tensor(Y) else np.array(Y))
+    # Torch warns of memory that is not to be written to. What travels to a device has the precision that was given.
+    return backend.astype(backend.asarray(Y if is_tensor(Y) else np.array(Y), None), np.float64)
 
 
 # What a candidate is judged by ----------------------------------------------------------------------------------------
@@ -473,7 +478,8 @@ class _Candidates:
         self.gammas: list[Array] = []
         self.found: list[Array] = []
         self.history: list[float] = []
-        traces, squares = (np.maximum(one, np.finfo(float).tiny) for one in systems.sizes())
+        # Of a kernel of zeros any γ will do.
+        traces, squares = (np.where(one > n * np.finfo(float).tiny, one, n) for one in systems.sizes())
         self.units, self.knees = n / traces, traces / squares
         self.best, self.chosen = np.full(T, np.inf), np.zeros(T, dtype=np.intp)
         self.log_errors, self.intercept = np.full(T, np.nan), np.zeros(T)
@@ -577,7 +583,8 @@ class _Candidates:
         beta = np.empty(self.targets.Y.shape, self.targets.dtype)
         for part in reversed(self.targets.batches):  # every batch is freed once it is copied
             one = self.beta.pop()
-            np.multiply(backend_of(one).to_numpy(one), units[part], out=beta[:, part], casting="same_kind")
+            own = backend_of(one)
+            beta[:, part] = own.borrow(one * own.asarray(units[part], self.targets.dtype))
         if self.tried is not None:
             self.tried.path.unlink(missing_ok=True)
         return TargetsLearned(

@@ -62,6 +62,10 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         The norms of the weights to try, such as ``(1, 2, "uniform")``; ``"uniform"`` gives all kernels the same weight,
         ``"loo"`` of support vector classification and regression those that a ridge estimator learns in each fold.
         None stands for that of the estimator. Of a discriminant, 1 learns the weights; gates have no norms.
+    near : int, default=None
+        At how many values of C on both sides of the best one of equal weights the other norms are tried; None tries
+        all values. Equal weights, which must be among the norms, are tried at all values first. What is not tried has
+        the score, the weights and the gap NaN in the attributes.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are stratified by the classes,
         or, for survival, by whether the event was observed, which is also what splitters are given for y then.
@@ -99,6 +103,8 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         The values tried, in ascending order.
     scores_ : ndarray of shape (folds, Cs)
         The scores of the chosen norm; those of all norms are in the dictionary ``scores_by_norm_``.
+    weights_by_norm_ : dict of ndarray
+        The weights of each norm at its best C, averaged over the folds.
     best_score_ : float
         The mean score of the choice over the folds.
     weights_path_ : ndarray of shape (Cs, P) or (Cs, classes, P)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from kernelmosaic.plots.gates import GatingDisplay, LocalKernelDisplay
-from kernelmosaic.plots.inspection import KernelImportanceDisplay, KernelSignificanceDisplay, StabilityDisplay
+from kernelmosaic.plots.inspection import (
+    FeatureImportanceDisplay,
+    KernelImportanceDisplay,
+    KernelSignificanceDisplay,
+    StabilityDisplay,
+)
 from kernelmosaic.plots.learned import (
     ColumnRelevanceDisplay,
     ConvergenceDisplay,
@@ -11,13 +16,16 @@ from kernelmosaic.plots.learned import (
     TargetSharesDisplay,
 )
 from kernelmosaic.plots.plane import DecisionRegionDisplay, ProjectionDisplay
+from kernelmosaic.plots.samples import ContributionsDisplay, ViewMapDisplay
 from kernelmosaic.plots.searches import ResponseSurfaceDisplay, ValidationPathDisplay, WeightsPathDisplay
 from kernelmosaic.plots.survival import SurvivalCalibrationDisplay
 
 __all__ = [
     "ColumnRelevanceDisplay",
+    "ContributionsDisplay",
     "ConvergenceDisplay",
     "DecisionRegionDisplay",
+    "FeatureImportanceDisplay",
     "GatingDisplay",
     "KernelImportanceDisplay",
     "KernelSignificanceDisplay",
@@ -29,5 +37,6 @@ __all__ = [
     "SurvivalCalibrationDisplay",
     "TargetSharesDisplay",
     "ValidationPathDisplay",
+    "ViewMapDisplay",
     "WeightsPathDisplay",
 ]

@@ -12,9 +12,11 @@ import numpy as np
 
 from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, TargetLike
 from kernelmosaic.inspection import (
+    FeatureImportance,
     KernelImportance,
     KernelSignificance,
     Stability,
+    feature_importance,
     kernel_importance,
     kernel_significance,
     stability,
@@ -283,4 +285,72 @@ class KernelImportanceDisplay(InspectionDisplay):
         ax.axvline(0.0, color="black", linewidth=0.8)
         ax.set_xlabel(f"loss of score, from {one.scores.mean():.3g}")
         ax.legend(frameon=False, fontsize=8)
+        return self
+
+
+@dataclass
+class FeatureImportanceDisplay(Display):
+    """The most important columns of each view: bars, one colour per view.
+
+    Make it by :meth:`from_estimator`, or of a result: ``FeatureImportanceDisplay(result).plot()``.
+
+    Parameters
+    ----------
+    result : FeatureImportance
+        What to draw.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    bars_ : dict of BarContainer
+        By the name of the view.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> display = plots.FeatureImportanceDisplay.from_estimator(MKLClassifier().fit(X, y), X, random_state=0)
+    >>> display.figure_.savefig("columns.png")
+    """
+
+    result: FeatureImportance
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Estimator, X: MatrixLike, *, most: int = 8, ax: AxesOrNone = None, **options: Any
+    ) -> Self:
+        """Rank the columns of a fitted estimator, and draw what was found.
+
+        Parameters
+        ----------
+        estimator, X
+            As :func:`~kernelmosaic.inspection.feature_importance` takes them.
+        most : int, default=8
+            How many columns of each view are drawn.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **options
+            Passed to the inspection.
+
+        Returns
+        -------
+        FeatureImportanceDisplay
+        """
+        return cls(feature_importance(estimator, X, **options)).plot(ax, most=most)
+
+    def plot(self, ax: AxesOrNone = None, *, most: int = 8) -> Self:
+        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        found = {view: self.result.top(view, most) for view in self.result.views}
+        names = [name if len(name) <= 40 else f"{name[:38]}…" for own in found.values() for name, _ in own]
+        ax = _kernel_axes(self, ax, names)
+        self.bars_, start = {}, 0
+        for k, (view, own) in enumerate(found.items()):
+            places = start + np.arange(len(own))
+            self.bars_[view] = ax.barh(places, [value for _, value in own], 0.7, color=colour(k), label=view)
+            start += len(own)
+        ax.set_xlabel("change of the decision with the column of another sample")
+        if len(found) > 1:
+            ax.legend(frameon=False, fontsize=8, title="view", loc="best")
         return self

@@ -24,6 +24,13 @@ from kernelmosaic.plots._common import (
 # Weights --------------------------------------------------------------------------------------------------------------
 
 
+def summed_by_view(weights: Array, views: list[str]) -> Array:
+    """Return weights, whose last axis is that of the kernels, summed over the kernels of every view."""
+    names = list(dict.fromkeys(views))
+    which = np.array([[name == view for view in names] for name in views], dtype=np.float64)
+    return np.asarray(weights @ which if len(views) == weights.shape[-1] else weights.sum(axis=-1, keepdims=True))
+
+
 @dataclass
 class KernelWeightsDisplay(Display):
     """The weights of the kernels: bars, or a heat map where every class has weights of its own.
@@ -40,6 +47,9 @@ class KernelWeightsDisplay(Display):
         Whose weights the rows are.
     weight_name : str, default="weight"
         What the numbers are.
+    beside : dict of ndarray of shape (P,) or None
+        Other weights of the same kernels by what they are, drawn as points on the bars: of a search that chose equal
+        weights, those that it learned.
 
     Attributes
     ----------
@@ -47,6 +57,8 @@ class KernelWeightsDisplay(Display):
         Where it was drawn.
     bars_ : BarContainer or None
         The bars, in the order of `shown_`.
+    points_ : dict of Line2D
+        The points of `beside`.
     image_ : AxesImage or None
         The heat map: one row per kernel in the order of `shown_`, one column per class.
     shown_ : ndarray of int
@@ -65,13 +77,21 @@ class KernelWeightsDisplay(Display):
     names: list[str]
     classes: Any = None
     weight_name: str = "weight"
+    beside: Any = None
 
     # What the rows of weights are of.
     _rows_are: ClassVar[str] = "class"
 
     @classmethod
     def from_estimator(
-        cls, estimator: Estimator, *, sort: bool = False, max_kernels: int = 40, ax: AxesOrNone = None, **style: Any
+        cls,
+        estimator: Estimator,
+        *,
+        sort: bool = False,
+        max_kernels: int = 40,
+        by_view: bool = False,
+        ax: AxesOrNone = None,
+        **style: Any,
     ) -> Self:
         """Draw the weights of a fitted estimator.
 
@@ -84,6 +104,8 @@ class KernelWeightsDisplay(Display):
             Largest first, instead of in the order of the kernels.
         max_kernels : int, default=40
             Of more kernels, those of largest weight are drawn.
+        by_view : bool, default=False
+            The weights summed over the kernels of every view, as ``view_weights_``, instead of those of the kernels.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         **style
@@ -97,12 +119,20 @@ class KernelWeightsDisplay(Display):
         attribute(model, "weights_", cls.__name__)
         names = attribute(model, "kernel_names_", cls.__name__)
         weights = model._shown_weights
+        others = getattr(model, "weights_by_norm_", {}) if getattr(model, "norm_", None) == "uniform" else {}
+        beside = {f"learned, norm {norm}": one for norm, one in others.items() if norm != "uniform"}
+        if by_view:
+            beside = {name: summed_by_view(one, model._view_names) for name, one in beside.items()}
+            weights, names = summed_by_view(weights, model._view_names), list(dict.fromkeys(model._view_names))
         if weights.ndim == 2 and np.ndim(getattr(model, "alpha_", 0.0)) == 1:
             raise ValueError(f"{cls.__name__}: every target has weights of its own; use TargetSharesDisplay.")
         classes = list(getattr(model, "classes_", range(len(weights)))) if weights.ndim == 2 else None
         name = "mean gate" if hasattr(model, "gate") else "weight"
         name = "share of all weights" if hasattr(model, "stationarity_") else name
-        return cls(weights, names, classes, name).plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)
+        name = f"{name}; equal weights scored best" if beside else name
+        return cls(weights, names, classes, name, beside if weights.ndim == 1 else None).plot(
+            ax=ax, sort=sort, max_kernels=max_kernels, **style
+        )
 
     def plot(self, ax: AxesOrNone = None, *, sort: bool = False, max_kernels: int = 40, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
@@ -146,6 +176,13 @@ class KernelWeightsDisplay(Display):
         ax.bar_label(self.bars_, texts, padding=3, fontsize=8)
         ax.set(xlabel=self.weight_name, ylim=(len(values) - 0.4, -0.6))
         ax.axvline(0.0, color="black", linewidth=0.8)
+        self.points_ = {
+            name: ax.plot(one[self.shown_], np.arange(len(values)), MARKERS[k], color=colour(k), label=name)[0]
+            for k, (name, one) in enumerate((self.beside or {}).items(), start=1)
+            if one.ndim == 1
+        }
+        if self.points_:
+            ax.legend(frameon=False, fontsize=8)
         ax.margins(x=0.14)
         ax.spines[["top", "right", "left"]].set_visible(False)
 

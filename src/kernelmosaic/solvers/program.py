@@ -175,8 +175,8 @@ class Program:
         missed = 0.0 if self.total is None else abs(intercept) * abs(fsum([*beta, -self.total]))
         return self.linear_value(beta) - sum_rounding(self.n_samples) * size - missed
 
-    def best_intercept(self, values: ArrayOrTensor) -> float:
-        """Return the intercept that minimises the primal objective given Kβ.
+    def best_intercept(self, values: ArrayOrTensor, near: float | None = None) -> float:
+        """Return the intercept that minimises the primal objective given Kβ; it is found sooner `near` a guess.
 
         If a whole range does, it is the middle of the range, or its one end if it has but one.
         """
@@ -191,12 +191,12 @@ class Program:
             if root is not None:
                 return root
             few, z, size = self._undecided(z, knots, guess)
-        low, high = few._exact_intercepts(z, size)
+        low, high = few._exact_intercepts(z, size, near)
         if np.isfinite(low) and np.isfinite(high):
             return 0.5 * (low + high)
         return next((end for end in (low, high) if np.isfinite(end)), 0.0)
 
-    def _exact_intercepts(self, z: Vector, apart: float = 0.0) -> tuple[float, float]:
+    def _exact_intercepts(self, z: Vector, apart: float = 0.0, near: float | None = None) -> tuple[float, float]:
         """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
         # The intercepts, in order, where some u of the conjugate at z − intercept bends, between infinities.
         bends = [np.array([-np.inf, np.inf]), z - self.epsilon, z + self.epsilon]
@@ -212,11 +212,22 @@ class Program:
         def shortfall(s: int) -> float:
             return -self._sum_excess(self.conjugate_argmax(z - middles[s]), apart)
 
-        left = bisect_left(segments, 0.0, key=shortfall)
-        near = segments[max(left - 1, 0) : left + 1]
-        slopes = {s: self._sum_slope(self.conjugate_argmax(z - middles[s])) for s in near}
+        low = high = (
+            len(segments) // 2 if near is None else min(int(np.searchsorted(knots[1:-1], near)), len(segments) - 1)
+        )
+        step = 1
+        while low > 0 and shortfall(low) >= 0:
+            low, step = max(low - step, 0), 2 * step
+        while high < len(segments) and shortfall(high) < 0:
+            high, step = min(high + step, len(segments)), 2 * step
+        left = bisect_left(segments, 0.0, low, high, key=shortfall)
+        beside = segments[max(left - 1, 0) : left + 1]
+        slopes = {s: self._sum_slope(self.conjugate_argmax(z - middles[s])) for s in beside}
         if left in slopes and shortfall(left) == 0 and not slopes[left]:
-            right = bisect_right(segments, 0.0, lo=left, key=shortfall)
+            right, step = left, 1
+            while right < len(segments) and shortfall(right) <= 0:
+                right, step = min(right + step, len(segments)), 2 * step
+            right = bisect_right(segments, 0.0, left, right, key=shortfall)
             return float(knots[left]), float(knots[right])
         for s, slope in slopes.items():
             root = middles[s] - shortfall(s) / slope if slope > 0 else np.nan
@@ -381,15 +392,22 @@ def sum_rounding(n_terms: int) -> float:
 
 
 def certify(
-    program: Any, beta: ArrayOrTensor, values: ArrayOrTensor, n_iter: int, noise: float = 0.0, intercept: Any = None
+    program: Any,
+    beta: ArrayOrTensor,
+    values: ArrayOrTensor,
+    n_iter: int,
+    noise: float = 0.0,
+    intercept: Any = None,
+    **near: float,
 ) -> Solution:
     """Return the solution with its certified relative duality gap, from β and Kβ where the program is.
 
-    The program is a `Program` or a `MulticlassProgram`; the intercept is the best one unless it is given.
+    The program is a `Program` or a `MulticlassProgram`; the intercept is the best one unless it is given. Of a
+    `Program` it may be looked for `near` a guess.
     """
     quadratic = 0.5 * float((beta * values).sum())
     dual = require_finite(program.linear_value(beta) - quadratic)
-    intercept = program.best_intercept(values) if intercept is None else intercept
+    intercept = program.best_intercept(values, **near) if intercept is None else intercept
     primal = program.primal_value(quadratic, values, intercept)
     fetch = backend_of(beta).to_numpy
     return Solution(fetch(beta), intercept, fetch(values), dual, relative_gap(primal, dual, noise), n_iter)

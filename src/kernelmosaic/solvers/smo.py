@@ -92,6 +92,7 @@ class SMOState:
         self.refresh()
         self.tolerance = np.inf
         self.violation = np.inf
+        self.intercept = 0.0
 
     def solve(self, tol: float, limit: int) -> Solution:
         """Take steps until the certified gap is at most `tol`, they are used up, or rounding hides what is left."""
@@ -144,7 +145,7 @@ class SMOState:
         if self.program.total is None:
             intercept = 0.0
         elif np.isfinite(highest) and np.isfinite(lowest):
-            intercept = 0.5 * (highest + lowest)
+            intercept = self.intercept = 0.5 * (highest + lowest)
         else:  # no coefficient may grow, or none may shrink
             return np.inf
         dual = self.program.linear_value(self.beta) - quadratic
@@ -164,7 +165,7 @@ class SMOState:
         if self.refreshed_at < self.n_iter:
             self.refresh()
         noise = self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
-        return certify(self.program, self.beta, self.values(), self.n_iter, noise)
+        return certify(self.program, self.beta, self.values(), self.n_iter, noise, near=self.intercept)
 
     def aim(self, gap: float, tol: float) -> None:
         """Choose the steepness to reach next: the gap shrinks with it, so aim where the gap would be met."""

@@ -1,0 +1,110 @@
+"""Empty cells of a table filled in, by what the training rows have there; views that a sample lacks stay missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils._indexing import _get_column_indices
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
+from kernelmosaic.kernels.base import is_missing
+
+__all__ = ["ViewImputer"]
+
+
+class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Fills empty cells, and leaves a view empty for samples that have nothing of it.
+
+    Estimators complete views that samples lack by themselves, and refuse a view of which a sample has a part: this
+    fills such parts in, as a step of a pipeline before the estimator.
+
+    Parameters
+    ----------
+    views : mapping or sequence, default=None
+        Columns that a sample may lack together, as ``stack_views`` returns them: a dict from the name of a view to its
+        columns, or a list of lists of columns. None fills every empty cell.
+    strategy : {"median", "most_frequent"}, default="median"
+        What fills a column of numbers. Columns of other values are filled by their most frequent one.
+
+    Attributes
+    ----------
+    fill_ : ndarray of shape (n_features,)
+        What fills each column. One that is empty in all training rows has 0, or an empty text.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    kernelmosaic.stack_views : Makes one table of several views.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic.imputing import ViewImputer
+    >>> X = np.array([[1.0, 2.0, 5.0], [3.0, np.nan, 6.0], [np.nan, np.nan, 7.0]])
+    >>> ViewImputer({"rna": [0, 1], "protein": [2]}).fit_transform(X)
+    array([[ 1.,  2.,  5.],
+           [ 3.,  2.,  6.],
+           [nan, nan,  7.]])
+    """
+
+    def __init__(self, views: Any = None, *, strategy: str = "median") -> None:
+        self.views = views
+        self.strategy = strategy
+
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
+        """Learn what fills the columns of an array or a data frame."""
+        if self.strategy not in ("median", "most_frequent"):
+            raise ValueError(f"strategy={self.strategy!r}: choose 'median' or 'most_frequent'.")
+        values, empty = self._read(X, reset=True)
+        numeric = getattr(X, "dtypes", [values.dtype] * values.shape[1])
+        cells = (values[~gone, j] for j, gone in enumerate(empty.T))
+        found = [self._fill(some, kind.kind in "biuf") for some, kind in zip(cells, list(numeric), strict=True)]
+        self.fill_ = np.array(found, dtype=None if values.dtype.kind in "biuf" else object)
+        return self
+
+    def _fill(self, cells: AnyArray, is_number: bool) -> Any:
+        if len(cells) == 0:
+            return 0.0 if is_number else ""
+        is_number = is_number or all(isinstance(cell, Real) for cell in cells)
+        if is_number and self.strategy == "median":
+            return float(np.median(cells.astype(np.float64)))
+        known, counts = np.unique(cells.astype(np.float64 if is_number else object), return_counts=True)
+        return known[counts.argmax()]
+
+    def transform(self, X: MatrixLike) -> Any:
+        """Return the samples with cells filled: a data frame of pandas if X is one, else an array."""
+        check_is_fitted(self)
+        values, empty = self._read(X, reset=False)
+        groups = [] if self.views is None else self.views.values() if isinstance(self.views, Mapping) else self.views
+        views = [np.asarray(_get_column_indices(X, list(group)), dtype=np.intp) for group in groups]
+        readers = Counter(j for view in views for j in view.tolist())
+        for view in views:
+            # A column that two views read is there for both or for none, so it is filled.
+            if all(readers[j] == 1 for j in view.tolist()):
+                empty[np.ix_(empty[:, view].all(axis=1), view)] = False
+        filled = np.where(empty, self.fill_, values)
+        if not hasattr(X, "reindex"):
+            return filled
+        return type(X)(filled, index=X.index, columns=X.columns).astype(X.dtypes.to_dict())
+
+    def _read(self, X: MatrixLike, reset: bool) -> tuple[AnyArray, NDArray[np.bool_]]:
+        """Return the cells, and which are empty."""
+        whole = {"dtype": None, "ensure_all_finite": "allow-nan"}
+        values = validate_data(self, X, reset=reset, **whole)
+        if hasattr(X, "isna"):
+            return values, np.array(X.isna())
+        return values, is_missing(values)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        return tags

@@ -1,0 +1,157 @@
+"""What a search along a path spares: kernels, solves and products that an earlier fit has made."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.model_selection import StratifiedKFold
+from tests.calls import recorded
+
+from kernelmosaic import MKLClassifier, MKLClassifierCV
+from kernelmosaic.estimators._shared import FitContext, PathContext
+from kernelmosaic.gram.stack import ComputedStack
+from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.learning.newton import Newton
+from kernelmosaic.learning.norms import damped, simplex_minimiser
+from kernelmosaic.learning.problem import Problem
+
+KERNELS = [Gaussian(1.0), Gaussian(3.0), Gaussian(9.0)]
+
+
+def samples(n=300):
+    return make_classification(n, 6, n_informative=4, flip_y=0.05, random_state=3)
+
+
+def in_single():
+    """Kernels in single precision, as those of large sets, whose certificates compute every entry anew."""
+
+    class InSingle(MKLClassifier):
+        _stack_dtype = np.dtype(np.float32)
+
+    return InSingle
+
+
+@pytest.mark.parametrize("kernels", [KERNELS, [*KERNELS, Linear()]])
+def test_fits_certified_together_state_what_they_state_alone(kernels):
+    X, y = samples()
+    kind, gaps, values = in_single(), {}, {}
+    for context in (FitContext, PathContext):
+        models = [kind(kernels, C=C) for C in (0.1, 1.0, 10.0)]
+        with context() as shared:
+            for model in models:
+                model.fit(X, y)
+            if context is PathContext:
+                assert shared.certify() == []
+        gaps[context] = [model.duality_gap_ for model in models]
+        values[context] = [model.objective_ for model in models]
+    np.testing.assert_allclose(gaps[PathContext], gaps[FitContext], rtol=1e-6)
+    np.testing.assert_allclose(values[PathContext], values[FitContext], rtol=1e-10)
+
+
+def test_entries_are_computed_once_for_the_certificates_of_a_path():
+    X, y = samples()
+    kind = in_single()
+    with PathContext() as shared, recorded(ComputedStack.products, lambda given: given["beta"].shape) as passes:
+        for C in (0.1, 1.0, 10.0):
+            kind(KERNELS, C=C).fit(X, y)
+        assert len(passes) == 0
+        shared.certify()
+    assert passes == [(300, 3)]
+
+
+def test_products_with_several_columns_are_those_with_each():
+    X, y = samples()
+    rng = np.random.RandomState(0)
+    with FitContext() as shared:
+        in_single()(KERNELS).fit(X, y)
+        (data,) = shared.training_sets
+        beta, rows = rng.randn(300, 4), np.arange(7, 250, 3)
+        together = data.stack.exact_products(beta, rows)
+        D = np.square(X[rows, np.newaxis] - X).sum(axis=2)
+        naive = np.array([np.exp(-D / s**2) @ beta for s in (1.0, 3.0, 9.0)])
+    np.testing.assert_allclose(together, naive, rtol=1e-12, atol=1e-12)
+
+
+def test_a_machine_that_no_bound_holds_is_not_solved_again():
+    X, y = samples(200)
+    search = MKLClassifierCV(KERNELS, Cs=[1e3, 2e3, 4e3, 8e3], norms=(1,), cv=3, refit=False, tol=1e-2)
+    with recorded(Problem.solve_machine) as solves:
+        search.fit(X, y)
+    # Nothing is at a bound from the first value on; only the first machine of a fold takes several solves.
+    with recorded(Problem.solve_machine) as alone:
+        MKLClassifierCV(KERNELS, Cs=[1e3], norms=(1,), cv=3, refit=False, tol=1e-2).fit(X, y)
+    assert len(solves) <= len(alone) + 3
+    assert search.duality_gaps_.max() <= 1e-2
+
+
+def test_the_machines_of_the_folds_are_not_fitted_again():
+    X, y = samples(150)
+    with recorded(Newton.learn) as fits:
+        model = MKLClassifierCV(KERNELS, Cs=[0.1, 1.0, 10.0], norms=(1,), cv=3).fit(X, y)
+    assert len(fits) == 3 * 3 + 1
+    plain = MKLClassifier(KERNELS, C=model.C_)
+    for (train, _), one in zip(StratifiedKFold(3).split(X, y), model._conformal.models, strict=True):
+        mean, scale = X[train].mean(axis=0), X[train].std(axis=0)
+        own = plain.fit((X[train] - mean) / scale, y[train])
+        # Gaps of 1e-3 leave coefficients free within their square root.
+        np.testing.assert_allclose(one.decision_function(X), own.decision_function((X - mean) / scale), atol=0.1)
+        np.testing.assert_allclose(one.weights_, own.weights_, atol=0.05)
+
+
+@pytest.mark.parametrize("rank", [2, 40])
+def test_the_minimiser_over_a_simplex_meets_its_conditions(rank):
+    rng = np.random.RandomState(rank)
+    for _ in range(20):
+        G, b, start = rng.randn(12, rank), rng.randn(12), rng.rand(12) * (rng.rand(12) > 0.5) + 1e-3
+        A = damped(G @ G.T)
+        x = simplex_minimiser(A, b, start)
+        if x is None:  # a singular system is left to another solver
+            assert rank < 12
+            continue
+        gains = b - A @ x
+        assert x.min() >= 0
+        assert x.sum() == pytest.approx(start.sum())
+        assert np.all(gains <= gains[x > 0].min() + 1e-8 * np.abs(b).max())
+
+
+def test_other_norms_are_tried_near_the_best_of_equal_weights():
+    X, y = samples(150)
+    options = {"Cs": np.logspace(-2, 2, 7), "norms": (1, 2, "uniform"), "cv": 3, "refit": False}
+    whole = MKLClassifierCV(KERNELS, **options).fit(X, y)
+    with recorded(Newton._learn) as fits:
+        near = MKLClassifierCV(KERNELS, **options, near=1).fit(X, y)
+    best = int(whole.scores_by_norm_["uniform"].mean(axis=0).argmax())
+    tried = np.abs(np.arange(7) - best) <= 1
+    assert len(fits) == 2 * 3 * tried.sum()
+    np.testing.assert_allclose(near.scores_by_norm_["uniform"], whole.scores_by_norm_["uniform"], atol=1e-12)
+    for norm in (1, 2):
+        scores = near.scores_by_norm_[norm]
+        assert np.isnan(scores[:, ~tried]).all()
+        np.testing.assert_allclose(scores[:, tried], whole.scores_by_norm_[norm][:, tried], atol=0.021)
+    assert near.best_score_ == np.nanmax([one.mean(axis=0) for one in near.scores_by_norm_.values()])
+    made = np.isfinite(near.duality_gaps_)
+    assert made[:, tried].all()
+    assert near.duality_gaps_[made].max() <= near.tol
+    np.testing.assert_array_equal(np.isnan(near.weights_path_).any(axis=1), ~made.any(axis=0))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"near": 0}, "near=0: give a whole number"),
+        ({"near": 2, "norms": (1, 2)}, "near=2: .*'uniform' and another"),
+        ({"near": 2, "norms": ("uniform",)}, "near=2: .*'uniform' and another"),
+    ],
+)
+def test_what_near_needs(given, message):
+    with pytest.raises(ValueError, match=message):
+        MKLClassifierCV(KERNELS, **given).fit(*samples(60))
+
+
+def test_the_refit_starts_from_the_folds():
+    X, y = samples(200)
+    model = MKLClassifierCV(KERNELS, Cs=[0.3, 1.0, 3.0], norms=(1,), cv=5, scale=False).fit(X, y)
+    plain = MKLClassifier(KERNELS, C=model.C_).fit(X, y)
+    assert model.n_solves_ < plain.n_solves_
+    assert model.duality_gap_ <= model.tol
+    # Both are within the tolerance of one optimum.
+    assert model.objective_ == pytest.approx(plain.objective_, rel=model.tol)
