@@ -73,37 +73,27 @@ class CombinedColumns:
     """
 
     def __init__(self, kernels: ColumnKernels, eta: Array) -> None:
-        self.kernels, backend = kernels, kernels.backend
-        weights, self.dtype = backend.asarray(eta, kernels.stack.dtype), kernels.stack.dtype
-        # Of every kernel with a weight: its number, the columns that have one, None for all, and their weights.
-        self.parts: list[tuple[int, Any, Any]] = []
-        for m in np.flatnonzero(eta.any(axis=0)).tolist():
-            rows = np.flatnonzero(eta[:, m])
-            at = None if len(rows) == len(eta) else backend.index(rows)
-            self.parts.append((m, at, weights[:, m : m + 1] if at is None else weights[at, m : m + 1]))
+        self.kernels, self.dtype = kernels, kernels.stack.dtype
+        weights = kernels.backend.asarray(eta, self.dtype)
+        # Every kernel that has a weight in some column, with its weights in all of them: to read a matrix takes longer
+        # than to multiply it with a few columns more.
+        self.parts = [(m, weights[:, m : m + 1]) for m in np.flatnonzero(eta.any(axis=0)).tolist()]
 
     def products(self, beta: Any) -> Any:
         """Return K_b β_b in double precision, (B, n), from products in that of the entries."""
         kernels, backend = self.kernels, self.kernels.backend
         own = backend.astype(beta, self.dtype)
         total = backend.zeros(beta.shape, self.dtype)
-        for m, at, weights in self.parts:
+        for m, weights in self.parts:
             kernels.n_products += len(weights)
-            if at is None:
-                total.addmm_(weights * own, kernels.matrices[m])
-            else:
-                total.index_add_(0, at, (weights * own[at]) @ kernels.matrices[m])
+            total.addmm_(weights * own, kernels.matrices[m])
         return backend.astype(total, np.float64)
 
     def blocks(self, rows: Any) -> Any:
         """Return K_b between samples of its own, (B, q, q), in double precision; `rows` has the shape (B, q)."""
-        backend, (B, q) = self.kernels.backend, rows.shape
-        out = backend.zeros((B, q, q))
-        for m, at, weights in self.parts:
-            own = rows if at is None else rows[at]
-            part = self.kernels.matrices[m][own[:, :, None], own[:, None, :]] * weights[:, :, None]
-            if at is None:
-                out += part
-            else:
-                out.index_add_(0, at, backend.astype(part, np.float64))
-        return out
+        kernels, (B, q) = self.kernels, rows.shape
+        out = kernels.backend.zeros((B, q, q), self.dtype)
+        entries = rows[:, :, None] * kernels.n_samples + rows[:, None, :]
+        for m, weights in self.parts:
+            out.addcmul_(kernels.matrices[m].take(entries), weights[:, :, None])
+        return kernels.backend.astype(out, np.float64)

@@ -52,9 +52,9 @@ class BatchOptions:
         weights exceed it by this share of its own.
     """
 
-    columns: int = 32
-    apart: float = 5.0
-    steps: int = 10
+    columns: int = 64
+    apart: float = 12.0
+    steps: int = 20
     rounds: int = 25
     certificates: int = 3
     free: int = 1024
