@@ -103,7 +103,8 @@ def feature_importance(
     >>> from kernelmosaic.inspection import feature_importance
     >>> from kernelmosaic.kernels import Gaussian
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
-    >>> model = MKLClassifier([("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])]).fit(X[50:], y[50:])
+    >>> views = [("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])]
+    >>> model = MKLClassifier(views).fit(X[50:], y[50:])
     >>> [name for name, _ in feature_importance(model, X[50:], random_state=0).top("petal")]
     ['petal length (cm)', 'petal width (cm)']
     """

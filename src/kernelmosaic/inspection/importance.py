@@ -148,7 +148,8 @@ def kernel_importance(
     >>> from kernelmosaic.inspection import kernel_importance
     >>> from kernelmosaic.kernels import Gaussian
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = MKLClassifier([("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])])
+    >>> views = [("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])]
+    >>> model = MKLClassifier(views)
     >>> found = kernel_importance(model, X, y, cv=3, random_state=0)
     >>> bool(found.drop_mean[1] > 0.1 > found.drop_mean[0])
     True

@@ -116,7 +116,8 @@ def stability(
     >>> from kernelmosaic.inspection import stability
     >>> from kernelmosaic.kernels import Gaussian
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = MKLClassifier([("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])])
+    >>> views = [("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])]
+    >>> model = MKLClassifier(views)
     >>> found = stability(model, X[50:], y[50:], n_resamples=20, random_state=0)
     >>> float(found.selection_frequencies[1])
     1.0

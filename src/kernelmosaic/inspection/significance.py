@@ -144,8 +144,10 @@ def kernel_significance(
     >>> from kernelmosaic.inspection import kernel_significance
     >>> from kernelmosaic.kernels import Gaussian
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = MKLClassifier([("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])])
-    >>> found = kernel_significance(model, X[50:], y[50:], n_permutations=99, random_state=0)
+    >>> views = [("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])]
+    >>> model = MKLClassifier(views)
+    >>> options = {"n_permutations": 99, "random_state": 0}
+    >>> found = kernel_significance(model, X[50:], y[50:], **options)
     >>> (found.weight_pvalues <= 0.05).tolist()
     [False, True]
     """

@@ -121,7 +121,8 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
     >>> from kernelmosaic import DiscriminantMKLClassifier
     >>> from kernelmosaic.model_selection import PathSearchCV
     >>> X, y = load_iris(return_X_y=True)
-    >>> search = PathSearchCV(DiscriminantMKLClassifier(), Cs=5, norms=(1, "uniform")).fit(X, y)
+    >>> search = PathSearchCV(DiscriminantMKLClassifier(), Cs=5, norms=(1, "uniform"))
+    >>> search = search.fit(X, y)
     >>> search.score(X, y) > 0.95, search.transform(X).shape, search.predict_proba(X).shape
     (True, (150, 2), (150, 3))
     """
