@@ -690,7 +690,7 @@ class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
     slack : {1, 2}, default=1
         As in :class:`MKLOneClass`.
     gating_columns, gating_kernel, step, n_init, normalize, approximation, rank
-        As in :class:`LocalizedMKLClassifier`, but ``normalize="centered"``.
+        As in :class:`LocalizedMKLClassifier`, except that ``normalize="centered"`` is refused.
     tol, n_iter_no_change, max_iter, memory_budget, device, n_jobs, verbose, random_state
         As in :class:`LocalizedMKLClassifier`.
 

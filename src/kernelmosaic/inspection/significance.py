@@ -93,12 +93,12 @@ def kernel_significance(
     """Test by permutations whether the weight and the alignment of each kernel are larger than chance makes them.
 
     The targets are permuted, the model is fitted again, and so on: the p-value of a kernel is (1 + k) / (1 + N) if k of
-    N permutations give it a weight, or an alignment, that is at least as large. The kernels do not see the targets, and
-    are computed once for all fits.
+    N permutations give it a weight, or an alignment, that is at least as large. The kernels do not depend on the
+    targets, and are computed once for all fits.
 
     The null hypothesis of a *weight* is that the targets have nothing to do with any kernel: since the weights share a
-    fixed sum, or norm, that of one kernel depends on the others. The null hypothesis of an *alignment* speaks of that
-    kernel alone.
+    fixed sum, or norm, that of one kernel depends on the others. The null hypothesis of an *alignment* is that
+    the targets have nothing to do with that kernel.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         or, for survival, by whether the event was observed, which is also what splitters are given for y then.
     scoring : str or callable, default=None
         As in :class:`~sklearn.model_selection.GridSearchCV`; None means the estimator's own score. A function is called
-        with an estimator that knows the samples held out: its `predict`, and of a classifier `decision_function` and
+        with an estimator of the samples held out: its `predict`, and of a classifier `decision_function` and
         `predict_proba`, which is calibrated by the other folds.
     n_jobs : int, default=None
         Folds worked on at the same time, in processes of their own.
