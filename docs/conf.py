@@ -38,7 +38,8 @@ templates_path = ["_templates"]
 exclude_patterns = ["_build", "_templates", *(f"auto_examples/**/*.{ending}" for ending in ("ipynb", "py", "md5"))]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"]
+myst_substitutions = {"version": release}
 myst_heading_anchors = 3
 suppress_warnings = ["myst.header"]  # a page of a family starts where its reader is, not always at the first level
 

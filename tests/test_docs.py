@@ -84,6 +84,17 @@ def documents(page: Path) -> Iterator[str]:
     yield from (name for role, name in ROLE.findall(text) if role == "doc")
 
 
+def title(page: Path) -> str:
+    return re.match(r"# (.+)", page.read_text(encoding="utf-8"))[1]
+
+
+@each_page([DOCS / "guide.md", DOCS / "results.md"])
+def test_lists_of_pages_have_their_titles(page):
+    listed = re.findall(r"^- \[([^\]]+)\]\((\w+)\.md\)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [name for _, name in listed] == list(in_trees(page))
+    assert [text for text, _ in listed] == [title(DOCS / f"{name}.md") for _, name in listed]
+
+
 @each_page()
 def test_pages_referred_to_exist(page):
     made_by_sphinx = {"auto_examples/index"}
