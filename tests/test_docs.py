@@ -175,13 +175,14 @@ NOT_RUN = {
 
 #: Smaller numbers of samples and folds than those on the pages: what is tested is that their code runs.
 SMALLER = {
-    "howto.md": {r"\b200\b": "80"},
+    "choosing.md": {r"MKLClassifierCV\(\)": "MKLClassifierCV(Cs=4)", "Cs=6": "Cs=3"},
+    "howto.md": {r"\b200\b": "60", "Cs=4": "Cs=2, cv=3", "Cs=2, cv=3, cv=3": "Cs=2, cv=3"},
     "localized.md": {"n_samples=600": "n_samples=120", '"rank": 200': '"rank": 40'},
     "regularized.md": {
         'on="penalties", cv=cv': 'on="penalties", cv=2, max_iter=1',
         "bounds=bounds": "max_iter=1, cv=2",
     },
-    "uncertainty.md": {r"\[:300\]": "[:100]"},
+    "uncertainty.md": {r"\[:300\]": "[:100]", "Cs=5": "Cs=2"},
 }
 
 
