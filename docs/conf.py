@@ -9,13 +9,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 import kernelmosaic  # noqa: E402
+from tools import reference  # noqa: E402
 
 project = "kernelmosaic"
 author = "The kernelmosaic developers"
@@ -36,7 +38,8 @@ templates_path = ["_templates"]
 exclude_patterns = ["_build", "_templates", *(f"auto_examples/**/*.{ending}" for ending in ("ipynb", "py", "md5"))]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"]
+myst_substitutions = {"version": release}
 myst_heading_anchors = 3
 suppress_warnings = ["myst.header"]  # a page of a family starts where its reader is, not always at the first level
 
@@ -92,6 +95,19 @@ def escape_bars(app: Any, what: str, name: str, member: Any, options: Any, lines
             lines[i] = "".join(parts)
 
 
+def group_parameters(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
+    """List everyday parameters of an estimator before expert ones, each with its explanation."""
+    if what == "class" and issubclass(member, BaseEstimator) and ".kernels." not in name:
+        lines[:] = reference.grouped(member, lines)
+
+
+def name_groups(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
+    """Give the second group its name here; numpydoc knows it by another one."""
+    lines[:] = [line.replace(":Other Parameters:", ":Expert parameters:") for line in lines]
+
+
 def setup(app: Any) -> None:
+    app.connect("autodoc-process-docstring", group_parameters, priority=90)
+    app.connect("autodoc-process-docstring", name_groups, priority=900)
     app.connect("autodoc-skip-member", skip_inherited)
     app.connect("autodoc-process-docstring", escape_bars, priority=100)  # before numpydoc reads it

@@ -28,7 +28,11 @@ PAIRS = ((0, 8), (1, 7), (5, 9), (3, 8))
 def shrink(images: np.ndarray, side: int) -> np.ndarray:
     """Average the images over side x side squares."""
     step = images.shape[1] // side
-    return images.reshape(-1, side, step, side, step).mean(axis=(2, 4)).reshape(-1, side * side)
+    return (
+        images.reshape(-1, side, step, side, step)
+        .mean(axis=(2, 4))
+        .reshape(-1, side * side)
+    )
 
 
 def representations() -> tuple[np.ndarray, np.ndarray, list[tuple]]:
@@ -37,7 +41,8 @@ def representations() -> tuple[np.ndarray, np.ndarray, list[tuple]]:
     views = [shrink(digits.images / 16.0, side) for side in (2, 4, 8)]
     edges = np.cumsum([0, *(view.shape[1] for view in views)])
     kernels = [
-        (name, Gaussian("median"), slice(int(a), int(b))) for name, a, b in zip(COSTS, edges, edges[1:], strict=False)
+        (name, Gaussian("median"), slice(int(a), int(b)))
+        for name, a, b in zip(COSTS, edges, edges[1:], strict=False)
     ]
     return np.hstack(views), digits.target, kernels
 
@@ -45,13 +50,28 @@ def representations() -> tuple[np.ndarray, np.ndarray, list[tuple]]:
 def main() -> None:
     X, digit, kernels = representations()
     costs = list(COSTS.values())
-    table = Table("pair", "method", "accuracy %", "support vectors %", "cost", "weights (" + ", ".join(COSTS) + ")")
+    table = Table(
+        "pair",
+        "method",
+        "accuracy %",
+        "support vectors %",
+        "cost",
+        "weights (" + ", ".join(COSTS) + ")",
+    )
     for first, second in PAIRS:
         chosen = np.isin(digit, (first, second))
-        halves = train_test_split(X[chosen], digit[chosen], test_size=0.5, random_state=0, stratify=digit[chosen])
+        halves = train_test_split(
+            X[chosen],
+            digit[chosen],
+            test_size=0.5,
+            random_state=0,
+            stratify=digit[chosen],
+        )
         X_train, X_test, y_train, y_test = halves
         for method, penalties in (("MKL", None), ("cost-conscious", costs)):
-            model = MKLClassifier(kernels, C=10.0, penalties=penalties).fit(X_train, y_train)
+            model = MKLClassifier(kernels, C=10.0, penalties=penalties).fit(
+                X_train, y_train
+            )
             table.add_row(
                 f"{first} / {second}",
                 method,

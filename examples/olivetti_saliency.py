@@ -30,7 +30,9 @@ SIDE = 64
 def patches(side: int) -> list[np.ndarray]:
     """Return the pixel numbers of each square patch of a side x side grid, row by row."""
     step = SIDE // side
-    pixels = np.arange(SIDE * SIDE).reshape(side, step, side, step).transpose(0, 2, 1, 3)
+    pixels = (
+        np.arange(SIDE * SIDE).reshape(side, step, side, step).transpose(0, 2, 1, 3)
+    )
     return list(pixels.reshape(side * side, -1))
 
 
@@ -52,9 +54,13 @@ def faces(folder: Path | None, person: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--person", type=int, default=0, help="whom to tell from the others, 0 to 39")
+    parser.add_argument(
+        "--person", type=int, default=0, help="whom to tell from the others, 0 to 39"
+    )
     parser.add_argument("--picture", default="saliency.png")
     parser.add_argument("--side", type=int, default=8, help="patches along each side")
     options = parser.parse_args()
@@ -70,7 +76,13 @@ def main() -> None:
     models = {"MKL": MKLClassifier(kernels, normalize="centered", **settings)}
     for gating in ("softmax", "sigmoid"):
         models[gating] = LocalizedMKLClassifier(
-            kernels, gating=gating, gating_columns=coarse, normalize="centered", n_init=2, tol=1e-2, **settings
+            kernels,
+            gating=gating,
+            gating_columns=coarse,
+            normalize="centered",
+            n_init=2,
+            tol=1e-2,
+            **settings,
         )
     for name, model in models.items():
         model.fit(both[~test], y[~test])
@@ -78,26 +90,55 @@ def main() -> None:
         share = 100 * model.support_fraction_
         found = 100 * np.mean((scores > 0) == (y[test] > 0))
         print(
-            f"{name:8s} accuracy {found:.1f} %, AUC {roc_auc_score(y[test], scores):.3f}, SV {share:.1f} %", flush=True
+            f"{name:8s} accuracy {found:.1f} %, AUC {roc_auc_score(y[test], scores):.3f}, SV {share:.1f} %",
+            flush=True,
         )
     draw(X, both, y, test, models, options.side).savefig(options.picture, dpi=110)
     print(f"wrote {options.picture}")
 
 
-def draw(X: np.ndarray, both: np.ndarray, y: np.ndarray, test: np.ndarray, models: dict, side: int):
+def draw(
+    X: np.ndarray,
+    both: np.ndarray,
+    y: np.ndarray,
+    test: np.ndarray,
+    models: dict,
+    side: int,
+):
     """A column a face: the face, then the face under MKL's weights, under softmax and under sigmoid gates."""
     import matplotlib.pyplot as plt
 
-    shown = np.concatenate([np.flatnonzero(test & (y == 1))[:4], np.flatnonzero(test & (y == -1))[::45][:4]])
-    maps = {"face": np.ones((len(shown), side * side)), "MKL": np.tile(models["MKL"].weights_, (len(shown), 1))}
-    maps |= {f"{name} gates": models[name].gate(both[shown]) for name in ("softmax", "sigmoid")}
-    figure, axes = plt.subplots(len(maps), len(shown), figsize=(1.25 * len(shown) + 0.4, 5.4), layout="constrained")
+    shown = np.concatenate(
+        [
+            np.flatnonzero(test & (y == 1))[:4],
+            np.flatnonzero(test & (y == -1))[::45][:4],
+        ]
+    )
+    maps = {
+        "face": np.ones((len(shown), side * side)),
+        "MKL": np.tile(models["MKL"].weights_, (len(shown), 1)),
+    }
+    maps |= {
+        f"{name} gates": models[name].gate(both[shown])
+        for name in ("softmax", "sigmoid")
+    }
+    figure, axes = plt.subplots(
+        len(maps),
+        len(shown),
+        figsize=(1.25 * len(shown) + 0.4, 5.4),
+        layout="constrained",
+    )
     for row, (name, weights) in zip(axes, maps.items(), strict=True):
         for ax, i, weight in zip(row, shown, weights, strict=True):
             face = X[i].reshape(SIDE, SIDE)
             strength = enlarge(weight / max(weight.max(), 1e-12), side)
             # Patches that do not count fade into a pale background; the face stays faintly visible.
-            ax.imshow(0.12 * face + 0.88 * (strength * face + (1 - strength) * 0.85), cmap="gray", vmin=0, vmax=1)
+            ax.imshow(
+                0.12 * face + 0.88 * (strength * face + (1 - strength) * 0.85),
+                cmap="gray",
+                vmin=0,
+                vmax=1,
+            )
             ax.set(xticks=[], yticks=[])
         row[0].set_ylabel(name, fontsize=10)
     return figure

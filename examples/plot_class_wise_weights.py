@@ -1,9 +1,9 @@
 """
-Every class weighs the kernels for itself
-=========================================
+Kernel weights per class
+========================
 
-What tells a nought from other digits need not be what tells a seven. The bilinear machine learns one weight per class
-and kernel, all classes in one problem.
+Different parts of an image distinguish different digits. The bilinear machine learns one weight per class and kernel,
+with all classes in one problem.
 """
 
 import matplotlib.pyplot as plt
@@ -16,11 +16,14 @@ from kernelmosaic.kernels import Gaussian
 from kernelmosaic.plots import KernelWeightsDisplay
 
 # %%
-# Four bands of the image as views: where does one have to look?
+# Four horizontal bands of the image are the views.
 digits = load_digits()
 images = digits.images / 16
 names = ("top", "upper", "lower", "bottom")
-parts = {name: images[:, 2 * i : 2 * i + 2].reshape(len(images), -1) for i, name in enumerate(names)}
+parts = {
+    name: images[:, 2 * i : 2 * i + 2].reshape(len(images), -1)
+    for i, name in enumerate(names)
+}
 X, columns = stack_views(**parts)
 views = [(name, Gaussian("median"), chosen) for name, chosen in columns.items()]
 X_train, X_test, y_train, y_test = train_test_split(
@@ -28,11 +31,13 @@ X_train, X_test, y_train, y_test = train_test_split(
 )
 
 # %%
+# The accuracy on test samples.
 bilinear = BilinearMKLClassifier(views, kappa=10).fit(X_train, y_train)
 shared = MKLClassifier(views, C=10, multi_class="joint").fit(X_train, y_train)
-print(f"one weight per class and kernel: test accuracy {bilinear.score(X_test, y_test):.3f}")
-print(f"one weight per kernel:           test accuracy {shared.score(X_test, y_test):.3f}")
-print("shared weights:", dict(zip(shared.kernel_names_, np.round(shared.weights_, 2).tolist(), strict=True)))
+print(f"one weight per class and kernel: {bilinear.score(X_test, y_test):.3f}")
+print(f"one weight per kernel:           {shared.score(X_test, y_test):.3f}")
+weights = np.round(shared.weights_, 2).tolist()
+print("shared weights:", dict(zip(shared.kernel_names_, weights, strict=True)))
 
 # %%
 # One row per kernel, one column per class.

@@ -1,8 +1,9 @@
 """
-The combined kernel under gates
-===============================
+Kernel matrix of a localized model
+==================================
 
-Two samples under different gates have little in common, however near they are: gates cut the Gram matrix into blocks.
+Gates multiply the entries of the kernels. Two samples with different gates have a combined kernel near zero, however
+near the samples are, so that the kernel matrix has blocks.
 """
 
 import matplotlib.pyplot as plt
@@ -13,7 +14,7 @@ from kernelmosaic.kernels import Linear
 from kernelmosaic.plots import LocalKernelDisplay
 
 # %%
-# Three copies of one kernel. Under global weights they are that kernel; under gates each serves a region.
+# Three copies of one kernel. With global weights their sum is that kernel; with gates each copy is used in a region.
 X, y = make_gaussians(n_components=4, n_samples=400, random_state=0)
 model = LocalizedMKLClassifier([Linear(), Linear(), Linear()], C=10).fit(X, y)
 gates = model.gate(X)
@@ -26,8 +27,9 @@ LocalKernelDisplay.from_estimator(model, X, y)
 plt.show()
 
 # %%
-# It is a kernel matrix like any other, with which any kernel method may go on.
+# The result is a kernel matrix, which any kernel method takes.
 K = model.kernel_matrix(X)
 plain = MKLClassifier([Linear()]).fit(X, y).kernel_matrix(X)
 near_zero = [(abs(matrix) < 0.01 * matrix.max()).mean() for matrix in (plain, K)]
-print("entries below 1 % of the largest: linear kernel {:.0%}, under gates {:.0%}".format(*near_zero))
+print("entries below 1 % of the largest:")
+print("linear kernel {:.0%}, with gates {:.0%}".format(*near_zero))

@@ -1,9 +1,9 @@
 """
-Convergence and its certificate
-===============================
+Convergence and duality gap
+===========================
 
-Every iteration ends with a bound on how far the objective can be from the optimum. Three ways to learn the same
-weights, judged by that bound.
+Every iteration ends with a bound on the distance of the objective from the optimum. Three solvers learn the same
+weights, and the bound compares them.
 """
 
 import matplotlib.pyplot as plt
@@ -26,13 +26,12 @@ models = {}
 for solver in ("newton", "reduced_gradient", "silp"):
     models[solver] = MKLClassifier(kernels, C=10, solver=solver, tol=1e-3).fit(X, y)
     model = models[solver]
-    print(
-        f"{solver:16} objective {model.objective_:.4f}, gap {model.duality_gap_:.1e}, {model.n_solves_} machine solves"
-    )
+    print(f"{solver}: objective {model.objective_:.4f}, gap {model.duality_gap_:.1e}")
+    print(f"  {model.n_solves_} machine solves")
 
 # %%
-# The course of the default, with the gap that was asked for as a dotted line. The bound depends on every kernel, and
-# Newton's method does not read those that look idle again until the others have settled: hence the fall at the end.
+# The default solver, with the tolerance as a dotted line. The bound depends on every kernel, and Newton's method does
+# not read kernels without a weight again until the others have converged; the gap therefore falls at the end.
 ConvergenceDisplay.from_estimator(models["newton"])
 plt.show()
 
@@ -42,7 +41,8 @@ figure, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
 styles = zip(models.items(), ("#0072B2", "#D55E00", "#009E73"), "o^s", strict=True)
 for (solver, model), colour, marker in styles:
     gaps = [step["gap"] for step in model.history_]
-    ax.semilogy(range(1, len(gaps) + 1), gaps, color=colour, marker=marker, markersize=4, label=solver)
+    steps = range(1, len(gaps) + 1)
+    ax.semilogy(steps, gaps, color=colour, marker=marker, markersize=4, label=solver)
 ax.axhline(1e-3, color="0.35", linestyle="dotted")
 ax.set(xlabel="iteration", ylabel="relative duality gap")
 ax.spines[["top", "right"]].set_visible(False)

@@ -1,9 +1,9 @@
 """
-Fusing views of the same digits
-===============================
+Multiview classification: fusing views of digits
+================================================
 
-Handwritten digits, described in four ways. Each description is a view with a kernel of its own, and the weights say
-which of them matter.
+Handwritten digits, described in four ways. Each description is a view with a kernel of its own; the weights show how
+much each view contributes.
 """
 
 import matplotlib.pyplot as plt
@@ -28,12 +28,15 @@ X, columns = stack_views(
 views = [(name, Gaussian("median"), chosen) for name, chosen in columns.items()]
 
 # %%
-# Even against odd. The learned weights hardly listen to the noise; the plain sum gives it a quarter.
+# Even against odd digits. The learned weight of the noise is small; the plain sum gives it a quarter.
 even = digits.target % 2
-X_train, X_test, y_train, y_test = train_test_split(X, even, train_size=500, stratify=even, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, even, train_size=500, stratify=even, random_state=0
+)
 model = MKLClassifier(views, C=10).fit(X_train, y_train)
 plain_sum = MKLClassifier(views, C=10, weights="uniform").fit(X_train, y_train)
-print(f"learned weights {model.score(X_test, y_test):.3f}, plain sum {plain_sum.score(X_test, y_test):.3f}")
+print(f"learned weights {model.score(X_test, y_test):.3f}")
+print(f"plain sum {plain_sum.score(X_test, y_test):.3f}")
 for name, view in zip(columns, views, strict=True):
     alone = MKLClassifier([view], C=10).fit(X_train, y_train)
     print(f"{name:8} alone {alone.score(X_test, y_test):.3f}")
@@ -43,9 +46,12 @@ KernelWeightsDisplay.from_estimator(model)
 plt.show()
 
 # %%
-# Who decided what: each view's share of the decisions on three test samples. With the constant, they sum to the
-# decision value.
+# The contribution of each view to the decisions on three test samples. With the constant, they sum to the decision
+# value.
 shares = model.contributions(X_test[:3])
 for share, value in zip(shares, model.decision_function(X_test[:3]), strict=True):
-    said = ", ".join(f"{name} {part:+.2f}" for name, part in zip(model.kernel_names_, share, strict=True))
+    said = ", ".join(
+        f"{name} {part:+.2f}"
+        for name, part in zip(model.kernel_names_, share, strict=True)
+    )
     print(f"{said}, constant {model.intercept_[0]:+.2f}: together {value:+.2f}")

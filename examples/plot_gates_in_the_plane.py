@@ -1,9 +1,9 @@
 """
-Gates: a kernel for every region
-================================
+Localized MKL: one weight per region
+====================================
 
-A global weight treats all of the input space alike. A gate depends on the sample, so that a simple kernel can do where
-the boundary is simple, and another where it bends.
+A global weight is the same in all of the input space. A gate depends on the sample, so that different regions use
+different kernels.
 """
 
 import matplotlib.pyplot as plt
@@ -14,8 +14,8 @@ from kernelmosaic.kernels import Linear, Polynomial
 from kernelmosaic.plots import DecisionRegionDisplay, GatingDisplay
 
 # %%
-# The toy problem of the paper on localized multiple kernel learning, and the same kernels under global weights and
-# under gates.
+# The toy problem of the paper on localized multiple kernel learning, and the same kernels with global weights and
+# with gates.
 X, y = make_gaussians(n_components=4, n_samples=600, random_state=0)
 X_test, y_test = make_gaussians(n_components=4, n_samples=20_000, random_state=1)
 kernels = [("linear", Linear()), ("quadratic", Polynomial(degree=2))]
@@ -32,12 +32,12 @@ display.ax_.set_title("global weights")
 plt.show()
 
 # %%
-# Gates: colours mix by the gates, dashes mark where the larger gate changes hands, the black line is the boundary.
+# Gates: colours mix by the gates, dashes mark where two gates are equal, the black line is the boundary.
 GatingDisplay.from_estimator(locally, X, y)
 plt.show()
 
 # %%
-# Three copies of the linear kernel make a boundary of linear fitted.
+# Three copies of the linear kernel make a boundary of nearly linear pieces.
 fitted = LocalizedMKLClassifier([Linear(), Linear(), Linear()], C=10).fit(X, y)
 print(f"three linear kernels: test accuracy {fitted.score(X_test, y_test):.3f}")
 GatingDisplay.from_estimator(fitted, X, y)

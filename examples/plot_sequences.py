@@ -1,9 +1,9 @@
 """
-Sequences: what, or where?
-==========================
+DNA and protein sequences: string kernels
+=========================================
 
-Strings need no table of numbers: kernels on strings compare them directly. Two families are offered, words wherever
-they stand and words at their place, and the weights tell which kind of signal the data hold.
+Kernels on strings compare sequences without a table of numbers. One family counts words at any position, the other
+compares words at the same position; the weights show which of them the data need.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ from kernelmosaic.plots import KernelWeightsDisplay
 
 
 # %%
-# Made-up DNA. In the first set the positive class has the word TATAAT at one place; in the second, anywhere.
+# Synthetic DNA. In the first set the positive class has the word TATAAT at one position, in the second at any position.
 def sequences(anywhere, n=300, length=60):
     random = np.random.RandomState(0)
     letters = random.choice(list("ACGT"), size=(n, length))
@@ -30,14 +30,18 @@ def sequences(anywhere, n=300, length=60):
 
 
 # %%
-# A column of strings is all the machine is given.
-kernels = [(f"words of {k}", Spectrum(k)) for k in (3, 5)] + [(f"places, up to {k}", WeightedDegree(k)) for k in (3, 5)]
+# X is one column of strings.
+kernels = [(f"words of {k}", Spectrum(k)) for k in (3, 5)] + [
+    (f"places, up to {k}", WeightedDegree(k)) for k in (3, 5)
+]
 figure, axes = plt.subplots(1, 2, figsize=(10, 3), layout="constrained", sharey=True)
-for ax, (title, anywhere) in zip(axes, {"at one place": False, "anywhere": True}.items(), strict=True):
+places = {"at one position": False, "at any position": True}
+for ax, (title, anywhere) in zip(axes, places.items(), strict=True):
     X, y = sequences(anywhere)
-    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
+    halves = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
+    X_train, X_test, y_train, y_test = halves
     model = MKLClassifier(kernels, normalize="diagonal").fit(X_train, y_train)
     print(f"the word {title}: test accuracy {model.score(X_test, y_test):.3f}")
     KernelWeightsDisplay.from_estimator(model, ax=ax)
-    ax.set_title(f"the word stands {title}")
+    ax.set_title(f"the word {title}")
 plt.show()

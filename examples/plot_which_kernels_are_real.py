@@ -1,9 +1,9 @@
 """
-Which kernels are real?
-=======================
+Significance and importance of kernels
+======================================
 
-Weights come out of every fit, also where there is nothing to learn. Permuted labels, resampled data and kernels left
-out tell which of them to believe.
+Every fit returns weights, also where the labels do not depend on the data. Permuted labels, resampled data and kernels
+left out show which weights are significant, stable and needed.
 """
 
 import matplotlib.pyplot as plt
@@ -12,7 +12,11 @@ import numpy as np
 from kernelmosaic import MKLClassifier
 from kernelmosaic.inspection import kernel_significance
 from kernelmosaic.kernels import Gaussian, by_group
-from kernelmosaic.plots import KernelImportanceDisplay, KernelSignificanceDisplay, StabilityDisplay
+from kernelmosaic.plots import (
+    KernelImportanceDisplay,
+    KernelSignificanceDisplay,
+    StabilityDisplay,
+)
 
 # %%
 # Five views of 120 samples. The labels depend on the first, and on nothing else.
@@ -24,10 +28,11 @@ views = by_group({name: [2 * m, 2 * m + 1] for m, name in enumerate(names)}, Gau
 model = MKLClassifier(views)
 
 # %%
-# **Chance.** Grey is what permuted labels give: no kernel gets nothing, and one gets most of the weight now and then.
-# The weight of the first kernel, and its alignment with the labels, are beyond that. Filled dots are significant, with
-# the number of kernels taken into account.
-found = kernel_significance(model, X, y, n_permutations=99, correction="max", random_state=0)
+# **Significance.** Grey shows the weights with permuted labels: every kernel has some weight, and sometimes one has
+# most of it. The weight of the first kernel, and its alignment with the labels, are larger. Filled dots are
+# significant, corrected for the number of kernels.
+options = {"n_permutations": 99, "correction": "max", "random_state": 0}
+found = kernel_significance(model, X, y, **options)
 print(found)
 figure, axes = plt.subplots(1, 2, figsize=(11, 2.8), layout="constrained")
 KernelSignificanceDisplay(found).plot(axes[0])
@@ -35,12 +40,12 @@ KernelSignificanceDisplay(found).plot(axes[1], statistic="alignment")
 plt.show()
 
 # %%
-# **Other samples.** Fits to halves of the samples: dots are the weights learned from all of them. Kernels that have
-# nothing to do with the labels are selected every other time, with small weights.
+# **Stability.** Fits to halves of the samples; dots are the weights learned from all samples. Kernels on which the
+# labels do not depend are selected in about half of the fits, with small weights.
 StabilityDisplay.from_estimator(model, X, y, n_resamples=50, random_state=0)
 plt.show()
 
 # %%
-# **What is lost.** Accuracy on samples held out, without the kernel and with the kernel shown the wrong samples.
+# **Importance.** The loss of accuracy on samples held out, without the kernel and with its samples permuted.
 KernelImportanceDisplay.from_estimator(model, X, y, cv=5, random_state=0)
 plt.show()

@@ -38,9 +38,16 @@ def models(R: int, C: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--task", choices=("EO", "SL"), default="EO", help="even and odd, or small and large")
+    parser.add_argument(
+        "--task",
+        choices=("EO", "SL"),
+        default="EO",
+        help="even and odd, or small and large",
+    )
     parser.add_argument("--dimensions", type=int, nargs="+", default=[1, 2, 5, 10])
     parser.add_argument("--train", type=int, default=1000)
     parser.add_argument("--picture", default="projections.png")
@@ -48,7 +55,9 @@ def main() -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     digits = load("usps", options.folder, task=options.task)
     if digits.train is None:
-        raise SystemExit("This copy of USPS has its rows in another order, and so no published split: give FOLDER.")
+        raise SystemExit(
+            "This copy of USPS has its rows in another order, and so no published split: give FOLDER."
+        )
     X, y, test = digits.data, digits.target, digits.test
     train = np.random.RandomState(0).permutation(digits.train)[: options.train]
     results: dict[str, list[tuple[float, float]]] = {}
@@ -57,7 +66,9 @@ def main() -> None:
             model.fit(X[train], y[train])
             machine = model[-1] if hasattr(model, "steps") else model
             accuracy = 100 * model.score(X[test], y[test])
-            results.setdefault(name, []).append((accuracy, 100 * machine.support_fraction_))
+            results.setdefault(name, []).append(
+                (accuracy, 100 * machine.support_fraction_)
+            )
             print(
                 f"R = {R:2d} {name:5s} accuracy {accuracy:.2f} % support vectors {results[name][-1][1]:.1f} %",
                 flush=True,

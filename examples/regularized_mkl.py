@@ -46,7 +46,9 @@ def searches(model, folds, n_jobs):
     options = {"cv": folds, "n_jobs": n_jobs, "refit": False}
     return {
         "RMKL": ResponseSurfaceSearchCV(model, on="penalties", **options),
-        "EMKL": GridSearchCV(clone(model).set_params(penalties="eigenvalue"), powers, **options),
+        "EMKL": GridSearchCV(
+            clone(model).set_params(penalties="eigenvalue"), powers, **options
+        ),
         "RWKL": ResponseSurfaceSearchCV(model, on="weights", **options),
     }
 
@@ -54,7 +56,10 @@ def searches(model, folds, n_jobs):
 def measure(model, folds, X, y, X_test, y_test):
     """Train on each of the ten halves and measure on the test set."""
     fitted = [clone(model).fit(X[train], y[train]) for train, _ in folds]
-    rows = [(m.score(X_test, y_test), np.count_nonzero(m.weights_), m.support_fraction_) for m in fitted]
+    rows = [
+        (m.score(X_test, y_test), np.count_nonzero(m.weights_), m.support_fraction_)
+        for m in fitted
+    ]
     accuracy, kernels, support = np.array(rows).T
     return dict(zip(FIGURES, (100 * accuracy, kernels, 100 * support), strict=True))
 
@@ -62,7 +67,9 @@ def measure(model, folds, X, y, X_test, y_test):
 def one_draw(n_components, n_samples, seed, n_jobs=None):
     """All methods on one draw of a data set."""
     X, y = make_gaussians(n_components, n_samples, random_state=seed)
-    X, X_test, y, y_test = train_test_split(X, y, test_size=1 / 3, stratify=y, random_state=seed)
+    X, X_test, y, y_test = train_test_split(
+        X, y, test_size=1 / 3, stratify=y, random_state=seed
+    )
     folds = list(FiveByTwoFold(random_state=seed).split(X, y))
     grid = {"C": [0.01, 0.1, 1, 10, 100]}
     plain = MKLClassifier(KERNELS, normalize="diagonal")
@@ -84,12 +91,16 @@ def triple(counts):
 def report(draws):
     """Print a Markdown table: means over draws and halves, and each method against MKL."""
     tests = "F test | direct | Wilcoxon | SV F test"
-    print(f"| data | method | accuracy | kernels | support vectors | solver calls | {tests} |")
+    print(
+        f"| data | method | accuracy | kernels | support vectors | solver calls | {tests} |"
+    )
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for data, outcomes in draws.items():
         for method in METHODS:
             runs = [draw[method] for draw in outcomes]
-            accuracy, kernels, support = (np.mean([run.figures[name] for run in runs]) for name in FIGURES)
+            accuracy, kernels, support = (
+                np.mean([run.figures[name] for run in runs]) for name in FIGURES
+            )
             calls = np.mean([run.solver_calls for run in runs])
             tests = "| – | – | – | – |"
             if method != "MKL":
@@ -100,18 +111,33 @@ def report(draws):
                     f"| {triple(by_accuracy.f_test)} | {triple(by_accuracy.direct)} | {by_accuracy.wilcoxon_verdict} "
                     f"| {triple(by_support.f_test)} |"
                 )
-            print(f"| {data} | {method} | {accuracy:.2f} | {kernels:.2f} | {support:.1f} % | {calls:.1f} {tests}")
+            print(
+                f"| {data} | {method} | {accuracy:.2f} | {kernels:.2f} | {support:.1f} % | {calls:.1f} {tests}"
+            )
 
 
 def paired(outcomes, method, figure):
-    return {i: (draw[method].figures[figure], draw["MKL"].figures[figure]) for i, draw in enumerate(outcomes)}
+    return {
+        i: (draw[method].figures[figure], draw["MKL"].figures[figure])
+        for i, draw in enumerate(outcomes)
+    }
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=2, help="draws of each data set")
-    parser.add_argument("--samples", type=int, default=300, help="samples of a draw, test set included")
-    parser.add_argument("--components", type=int, nargs="+", default=[2, 3, 4, 5], help="which of GAUSS2 … GAUSS5")
+    parser.add_argument(
+        "--samples", type=int, default=300, help="samples of a draw, test set included"
+    )
+    parser.add_argument(
+        "--components",
+        type=int,
+        nargs="+",
+        default=[2, 3, 4, 5],
+        help="which of GAUSS2 … GAUSS5",
+    )
     parser.add_argument("--jobs", type=int, default=None, help="fits in parallel")
     options = parser.parse_args(arguments)
     # A gap just above the tolerance at an extreme penalty is no news here.

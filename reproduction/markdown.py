@@ -62,7 +62,7 @@ _TESTS = (
 def make_markdown(run: Run) -> str:
     """Return the account as Markdown; it says nothing that the tables of the run do not."""
     parts = [
-        "# The papers, reproduced",
+        "# Reproduced papers",
         "<!-- Made by `python -m reproduction report`; edits above its last line are lost when it is made again. -->",
         *_about(run),
         "## How many figures agree",

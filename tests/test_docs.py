@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-
-import kernelmosaic
 
 TOP = Path(__file__).parents[1]
 DOCS = TOP / "docs"
@@ -87,6 +84,17 @@ def documents(page: Path) -> Iterator[str]:
     yield from (name for role, name in ROLE.findall(text) if role == "doc")
 
 
+def title(page: Path) -> str:
+    return re.match(r"# (.+)", page.read_text(encoding="utf-8"))[1]
+
+
+@each_page([DOCS / "guide.md", DOCS / "results.md"])
+def test_lists_of_pages_have_their_titles(page):
+    listed = re.findall(r"^- \[([^\]]+)\]\((\w+)\.md\)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [name for _, name in listed] == list(in_trees(page))
+    assert [text for text, _ in listed] == [title(DOCS / f"{name}.md") for _, name in listed]
+
+
 @each_page()
 def test_pages_referred_to_exist(page):
     made_by_sphinx = {"auto_examples/index"}
@@ -148,80 +156,43 @@ def test_names_that_are_not_there_are_found():
         resolve("kernelmosaic.kernels.NoSuchKernel")
 
 
-# Pages whose Python is run from top to bottom, each with what its reader is supposed to have.
+# The Python of a page is run from top to bottom, in one namespace. A comment before a block says why it is not run.
 
+MARKED = re.compile(
+    r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n+)?^```python\n(?P<code>.*?)^```$(?:\n+^```text\n(?P<said>.*?)^```$)?",
+    re.MULTILINE | re.DOTALL,
+)
+WITH_PYTHON = [page for page in PAGES if blocks(page.read_text(encoding="utf-8"), "python")]
+ELSEWHERE = {"tutorial.md", "README.md"}  # tests/cli/test_tutorial.py, tests/test_project.py
 
-def samples(n_samples: int = 80) -> dict[str, Any]:
-    from sklearn.svm import SVC
-
-    from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor, kernels
-    from kernelmosaic.kernels import Gaussian, Linear, Polynomial
-
-    X, y = kernelmosaic.datasets.make_gaussians(n_components=3, n_samples=n_samples, random_state=0)
-    two = [("linear", Linear()), ("gaussian", Gaussian(1.0))]
-    rows = np.random.RandomState(0).uniform(size=(4, 10))
-    given = {"X": X, "y": y, "X_new": X[:5], "views": two, "costs": [1.0, 2.0], "kernels": kernels, "SVC": SVC}
-    given |= {"MKLClassifier": MKLClassifier, "MKLRegressor": MKLRegressor, "MKLOneClass": MKLOneClass}
-    given |= {"Gaussian": Gaussian, "Linear": Linear, "many_kernels": MKLClassifier([Linear(), Polynomial()])}
-    return given | dict(zip(("scores_a", "scores_b", "more_a", "more_b"), rows, strict=True))
-
-
-def samples_and_a_search() -> dict[str, Any]:
-    from kernelmosaic import MKLClassifier, model_selection
-    from kernelmosaic.kernels import Polynomial
-
-    given = samples(n_samples=40)
-    search = model_selection.ResponseSurfaceSearchCV(
-        MKLClassifier([Polynomial(), *given["views"]]), on=["penalties", "C"], cv=2, max_iter=1
-    )
-    return given | {"search": search.fit(given["X"], given["y"])}
-
-
-def a_few_kernels() -> dict[str, Any]:
-    from kernelmosaic.kernels import Gaussian, family
-
-    return samples() | {"kernels": family(Gaussian(), width=[1.0, 4.0])}
-
-
-RUN: dict[str, Callable[[], dict[str, Any]]] = {
-    "index.md": dict,
-    "howto.md": dict,
-    "convex.md": samples,
-    "regularized.md": samples_and_a_search,
-    "localized.md": dict,
-    "discriminant.md": a_few_kernels,
-    "bayesian.md": dict,
-    "missing_views.md": dict,
-    "scikit_learn.md": dict,
-    "himalaya.md": dict,
-    "correctness.md": dict,
-    "kernels.md": dict,
-    "inspection.md": dict,
-    "survival.md": dict,
-    "pairs.md": dict,
-    "choosing.md": dict,
-    "uncertainty.md": dict,
-    "extending.md": dict,
+#: What is not run, each with what it needs.
+NOT_RUN = {
+    "command_line.md": ["needs the files of the commands above"],
+    "datasets.md": ["needs data that are not bundled"],
+    "kernels.md": ["needs rdkit"],
+    "scale.md": ["needs a GPU"],
 }
 
-
-#: What others have is not run: a GPU, files of one's own, an excerpt of a module.
-NOT_RUN = {"scale.md", "command_line.md", "datasets.md", "reproduction.md"}
-
-
-def test_every_page_with_python_is_run_or_says_why_not():
-    elsewhere = {"tutorial.md"}  # tests/cli/test_tutorial.py
-    found = {page.name for page in DOCS.glob("*.md") if blocks(page.read_text(encoding="utf-8"), "python")}
-    assert found == set(RUN) | NOT_RUN | elsewhere
-
-
-#: Smaller numbers of samples, permutations and folds than those on the pages, for the same reason as below.
+#: Smaller numbers of samples and folds than those on the pages: what is tested is that their code runs.
 SMALLER = {
-    "howto.md": {r"\b200\b": "80"},
-    "inspection.md": {r"\b80\b": "40", "n_permutations=99": "n_permutations=9", "n_resamples=20": "n_resamples=4"},
-    "localized.md": {"n_samples=600": "n_samples=120", "rank=200": "rank=40"},
-    "regularized.md": {'on="penalties", cv=cv': 'on="penalties", cv=2, max_iter=1'},
+    "choosing.md": {r"MKLClassifierCV\(\)": "MKLClassifierCV(Cs=4)", "Cs=6": "Cs=3"},
+    "howto.md": {r"\b200\b": "60", "Cs=4": "Cs=2, cv=3", "Cs=2, cv=3, cv=3": "Cs=2, cv=3"},
+    "localized.md": {"n_samples=600": "n_samples=120", '"rank": 200': '"rank": 40'},
+    "regularized.md": {
+        'on="penalties", cv=cv': 'on="penalties", cv=2, max_iter=1',
+        "bounds=bounds": "max_iter=1, cv=2",
+    },
+    "uncertainty.md": {r"\[:300\]": "[:100]", "Cs=5": "Cs=2"},
 }
+
+
+def test_what_is_not_run_is_marked_and_known():
+    found = {page.name: [one["reason"] for one in MARKED.finditer(page.read_text(encoding="utf-8"))] for page in PAGES}
+    marked = {name: [reason for reason in reasons if reason] for name, reasons in found.items()}
+    assert {name: reasons for name, reasons in marked.items() if reasons} == NOT_RUN
+    assert {name: len(reasons) for name, reasons in found.items()} == {
+        page.name: len(blocks(page.read_text(encoding="utf-8"), "python")) for page in PAGES
+    }
 
 
 def shortened(name: str, text: str) -> str:
@@ -231,28 +202,79 @@ def shortened(name: str, text: str) -> str:
     return text
 
 
+def agree(said: str, printed: str) -> None:
+    """Words are equal; numbers differ by two units of their last digit at most."""
+    number = r"-?\d+(?:\.\d+)?(?:e-?\d+)?"
+    assert re.sub(number, "#", said).split() == re.sub(number, "#", printed).split()
+    for one, other in zip(re.findall(number, said), re.findall(number, printed), strict=True):
+        digits = len(one.partition("e")[0].partition(".")[2])
+        assert abs(float(one) - float(other)) <= 2.01 * 10.0**-digits, f"{one} is printed as {other}"
+
+
+@pytest.mark.parametrize("printed", ["a 0.3", "b 0.1", "a 0.1 2"])
+def test_other_output_is_found(printed):
+    agree("a  0.12", "a 0.1")
+    with pytest.raises(AssertionError):
+        agree("a 0.1" + "0" * ("3" in printed), printed)
+
+
 @pytest.fixture
 def fewer_tumours(monkeypatch):
-    """A part of the samples that pages load: what is looked at is whether their code runs, not what it finds."""
+    """A part of the samples that pages load, for the same reason."""
     from sklearn import datasets
 
     def load(*, return_X_y: bool, whole: Any = datasets.load_breast_cancer, **options: Any) -> tuple[Any, Any]:
         X, y = whole(return_X_y=return_X_y, **options)
-        return X[::8], y[::8]
+        return X[::4], y[::4]
 
     monkeypatch.setattr(datasets, "load_breast_cancer", load)
 
 
 @pytest.mark.usefixtures("fewer_tumours")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", RUN)
-def test_the_python_of_a_page_runs(name, tmp_path, monkeypatch):
+@each_page([page for page in WITH_PYTHON if page.name not in ELSEWHERE])
+def test_the_python_of_a_page_runs_and_prints_what_it_says(page, tmp_path, monkeypatch, capsys):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("Agg")
     monkeypatch.chdir(tmp_path)  # models are saved
-    found = blocks(shortened(name, (DOCS / name).read_text(encoding="utf-8")), "python")
-    assert found
-    namespace = RUN[name]()
-    for number, block in enumerate(found, start=1):
-        exec(compile(block, f"{name}, block {number}", "exec"), namespace)
+    namespace: dict[str, Any] = {}
+    text = shortened(page.name, page.read_text(encoding="utf-8"))
+    for number, block in enumerate(MARKED.finditer(text), start=1):
+        if block["reason"] is None:
+            exec(compile(block["code"], f"{page.name}, block {number}", "exec"), namespace)
+            printed = capsys.readouterr().out
+            if block["said"] is not None and page.name not in SMALLER:
+                agree(block["said"], printed)
     pyplot.close("all")
+
+
+#: What fits a page 1280 pixels wide beside its two side bars, which tools/check_site.py looks at in a browser.
+WIDEST = 88
+
+
+def too_wide(text: str) -> list[str]:
+    """Lines of code; what a terminal prints wraps."""
+    found = re.findall(r"^```(?:python|py|sh|json|c)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    commands = re.findall(r"^\$ (?:.*\\\n)*.*$", text, re.MULTILINE)
+    examples = re.findall(r"^ *((?:>>>|\.\.\.) .*)$", text, re.MULTILINE)
+    return [line for part in (*found, *commands, *examples) for line in part.split("\n") if len(line) > WIDEST]
+
+
+@each_page()
+def test_no_line_of_code_is_wider_than_the_page(page):
+    assert too_wide(page.read_text(encoding="utf-8")) == []
+
+
+def test_no_example_is_wider_than_the_page():
+    sources = [*(TOP / "src").rglob("*.py"), *(TOP / "examples").glob("plot_*.py")]
+    found = {path.name: too_wide(path.read_text(encoding="utf-8")) for path in sources}
+    for path in (TOP / "examples").glob("plot_*.py"):
+        lines = path.read_text(encoding="utf-8").split('"""\n', 2)[-1].splitlines()
+        found[path.name] += [line for line in lines if len(line) > WIDEST and not line.startswith("#")]
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_wide_lines_are_found():
+    wide = "x" * 89
+    assert too_wide(f"```python\n{wide}\n```\n```text\n{wide}\n```\n") == [wide]
+    assert len(too_wide(f"```console\n$ a \\\n{wide}\n{wide}\n```\n    >>> {wide}\n")) == 2

@@ -130,7 +130,8 @@ class Softmax(LinearGating):
     >>> from kernelmosaic.gating import Softmax
     >>> from kernelmosaic.kernels import Linear
     >>> X, y = make_gaussians(n_samples=100, random_state=0)
-    >>> model = LocalizedMKLClassifier([Linear(), Linear()], gating=Softmax(scale=0.5), random_state=0).fit(X, y)
+    >>> options = {"gating": Softmax(scale=0.5), "random_state": 0}
+    >>> model = LocalizedMKLClassifier([Linear(), Linear()], **options).fit(X, y)
     >>> bool(abs(model.gate(X).sum(axis=1) - 1).max() < 1e-9)
     True
     """
@@ -169,7 +170,8 @@ class Sigmoid(LinearGating):
     >>> from kernelmosaic.gating import Sigmoid
     >>> from kernelmosaic.kernels import Gaussian, Linear
     >>> X, y = make_gaussians(n_samples=100, random_state=0)
-    >>> model = LocalizedMKLClassifier([Linear(), Gaussian()], gating=Sigmoid(), random_state=0).fit(X, y)
+    >>> options = {"gating": Sigmoid(), "random_state": 0}
+    >>> model = LocalizedMKLClassifier([Linear(), Gaussian()], **options).fit(X, y)
     >>> bool((0 <= model.gate(X)).all() and (model.gate(X) <= 1).all())
     True
     """
@@ -203,7 +205,8 @@ class GaussianGating(Gating):
     >>> from kernelmosaic.gating import GaussianGating
     >>> from kernelmosaic.kernels import Linear
     >>> X, y = make_gaussians(n_samples=100, random_state=0)
-    >>> model = LocalizedMKLClassifier([Linear(), Linear()], gating=GaussianGating(), tol=1e-2, random_state=0)
+    >>> options = {"gating": GaussianGating(), "tol": 1e-2, "random_state": 0}
+    >>> model = LocalizedMKLClassifier([Linear(), Linear()], **options)
     >>> model.fit(X, y).gate(X).shape
     (100, 2)
     """
@@ -272,7 +275,8 @@ class Constant(Gating):
     >>> from kernelmosaic.gating import Constant
     >>> from kernelmosaic.kernels import Gaussian, Linear
     >>> X, y = make_gaussians(n_samples=100, random_state=0)
-    >>> model = LocalizedMKLClassifier([Linear(), Gaussian()], gating=Constant(), random_state=0).fit(X, y)
+    >>> options = {"gating": Constant(), "random_state": 0}
+    >>> model = LocalizedMKLClassifier([Linear(), Gaussian()], **options).fit(X, y)
     >>> bool((model.gate(X) == model.gate(X)[0]).all())
     True
     """

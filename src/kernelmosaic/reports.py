@@ -92,7 +92,8 @@ class Page:
     --------
     >>> page = Page("Weights", "Which kernels were chosen.")
     >>> page.heading("Kernels")
-    >>> page.table(Table("Weight of each kernel.", ("kernel", "weight"), [("linear", 0.25), ("gaussian", 0.75)]))
+    >>> weights = [("linear", 0.25), ("gaussian", 0.75)]
+    >>> page.table(Table("Weight of each kernel.", ("kernel", "weight"), weights))
     >>> "gaussian" in page.html()
     True
     """

@@ -95,7 +95,8 @@ def stack_views(container: Any = None, /, **views: Any) -> StackedViews:
     >>> stacked.views["sound"], stacked.numbers["sound"]
     (['sound__0'], [4])
     >>> kernels = [(name, Linear(), columns) for name, columns in stacked.numbers.items()]
-    >>> model = make_pipeline(StandardScaler(), MKLClassifier(kernels)).fit(stacked.X, [0, 0, 1, 1])
+    >>> model = make_pipeline(StandardScaler(), MKLClassifier(kernels))
+    >>> model = model.fit(stacked.X, [0, 0, 1, 1])
     >>> model[-1].kernel_names_
     ['shape', 'sound']
     """

@@ -169,7 +169,8 @@ def t_test_resampled(scores_a: Any, scores_b: Any, *, n_train: int, n_test: int)
     Examples
     --------
     >>> from kernelmosaic.stats import t_test_resampled
-    >>> round(t_test_resampled([0.82, 0.86, 0.81], [0.80, 0.81, 0.80], n_train=70, n_test=30).p_value, 2)
+    >>> a, b = [0.82, 0.86, 0.81], [0.80, 0.81, 0.80]
+    >>> round(t_test_resampled(a, b, n_train=70, n_test=30).p_value, 2)
     0.28
     """
     from scipy.stats import t as t_distribution

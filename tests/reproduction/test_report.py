@@ -245,7 +245,7 @@ def test_the_command(folder, tmp_path, capsys):
     assert "<img" not in page.read_text(encoding="utf-8")
     assert report(folder, "--summaries", kept) == 0
     assert report(kept, "--markdown", account) == 0
-    assert account.read_text(encoding="utf-8").startswith("# The papers, reproduced")
+    assert account.read_text(encoding="utf-8").startswith("# Reproduced papers")
     assert not (folder / "report.html").exists()
     capsys.readouterr()
     assert report(tmp_path) == 2

@@ -509,8 +509,8 @@ def _add_convergence(page: Page, model: Estimator, draws: bool) -> None:
 def _say_gap(page: Page, model: Estimator) -> None:
     page.paragraph(
         f"The certified relative duality gap is {model.duality_gap_:.1e}, after {model.n_iter_} iterations: the "
-        "objective is at most that share above the least possible. It needs no other solver to be believed."
-        + (" For a localized model it speaks of the machine under the final gates." if hasattr(model, "gate") else "")
+        "objective is at most that share above the least possible. No other solver is needed to check it."
+        + (" For a localized model it is that of the machine under the final gates." if hasattr(model, "gate") else "")
     )
 
 
@@ -523,7 +523,7 @@ def _add_advice(page: Page, trained: Trained) -> None:
     intervals = hasattr(trained.model, "predict_interval")
     predict = (
         f"Predict new rows: `kernelmosaic predict {request.output} NEW.csv{joined}{kernels} -o predictions.csv`. "
-        "Columns are found by name; `--scores` adds how sure the model is, and which kernel says so."
+        "Columns are found by name; `--scores` adds the decision values and the contributions of the kernels."
         + (" A view whose file is left out counts as missing in every row." if joined else "")
         + (" `--interval 0.9` adds between which numbers nine in ten targets are." if intervals else "")
     )

@@ -28,12 +28,12 @@ class DataSet:
         Number of features, or the views and their sizes, or the length of the sequences.
     task : {"binary", "multiclass", "regression"}
     source, url : str
-        Who published it, and where it can be asked for.
+        The publisher, and the address of the data.
     licence : str
     sha256 : str
         Of the npz file.
     aliases : tuple of str
-        Further names `load` answers to.
+        Further names that `load` accepts.
     notes : str
         What matters before a figure is trusted.
     views : tuple of str

@@ -275,7 +275,8 @@ class MKLClassifier(BaseMKLClassifier, WeightedMKL):
     >>> from kernelmosaic.datasets import make_gaussians
     >>> from kernelmosaic.kernels import Gaussian, Linear
     >>> X, y = make_gaussians(n_components=4, n_samples=200, random_state=0)
-    >>> model = MKLClassifier([("line", Linear()), ("bell", Gaussian("median"))], weights="uniform").fit(X, y)
+    >>> kernels = [("line", Linear()), ("bell", Gaussian("median"))]
+    >>> model = MKLClassifier(kernels, weights="uniform").fit(X, y)
     >>> model.weights_
     array([0.5, 0.5])
     """

@@ -274,7 +274,7 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means stratified folds.
     scoring : str or callable, default=None
         As in :class:`~sklearn.model_selection.GridSearchCV`; None means accuracy. A function is called with an
-        estimator that knows the samples held out: its `predict`, `decision_function` and `predict_proba`, which is
+        estimator of the samples held out: its `predict`, `decision_function` and `predict_proba`, which is
         calibrated by the other folds.
     n_jobs : int, default=None
         Folds worked on at the same time, in processes of their own.
@@ -379,7 +379,7 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
         As in :class:`~sklearn.model_selection.GridSearchCV`.
     scoring : str or callable, default=None
         As in :class:`~sklearn.model_selection.GridSearchCV`; None means R², or with ``loss="quantile"`` minus the mean
-        pinball loss. A function is called with an estimator that knows the predictions for the samples held out.
+        pinball loss. A function is called with an estimator whose predictions are those of the samples held out.
     near, n_jobs, refit, scale
         As in :class:`MKLClassifierCV`.
     epsilon : float or "auto", default="auto"
@@ -470,7 +470,7 @@ class MKLSurvivalCV(TunedMKL, MKLSurvival):
     scoring : {"likelihood", "concordance", "brier"}, callable or None, default=None
         ``"likelihood"``, which None means with ``loss="cox"``, is the logarithm of the partial likelihood of the
         samples held out, per event; ``"concordance"``, which None means otherwise, is Harrell's; ``"brier"`` is minus
-        the integrated Brier score up to the 80 % quantile of time. A function is called with an estimator that knows
+        the integrated Brier score up to the 80 % quantile of time. A function is called with an estimator of
         the samples held out: its `predict`, and its `predict_survival_function`, which is estimated from the other
         folds.
     near, n_jobs, refit, scale

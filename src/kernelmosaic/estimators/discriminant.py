@@ -146,7 +146,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     >>> from kernelmosaic import DiscriminantMKLClassifier
     >>> from kernelmosaic.kernels import Gaussian, family
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = DiscriminantMKLClassifier(family(Gaussian(), width=[0.5, 2.0, 8.0])).fit(X, y)
+    >>> kernels = family(Gaussian(), width=[0.5, 2.0, 8.0])
+    >>> model = DiscriminantMKLClassifier(kernels).fit(X, y)
     >>> model.transform(X).shape
     (150, 2)
     """

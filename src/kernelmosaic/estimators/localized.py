@@ -658,7 +658,8 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
     >>> from kernelmosaic import LocalizedMKLRegressor
     >>> from kernelmosaic.kernels import Linear
     >>> X = np.linspace(-1, 1, 60)[:, np.newaxis]
-    >>> model = LocalizedMKLRegressor([Linear(), Linear()], C=10, random_state=0).fit(X, np.abs(X[:, 0]))
+    >>> model = LocalizedMKLRegressor([Linear(), Linear()], C=10, random_state=0)
+    >>> model = model.fit(X, np.abs(X[:, 0]))
     >>> model.score(X, np.abs(X[:, 0])) > 0.9, model.gate(X).shape
     (True, (60, 2))
     """
@@ -689,7 +690,7 @@ class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
     slack : {1, 2}, default=1
         As in :class:`MKLOneClass`.
     gating_columns, gating_kernel, step, n_init, normalize, approximation, rank
-        As in :class:`LocalizedMKLClassifier`, but ``normalize="centered"``.
+        As in :class:`LocalizedMKLClassifier`, except that ``normalize="centered"`` is refused.
     tol, n_iter_no_change, max_iter, memory_budget, device, n_jobs, verbose, random_state
         As in :class:`LocalizedMKLClassifier`.
 

@@ -32,9 +32,9 @@ class MKLOneClass(OutlierMixin, WeightedMKL):
     ----------
     kernels : list, default=None
         As in :class:`MKLClassifier`; but None means Gaussians alone, of 0.175, 0.35 and 0.7 times the median distance
-        between training samples. Learned weights lean to the widest, since no sample speaks against it. Where k(x, x)
-        grows with the distance from the origin, as that of linear and polynomial kernels does, far samples look usual:
-        `fit` warns of such kernels unless ``normalize="diagonal"``.
+        between training samples. Learned weights favour the widest, since no sample of another class contradicts it.
+        Where k(x, x) grows with the distance from the origin, as with linear and polynomial kernels, far samples are
+        not called novel: `fit` warns of such kernels unless ``normalize="diagonal"``.
     nu : float, default=0.5
         In (0, 1]: at most this share of the training samples is called novel, at least this share supports the
         boundary. With ``slack=2`` it is what is added to the diagonal of the combined kernel, and bounds no share: the
@@ -42,7 +42,8 @@ class MKLOneClass(OutlierMixin, WeightedMKL):
     slack : {1, 2}, default=1
         Norm of the slack.
     norm, l1_ratio, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
-        As in :class:`MKLClassifier`, but ``normalize="centered"``, which would put the origin in the samples' midst.
+        As in :class:`MKLClassifier`, except that ``normalize="centered"`` is refused: the origin would be the mean of
+        the samples.
     tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
 

@@ -77,10 +77,13 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
     >>> from kernelmosaic import MKLRegressor
     >>> from kernelmosaic.kernels import Gaussian, Linear
     >>> X = np.linspace(0, 6, 60)[:, np.newaxis]
-    >>> model = MKLRegressor([("line", Linear()), ("bell", Gaussian(1.0))], C=10).fit(X, np.sin(X[:, 0]))
+    >>> y = np.sin(X[:, 0])
+    >>> kernels = [("line", Linear()), ("bell", Gaussian(1.0))]
+    >>> model = MKLRegressor(kernels, C=10).fit(X, y)
     >>> model.score(X, np.sin(X[:, 0])) > 0.95
     True
-    >>> MKLRegressor(loss="quantile", quantile=[0.1, 0.5, 0.9]).fit(X, np.sin(X[:, 0])).predict(X).shape
+    >>> model = MKLRegressor(loss="quantile", quantile=[0.1, 0.5, 0.9]).fit(X, y)
+    >>> model.predict(X).shape
     (60, 3)
     """
 

@@ -70,9 +70,9 @@ def feature_importance(
 
     The importance of a column is √(½ · mean (f(x) − f(x′))²), where x′ is x with the column of another sample, drawn
     among those that have the view. For a linear kernel that is |w_j| times the standard deviation of the column, up to
-    the draw of the permutations; for others it is the same of their nonlinear functions. It says what the model
-    relies on: of two columns that say the same, both may count half. Of several outputs it is the mean square. What
-    stands in for a view that a sample lacks stays as it is.
+    the draw of the permutations; for others it is the same of their nonlinear functions. It measures what the model
+    relies on: of two columns with the same information, each may have half. Of several outputs it is the mean square.
+    The replacement of a view that a sample lacks stays as it is.
 
     Kernels that are functions of distances or products are not computed anew for every column: one column changes the
     statistic of all pairs by a term of its own.
@@ -103,7 +103,8 @@ def feature_importance(
     >>> from kernelmosaic.inspection import feature_importance
     >>> from kernelmosaic.kernels import Gaussian
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
-    >>> model = MKLClassifier([("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])]).fit(X[50:], y[50:])
+    >>> views = [("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])]
+    >>> model = MKLClassifier(views).fit(X[50:], y[50:])
     >>> [name for name, _ in feature_importance(model, X[50:], random_state=0).top("petal")]
     ['petal length (cm)', 'petal width (cm)']
     """

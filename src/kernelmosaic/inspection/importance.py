@@ -102,13 +102,13 @@ def kernel_importance(
     """Return how much a score on samples held out falls without each kernel.
 
     In every fold the model is fitted to the other samples, with all kernels and with all but one. *Dropped* is the
-    difference of their scores: what the kernel knows that the others do not. *Permuted* is what the score of the model
-    with all kernels loses when the kernel sees another sample's view, drawn among those held out, while the other
-    kernels see the right one: how much this model relies on the kernel. Of two kernels that know the same, neither is
-    missed when it is dropped, and both may be relied on.
+    difference of their scores: the information of the kernel that the others do not have. *Permuted* is the loss of
+    the score of the model with all kernels when the kernel reads the view of another sample, drawn among those held
+    out, while the other kernels read the right one: how much this model relies on the kernel. Of two kernels with the
+    same information, dropping either loses nothing, and permuting either may lose.
 
     *Added*, with a `base`, is the difference of the scores with the base and the kernel, and with the base alone: what
-    a view of omics adds to the clinical variables, whatever the others know.
+    a view of omics adds to the clinical variables, without the other views.
 
     A kernel whose learned weight is zero is not fitted without, if samples have every view: the optimum stays what it
     is. A sample whose only view a kernel reads is not among those that the model without it is fitted to; where it is
@@ -148,7 +148,8 @@ def kernel_importance(
     >>> from kernelmosaic.inspection import kernel_importance
     >>> from kernelmosaic.kernels import Gaussian
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = MKLClassifier([("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])])
+    >>> views = [("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])]
+    >>> model = MKLClassifier(views)
     >>> found = kernel_importance(model, X, y, cv=3, random_state=0)
     >>> bool(found.drop_mean[1] > 0.1 > found.drop_mean[0])
     True

@@ -84,8 +84,8 @@ def stability(
     n_resamples : int, default=100
         How often samples are drawn.
     method : {"subsample", "bootstrap"}, default="subsample"
-        Some of the samples, each at most once; or as many as there are, with replacement, which tells how much the
-        weights of a set of this size vary. Classes are drawn from one by one, so that none is lost.
+        Some of the samples, each at most once; or as many as there are, with replacement, which shows how much the
+        weights of a set of this size vary. Samples are drawn within each class, so that every class is present.
     fraction : float, default=0.5
         Share of the samples in a subsample.
     threshold : float, default=1e-3
@@ -116,7 +116,8 @@ def stability(
     >>> from kernelmosaic.inspection import stability
     >>> from kernelmosaic.kernels import Gaussian
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = MKLClassifier([("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])])
+    >>> views = [("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])]
+    >>> model = MKLClassifier(views)
     >>> found = stability(model, X[50:], y[50:], n_resamples=20, random_state=0)
     >>> float(found.selection_frequencies[1])
     1.0

@@ -93,12 +93,12 @@ def kernel_significance(
     """Test by permutations whether the weight and the alignment of each kernel are larger than chance makes them.
 
     The targets are permuted, the model is fitted again, and so on: the p-value of a kernel is (1 + k) / (1 + N) if k of
-    N permutations give it a weight, or an alignment, that is at least as large. The kernels do not see the targets, and
-    are computed once for all fits.
+    N permutations give it a weight, or an alignment, that is at least as large. The kernels do not depend on the
+    targets, and are computed once for all fits.
 
     The null hypothesis of a *weight* is that the targets have nothing to do with any kernel: since the weights share a
-    fixed sum, or norm, that of one kernel depends on the others. The null hypothesis of an *alignment* speaks of that
-    kernel alone.
+    fixed sum, or norm, that of one kernel depends on the others. The null hypothesis of an *alignment* is that
+    the targets have nothing to do with that kernel.
 
     Parameters
     ----------
@@ -144,8 +144,10 @@ def kernel_significance(
     >>> from kernelmosaic.inspection import kernel_significance
     >>> from kernelmosaic.kernels import Gaussian
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = MKLClassifier([("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])])
-    >>> found = kernel_significance(model, X[50:], y[50:], n_permutations=99, random_state=0)
+    >>> views = [("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])]
+    >>> model = MKLClassifier(views)
+    >>> options = {"n_permutations": 99, "random_state": 0}
+    >>> found = kernel_significance(model, X[50:], y[50:], **options)
     >>> (found.weight_pvalues <= 0.05).tolist()
     [False, True]
     """

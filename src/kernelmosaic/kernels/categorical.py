@@ -45,7 +45,8 @@ class Clinical(Kernel):
     --------
     >>> from kernelmosaic.kernels import Clinical
     >>> patients = [[30, "f", "low"], [50, "m", "high"], [70, "f", "medium"]]
-    >>> kernel = Clinical(kinds=["continuous", "nominal", ["low", "medium", "high"]]).fit(patients)
+    >>> kinds = ["continuous", "nominal", ["low", "medium", "high"]]
+    >>> kernel = Clinical(kinds=kinds).fit(patients)
     >>> kernel(patients[:1], patients)
     array([[1.        , 0.16666667, 0.5       ]])
     """

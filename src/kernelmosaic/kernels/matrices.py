@@ -222,7 +222,8 @@ class Precomputed(MatrixRows):
     >>> from kernelmosaic import MKLClassifier
     >>> from kernelmosaic.kernels import Precomputed
     >>> K = [[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]]
-    >>> model = MKLClassifier([Precomputed(K)]).fit([0, 2], ["a", "b"])  # samples are row numbers
+    >>> # Samples are row numbers.
+    >>> model = MKLClassifier([Precomputed(K)]).fit([0, 2], ["a", "b"])
     >>> model.predict([1])
     array(['a'], dtype='<U1')
     """

@@ -260,7 +260,8 @@ def pairwise(left: KernelsLike, right: KernelsLike, *, mode: str = "product") ->
     Examples
     --------
     >>> from kernelmosaic.kernels import Gaussian, Spectrum, pairwise
-    >>> drugs = [("narrow", Gaussian(1.0), ["mass", "charge"]), ("wide", Gaussian(5.0), ["mass", "charge"])]
+    >>> both = ["mass", "charge"]
+    >>> drugs = [("narrow", Gaussian(1.0), both), ("wide", Gaussian(5.0), both)]
     >>> proteins = [("words", Spectrum(3), "sequence")]
     >>> [(name, columns) for name, _, columns in pairwise(drugs, proteins)]
     [('narrow × words', ['mass', 'charge', 'sequence']), ('wide × words', ['mass', 'charge', 'sequence'])]

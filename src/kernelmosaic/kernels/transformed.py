@@ -319,7 +319,8 @@ class Projected(Kernel):
     >>> from kernelmosaic.datasets import make_gaussians
     >>> from kernelmosaic.kernels import Linear, Projected
     >>> X, y = make_gaussians(n_samples=100, random_state=0)
-    >>> model = LocalizedMKLClassifier([Projected(Linear(), 1), Projected(Linear(), 1)], tol=1e-2, random_state=0)
+    >>> kernels = [Projected(Linear(), 1), Projected(Linear(), 1)]
+    >>> model = LocalizedMKLClassifier(kernels, tol=1e-2, random_state=0)
     >>> model.fit(X, y).transform(X).shape
     (100, 2)
     """

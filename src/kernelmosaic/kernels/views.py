@@ -330,7 +330,8 @@ def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
     >>> from kernelmosaic.kernels import Gaussian, family
     >>> family(Gaussian(), width=[0.1, 1, 10])
     [Gaussian(width=0.1), Gaussian(width=1), Gaussian(width=10)]
-    >>> family(Gaussian(), factor=[0.5, 2])  # times the median distance between training samples
+    >>> # Half and twice the median distance between training samples.
+    >>> family(Gaussian(), factor=[0.5, 2])
     [Gaussian(factor=0.5), Gaussian(factor=2)]
     """
     check_kernel("kernel", kernel, "family")
@@ -483,7 +484,8 @@ def by_group(
     Examples
     --------
     >>> from kernelmosaic.kernels import Linear, by_group
-    >>> by_group({"immune": ["CD4", "CD8A"], "cycle": ["MKI67", "XYZ"]}, Linear(), among=["CD4", "CD8A", "MKI67"])
+    >>> sets = {"immune": ["CD4", "CD8A"], "cycle": ["MKI67", "XYZ"]}
+    >>> by_group(sets, Linear(), among=["CD4", "CD8A", "MKI67"])
     [('immune', Linear(), ['CD4', 'CD8A']), ('cycle', Linear(), ['MKI67'])]
     """
     if not isinstance(groups, Mapping):

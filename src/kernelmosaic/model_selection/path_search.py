@@ -71,7 +71,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         or, for survival, by whether the event was observed, which is also what splitters are given for y then.
     scoring : str or callable, default=None
         As in :class:`~sklearn.model_selection.GridSearchCV`; None means the estimator's own score. A function is called
-        with an estimator that knows the samples held out: its `predict`, and of a classifier `decision_function` and
+        with an estimator of the samples held out: its `predict`, and of a classifier `decision_function` and
         `predict_proba`, which is calibrated by the other folds.
     n_jobs : int, default=None
         Folds worked on at the same time, in processes of their own.
@@ -121,7 +121,8 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
     >>> from kernelmosaic import DiscriminantMKLClassifier
     >>> from kernelmosaic.model_selection import PathSearchCV
     >>> X, y = load_iris(return_X_y=True)
-    >>> search = PathSearchCV(DiscriminantMKLClassifier(), Cs=5, norms=(1, "uniform")).fit(X, y)
+    >>> search = PathSearchCV(DiscriminantMKLClassifier(), Cs=5, norms=(1, "uniform"))
+    >>> search = search.fit(X, y)
     >>> search.score(X, y) > 0.95, search.transform(X).shape, search.predict_proba(X).shape
     (True, (150, 2), (150, 3))
     """

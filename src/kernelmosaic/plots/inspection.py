@@ -118,7 +118,8 @@ class KernelSignificanceDisplay(InspectionDisplay):
     >>> from kernelmosaic import MKLClassifier, inspection, plots
     >>> from kernelmosaic.datasets import make_gaussians
     >>> X, y = make_gaussians(n_samples=80, random_state=0)
-    >>> found = inspection.kernel_significance(MKLClassifier(), X, y, n_permutations=19, random_state=0)
+    >>> options = {"n_permutations": 19, "random_state": 0}
+    >>> found = inspection.kernel_significance(MKLClassifier(), X, y, **options)
     >>> plots.KernelSignificanceDisplay(found).plot().figure_.savefig("significance.png")
     """
 
@@ -311,7 +312,8 @@ class FeatureImportanceDisplay(Display):
     >>> from kernelmosaic import MKLClassifier, plots
     >>> from kernelmosaic.datasets import make_gaussians
     >>> X, y = make_gaussians(n_samples=80, random_state=0)
-    >>> display = plots.FeatureImportanceDisplay.from_estimator(MKLClassifier().fit(X, y), X, random_state=0)
+    >>> model = MKLClassifier().fit(X, y)
+    >>> display = plots.FeatureImportanceDisplay.from_estimator(model, X, random_state=0)
     >>> display.figure_.savefig("columns.png")
     """
 

@@ -234,7 +234,8 @@ class ColumnRelevanceDisplay(KernelWeightsDisplay):
     >>> from kernelmosaic.kernels import Gaussian
     >>> from sklearn.datasets import make_friedman1
     >>> X, y = make_friedman1(80, n_features=6, random_state=0)
-    >>> model = MKLRidgeCV([Gaussian(width="learn", per_column=True)], criterion="evidence").fit(X, y)
+    >>> learned = Gaussian(width="learn", per_column=True)
+    >>> model = MKLRidgeCV([learned], criterion="evidence").fit(X, y)
     >>> display = plots.ColumnRelevanceDisplay.from_estimator(model)
     >>> display.figure_.savefig("relevance.png")
     """

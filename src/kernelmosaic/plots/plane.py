@@ -75,7 +75,8 @@ class DecisionRegionDisplay(Display):
     >>> from kernelmosaic import MKLClassifier, plots
     >>> from kernelmosaic.datasets import make_gaussians
     >>> X, y = make_gaussians(n_samples=80, random_state=0)
-    >>> display = plots.DecisionRegionDisplay.from_estimator(MKLClassifier().fit(X, y), X, y)
+    >>> model = MKLClassifier().fit(X, y)
+    >>> display = plots.DecisionRegionDisplay.from_estimator(model, X, y)
     >>> display.figure_.savefig("region.png")
     """
 
@@ -283,7 +284,8 @@ class ProjectionDisplay(Display):
     >>> from sklearn.datasets import load_iris
     >>> from kernelmosaic import DiscriminantMKLClassifier, plots
     >>> X, y = load_iris(return_X_y=True)
-    >>> display = plots.ProjectionDisplay.from_estimator(DiscriminantMKLClassifier().fit(X, y), X, y)
+    >>> model = DiscriminantMKLClassifier().fit(X, y)
+    >>> display = plots.ProjectionDisplay.from_estimator(model, X, y)
     >>> display.figure_.savefig("projection.png")
     """
 

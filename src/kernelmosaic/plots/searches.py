@@ -52,7 +52,8 @@ class ValidationPathDisplay(Display):
     >>> from kernelmosaic import MKLClassifierCV, plots
     >>> from kernelmosaic.datasets import make_gaussians
     >>> X, y = make_gaussians(n_samples=80, random_state=0)
-    >>> display = plots.ValidationPathDisplay.from_estimator(MKLClassifierCV(Cs=3, cv=2).fit(X, y))
+    >>> model = MKLClassifierCV(Cs=3, cv=2).fit(X, y)
+    >>> display = plots.ValidationPathDisplay.from_estimator(model)
     >>> display.figure_.savefig("path.png")
     """
 
@@ -134,7 +135,8 @@ class WeightsPathDisplay(Display):
     >>> from kernelmosaic import MKLClassifierCV, plots
     >>> from kernelmosaic.datasets import make_gaussians
     >>> X, y = make_gaussians(n_samples=80, random_state=0)
-    >>> display = plots.WeightsPathDisplay.from_estimator(MKLClassifierCV(Cs=3, cv=2, norms=[1]).fit(X, y))
+    >>> model = MKLClassifierCV(Cs=3, cv=2, norms=[1]).fit(X, y)
+    >>> display = plots.WeightsPathDisplay.from_estimator(model)
     >>> display.figure_.savefig("weights.png")
     """
 
