@@ -58,9 +58,9 @@ def lines(trained: Trained) -> list[tuple[str, str]]:
     if classes:
         shown = ", ".join(map(str, classes[:10])) + (" …" if len(classes) > 10 else "")
         found.append(("labels" if task == "multi-label" else "classes", f"{len(classes)}: {shown}"))
-    tried = ", ".join(f"{point.C:g}" for point in trained.curve)
+    Cs = [point.C for point in trained.curve]
     by = " by partial likelihood" if trained.request.loss == "cox" else ""
-    how = f"the best of {tried}{by}" if len(trained.curve) > 1 else "given"
+    how = f"the best of {len(Cs)} from {min(Cs):.4g} to {max(Cs):.4g}{by}" if len(Cs) > 1 else "given"
     if is_ridge(model) and trained.request.C is None:
         how = f"learned by {'evidence' if trained.request.criterion == 'evidence' else 'leave-one-out error'}"
     found.append((noted["price"]["name"], f"{trained.C:.4g} ({how})"))
@@ -124,6 +124,9 @@ def cautions(trained: Trained) -> list[str]:
             f"the best {name}, {trained.C:g}, is at the edge of those tried ({min(Cs):g} to {max(Cs):g}): one beyond "
             "may be better; try it with --C."
         )
+    steps = np.diff(trained.y) if task == "regression" else np.empty(0)
+    if Cs and len(steps) and trained.request.seed is None and (np.all(steps >= 0) or np.all(steps <= 0)):
+        found.append("the rows are sorted by the target, and parts are taken in their order; --seed 0 shuffles them.")
     n_loose = sum(point.n_loose for point in trained.curve)
     if n_loose:
         found.append(f"{n_loose} of {len(Cs) * score['folds']} cross-validation fits stopped early.")
@@ -249,7 +252,7 @@ def resampled_shares(trained: Trained, views: list[str]) -> list[tuple[str, floa
         by_view = by_view.mean(axis=-2) if np.ndim(model.weights_) == 2 else by_view
         return by_view / by_view.sum(axis=-1, keepdims=True)
 
-    alike: Settings = {"random_state": request.seed, "n_jobs": request.jobs}
+    alike: Settings = {"random_state": request.seed or 0, "n_jobs": request.jobs}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         drawn = stability(
