@@ -11,6 +11,9 @@ import pytest
 from tests.cli.tables import curve, done, write
 
 from kernelmosaic import MKLClassifierCV, MKLRegressorCV, MKLRidgeClassifierCV, MKLSurvivalCV, load
+from kernelmosaic.cli.fit import train_table
+from kernelmosaic.cli.methods import FitRequest
+from kernelmosaic.kernels import Linear
 from kernelmosaic.model_selection import PathSearchCV
 
 
@@ -115,3 +118,17 @@ def test_a_seed_shuffles_the_parts(capsys, tmp_path):
     said = done(capsys, "fit", path, *options, "--seed", "0")
     assert "sorted" not in said.err
     assert load(tmp_path / "m.skops").training_["score"]["mean"] > ordered + 0.1
+
+
+def test_where_equal_weights_score_best_the_learned_ones_are_kept_for_the_report(tmp_path):
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame(rng.standard_normal((60, 6)), columns=["a1", "a2", "b1", "b2", "c1", "c2"])
+    y = np.where(X.sum(axis=1) + rng.standard_normal(60) > 0, "yes", "no")
+    path = write(X.assign(y=y), tmp_path / "t.csv")
+    trained = train_table(FitRequest(path, "y", views=tuple(f"{v}={v}*:linear" for v in "abc"), method="mkl", folds=3))
+    model = MKLClassifierCV([(v, Linear(), [f"{v}1", f"{v}2"]) for v in "abc"], cv=3).fit(X, y)
+    assert trained.norm == model.norm_ == "uniform"
+    assert list(trained.learned) == [1, 2, "uniform"]
+    for norm, weights in trained.learned.items():
+        np.testing.assert_allclose(trained.norms[norm], model.scores_by_norm_[norm])
+        np.testing.assert_allclose(weights, model.weights_by_norm_[norm], atol=5e-3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -97,8 +97,12 @@ class Trained:
         The search of rmkl.
     probabilities : ndarray of shape (rows, classes) or None
         Of classes, of every row while it was held out, by what the other parts say.
-    choice : str
-        Which norm of the weights scored best, and what the others scored; empty if one was tried.
+    norm : float, str or None
+        The norm of the weights that scored best.
+    norms : dict from norm to ndarray of shape (folds, Cs)
+        The scores of all norms that were tried.
+    learned : dict from norm to ndarray
+        Where equal weights scored best, the weights that the others learned.
     """
 
     request: FitRequest
@@ -111,12 +115,21 @@ class Trained:
     warnings: list[str]
     search: Any = None
     probabilities: AnyArray | None = None
-    choice: str = ""
+    norm: Any = None
+    norms: dict[Any, NDArray[np.float64]] = field(default_factory=dict)
+    learned: dict[Any, NDArray[np.float64]] = field(default_factory=dict)
 
     @property
     def model(self) -> Any:
         """The fitted estimator."""
         return self.pipeline.named_steps["model"]
+
+    @property
+    def choice(self) -> str:
+        """Which norm of the weights scored best, and what the others scored; empty if one was tried."""
+        from kernelmosaic.estimators._path import describe_choice
+
+        return describe_choice(self.norms, self.norm) if len(self.norms) > 1 else ""
 
     @property
     def y(self) -> AnyArray:
@@ -297,8 +310,6 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
         return Trained(request, training, pipeline, [point], point.C, baseline, seconds, said, probabilities=held)
     found = _follow_paths(pipeline, request, table, target, folds, advance)
     curves = [_curve(found, m, training, y) for m in range(len(found.norms))]
-    from kernelmosaic.estimators._path import describe_choice
-
     if request.loss == "cox":
         from kernelmosaic.estimators.cv import likelihood
 
@@ -307,9 +318,8 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
         scores = np.array([[point.scores for point in curve] for curve in curves]).swapaxes(1, 2)
     m, i = found.best(scores)
     curve, C, search = curves[m], curves[m][i].C, None
-    choice = (
-        describe_choice(dict(zip(found.norms, scores, strict=True)), found.norms[m]) if len(found.norms) > 1 else ""
-    )
+    norm, norms = found.norms[m], dict(zip(found.norms, scores, strict=True))
+    learned = found.learned(scores) if norm == "uniform" else {}
     if request.method == "rmkl":
         advance("searching penalties", len(folds))
         chosen = clone(pipeline).set_params(**{f"model__{parameter_of(request)}": C})
@@ -325,7 +335,7 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
         chosen, said = _with_warnings(lambda: found.fit(m, i, "sigmoid" if calibrates else None))
     held = _held_out_probabilities(found, m, i) if request.task == "classification" else None
     seconds = perf_counter() - start
-    return Trained(request, training, chosen, curve, C, baseline, seconds, said, search, held, choice)
+    return Trained(request, training, chosen, curve, C, baseline, seconds, said, search, held, norm, norms, learned)
 
 
 def _held_out_probabilities(found: PathResult, m: int, i: int) -> AnyArray | None:

@@ -207,7 +207,8 @@ def _add_weights(page: Page, trained: Trained, draws: bool) -> None:
     if draws:
         from kernelmosaic.plots import KernelWeightsDisplay
 
-        drawn = KernelWeightsDisplay.from_estimator(trained.model, sort=True, max_kernels=20)
+        shown = {"sort": True, "max_kernels": 20, "learned": trained.learned}
+        drawn = KernelWeightsDisplay.from_estimator(trained.model, **shown)
         page.figure(drawn, "Weight of each kernel", "The weights, the largest first.")
     found = sorted(kernel_shares(trained.model), key=lambda share: -share.share)
     head, rows = share_rows(found, trained.noted["gates"])
@@ -291,7 +292,9 @@ def _add_curve(page: Page, trained: Trained, draws: bool) -> None:
         from kernelmosaic.plots import ValidationPathDisplay
 
         Cs, scores = (np.array([getattr(p, what) for p in trained.curve]) for what in ("C", "scores"))
-        drawn = ValidationPathDisplay(Cs, {None: scores.T}, (None, trained.C), name).plot()
+        # Hazards are chosen by their likelihood, which is another score.
+        drawn_scores = {trained.norm: scores.T} if trained.request.loss == "cox" else trained.norms
+        drawn = ValidationPathDisplay(Cs, drawn_scores, (trained.norm, trained.C), name).plot()
         drawn.ax_.axhline(trained.baseline, linestyle="--", color="0.4", label="looking at no column")
         drawn.ax_.legend(frameon=False)
         page.figure(drawn, f"Cross-validated {score} against {name}", f"The {score} by {name}.")
