@@ -335,6 +335,10 @@ def explain(
     new: New,
     output: TableOutput = None,
     report: Report = None,
+    row: Annotated[
+        int | None,
+        typer.Option(min=1, help="The row that the report draws. Default: the first that lacks a view, or the first."),
+    ] = None,
     id_columns: Ids = None,
     view: NewView = None,
     on: On = None,
@@ -348,7 +352,9 @@ def explain(
     _check_outputs([model, new, *_view_files(view, on)], kernel, output, report)
     from kernelmosaic.cli.predict import PredictRequest, run_explanation
 
-    asked = PredictRequest(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on, drop_empty)
+    asked = PredictRequest(
+        model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on, drop_empty, row
+    )
     run_explanation(asked, output, report)
 
 

@@ -24,6 +24,7 @@ from kernelmosaic.cli.output import (
     share_rows,
     some,
 )
+from kernelmosaic.cli.predict import add_waterfall, first_lacking
 from kernelmosaic.reports import Page, Table
 
 
@@ -476,22 +477,15 @@ def _add_row(page: Page, trained: Trained, draws: bool) -> None:
     training = trained.training
     if not draws or len(trained.model.view_weights_) == 1 or training.target.task in ("multi-label", "survival"):
         return
-    from kernelmosaic.plots import ContributionsDisplay
-
     table = training.table.iloc[training.rest]
-    groups = [list(group) for group in training.plan.groups]
-    lacking = np.any([table[group].isna().all(axis=1) for group in groups], axis=0) if groups else np.zeros(1)
-    row = int(np.argmax(lacking))
-    known = training.target.task != "one-class"
-    drawn = ContributionsDisplay.from_estimator(
-        trained.pipeline, table.iloc[[row]], truth=trained.y[row] if known else None
-    )
+    row = first_lacking(table, training.plan)
     page.heading("What decides on one row")
     page.paragraph(
         f"Row {training.rest[row] + 1} of the table, which the model has learned from: what each view adds to its "
-        "decision. `kernelmosaic explain` does the same for new rows."
+        "decision. `kernelmosaic explain --report` does the same for new rows."
     )
-    page.figure(drawn, "What each view adds to the decision on one row", "From the constant to the decision.")
+    truth = None if training.target.task == "one-class" else trained.y[row]
+    add_waterfall(page, trained.pipeline, table.iloc[[row]], truth)
 
 
 def _add_convergence(page: Page, model: Estimator, draws: bool) -> None:
