@@ -22,6 +22,7 @@ ROOT = SRC / "kernelmosaic"
 FLOORS = (
     {"_typing"},
     {"backend", "files", "stacking"},
+    {"_numba_cache"},
     {"kernels"},
     {"gram", "imputing"},
     {"solvers"},
