@@ -22,6 +22,7 @@ ROOT = SRC / "kernelmosaic"
 FLOORS = (
     {"_typing"},
     {"backend", "files", "stacking"},
+    {"_numba_cache"},
     {"kernels"},
     {"gram", "imputing"},
     {"solvers"},
@@ -310,5 +311,11 @@ def test_public_names_resolve_and_unknown_ones_say_so():
     assert set(dir(kernelmosaic)) == set(kernelmosaic.__all__)
     for name in kernelmosaic.__all__:
         assert getattr(kernelmosaic, name) is not None
+    shown = {name for name in kernelmosaic.__all__ if name[0].isupper()}
+    assert len(shown) < 12
+    # All others are there as well.
+    for name in kernelmosaic.estimators.__all__:
+        assert getattr(kernelmosaic, name) is getattr(kernelmosaic.estimators, name)
+    assert shown < set(kernelmosaic.estimators.__all__)
     with pytest.raises(AttributeError, match="MKLClasifier"):
         kernelmosaic.MKLClasifier  # noqa: B018

@@ -205,9 +205,8 @@ def test_data_sets_asked_for_by_name_are_all_that_is_fetched():
 
 def test_the_page_of_methods_names_every_public_estimator():
     text = (TOP / "docs/methods.md").read_text(encoding="utf-8")
-    for name in kernelmosaic.__all__:
-        if name[0].isupper():
-            assert f"`{name}`" in text
+    for name in kernelmosaic.estimators.__all__:
+        assert f"`{name}`" in text
 
 
 def test_the_reference_lists_what_public_modules_export_and_nothing_else():
@@ -222,7 +221,9 @@ def test_the_reference_lists_what_public_modules_export_and_nothing_else():
         exported = {name for name in module.__all__ if not isinstance(getattr(module, name), ModuleType | str)}
         assert [name for name in sorted(exported) if id(getattr(module, name)) not in known] == []
         own = {name.removeprefix(f"{module.__name__}.") for name in listed if name.startswith(f"{module.__name__}.")}
-        assert {name for name in own if "." not in name} <= exported
+        # The first page of the reference has the estimators of single papers beside those that the package lists.
+        known_here = exported | set(kernelmosaic.estimators.__all__ if module is kernelmosaic else ())
+        assert {name for name in own if "." not in name} <= known_here
         if module is not kernelmosaic and hasattr(module, "__path__"):
             # A package imports what it exports, and nothing else.
             held = {name for name, value in vars(module).items() if not isinstance(value, ModuleType)}

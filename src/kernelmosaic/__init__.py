@@ -1,8 +1,9 @@
 """Multiple kernel learning behind scikit-learn's interface.
 
-The estimators are reachable as ``kernelmosaic.MKLClassifier`` and so on; kernels live in `kernelmosaic.kernels`,
-generators of toy data in `kernelmosaic.datasets`. Names are resolved on first use, so that ``import kernelmosaic``
-alone costs nothing.
+The estimators of first choice are listed here, ``kernelmosaic.MKLClassifierCV`` and so on; those of single papers, such
+as ``LocalizedMKLClassifier``, are listed in `kernelmosaic.estimators`, and ``from kernelmosaic import`` finds them too.
+Kernels live in `kernelmosaic.kernels`, generators of toy data in `kernelmosaic.datasets`. Names are resolved on first
+use, so that ``import kernelmosaic`` alone costs nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernelmosaic.estimators import (
-        BayesianMKLClassifier,
-        BilinearMKLClassifier,
-        DiscriminantMKLClassifier,
-        LocalizedMKLClassifier,
-        LocalizedMKLOneClass,
-        LocalizedMKLRegressor,
         MKLClassifier,
         MKLClassifierCV,
         MKLOneClass,
@@ -27,20 +22,20 @@ if TYPE_CHECKING:
         MKLRidgeCV,
         MKLSurvival,
         MKLSurvivalCV,
-        PosteriorMKLClassifier,
     )
+    from kernelmosaic.estimators.bayesian import BayesianMKLClassifier as BayesianMKLClassifier
+    from kernelmosaic.estimators.bilinear import BilinearMKLClassifier as BilinearMKLClassifier
+    from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier as DiscriminantMKLClassifier
+    from kernelmosaic.estimators.localized import LocalizedMKLClassifier as LocalizedMKLClassifier
+    from kernelmosaic.estimators.localized import LocalizedMKLOneClass as LocalizedMKLOneClass
+    from kernelmosaic.estimators.localized import LocalizedMKLRegressor as LocalizedMKLRegressor
+    from kernelmosaic.estimators.posterior import PosteriorMKLClassifier as PosteriorMKLClassifier
     from kernelmosaic.persistence import load, save
     from kernelmosaic.stacking import stack_views
 
 __version__ = "0.2.0"
 
 __all__ = [
-    "BayesianMKLClassifier",
-    "BilinearMKLClassifier",
-    "DiscriminantMKLClassifier",
-    "LocalizedMKLClassifier",
-    "LocalizedMKLOneClass",
-    "LocalizedMKLRegressor",
     "MKLClassifier",
     "MKLClassifierCV",
     "MKLOneClass",
@@ -50,7 +45,6 @@ __all__ = [
     "MKLRidgeClassifierCV",
     "MKLSurvival",
     "MKLSurvivalCV",
-    "PosteriorMKLClassifier",
     "__version__",
     "datasets",
     "estimators",
@@ -69,9 +63,19 @@ __all__ = [
     "stats",
 ]
 
+#: Estimators of single papers, which this page does not list.
+_SPECIAL = (
+    "BayesianMKLClassifier",
+    "BilinearMKLClassifier",
+    "DiscriminantMKLClassifier",
+    "LocalizedMKLClassifier",
+    "LocalizedMKLOneClass",
+    "LocalizedMKLRegressor",
+    "PosteriorMKLClassifier",
+)
 #: Where each public name is defined; sub-packages stand for themselves.
 _HOMES = {
-    **{name: "kernelmosaic.estimators" for name in __all__ if name[0].isupper()},
+    **{name: "kernelmosaic.estimators" for name in (*__all__, *_SPECIAL) if name[0].isupper()},
     **dict.fromkeys(("load", "save"), "kernelmosaic.persistence"),
     "stack_views": "kernelmosaic.stacking",
 }

@@ -15,6 +15,11 @@ except ImportError:  # Windows, which does not remove files that are open
     fcntl = None  # type: ignore[assignment]
 
 
+def cache_folder() -> Path:
+    """Return where fetched sets and compiled functions are kept: under ``XDG_CACHE_HOME``, else ``~/.cache``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser() / "kernelmosaic"
+
+
 def existing_file(path: Path, what: str = "a file") -> Path:
     """Refuse a path where there is nothing to read; `what` is asked for instead of a folder."""
     if not path.exists():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -69,11 +71,15 @@ def test_the_page_needs_no_other_file(capsys, tmp_path, hide):
     assert said.out == f"Report: {tmp_path / 'e.html'}\n"
     text = (tmp_path / "e.html").read_text(encoding="utf-8")
     page = Reader(text)
-    assert [heading for _, heading in page.all("h2")] == ["Which kernels decide", "Row by row"]
+    assert [heading for _, heading in page.all("h2")] == [
+        "Which kernels decide",
+        "What decides on one row",
+        "Row by row",
+    ]
     assert "http://" not in text
     assert "https://" not in text
     assert all(attributes["src"].startswith("data:image/png") for attributes, _ in page.all("img"))
-    assert len(page.all("img")) == 1
+    assert len(page.all("img")) == 2
     assert len(page.all("tr")) >= 60
     assert any("`" not in words and "rose" in words for _, words in page.all("code"))
     hide("matplotlib")
@@ -83,6 +89,26 @@ def test_the_page_needs_no_other_file(capsys, tmp_path, hide):
     assert page.all("img") == []
     assert any("The first 500 of 510" in words for _, words in page.all("p"))
     assert len(pd.read_csv(tmp_path / "e.csv")) == 510
+
+
+def test_the_row_that_is_drawn_lacks_a_view_or_is_asked_for(capsys, tmp_path):
+    table = flowers()
+    table.loc[[4, 9], ["noise_a", "noise_b"]] = np.nan
+    path = write(table.assign(id=[f"r{i}" for i in range(60)]), tmp_path / "t.csv")
+    done(capsys, "fit", path, "--target", "kind", *KERNELS, *QUICK, "-o", tmp_path / "m.skops")
+    command = ("explain", tmp_path / "m.skops", path, "--id", "id", "--report", tmp_path / "e.html")
+    for options, number in (((), 5), (("--row", 2), 2)):
+        done(capsys, *command, *options)
+        text = (tmp_path / "e.html").read_text(encoding="utf-8")
+        assert f"Row {number}, id <code>r{number - 1}</code>: what each view adds" in text
+        (title,) = [one["alt"] for one, _ in Reader(text).all("img") if "on one row" in one["alt"]]
+        assert re.search(rf"probability [01]\.\d\d; true: {table['kind'][number - 1]}", title)
+        assert ("missing, with what stands in: n" in title) == (number == 5)
+    assert "--row 61: " in run(capsys, *command, "--row", 61).error
+    assert "--report" in run(capsys, *command[:3], "--row", 1).error
+    # A target that nobody has written, or that the model has never seen, is none to stop for.
+    for change in ({"kind": None}, {"kind": "daisy"}):
+        done(capsys, command[0], command[1], write(table.assign(**change), tmp_path / "n.csv"), *command[5:])
 
 
 def test_refusals(capsys, tmp_path):

@@ -14,11 +14,9 @@ from sklearn.pipeline import Pipeline
 from tests.cli.tables import curve, done, flowers, strings, write
 
 from kernelmosaic.cli.fit import make_pipeline, make_splitter, train
-from kernelmosaic.cli.methods import METHODS, FitRequest, make_estimator
+from kernelmosaic.cli.methods import FitRequest, make_estimator
 from kernelmosaic.cli.training_table import read_training_table
 from kernelmosaic.kernels import Kernel
-
-GRID = (0.1, 10.0)
 
 
 class Case:
@@ -28,24 +26,22 @@ class Case:
         path = write(table, Path(folder) / "table.csv")
         asked = {"views": tuple(views), "kernels": tuple(kernels), "method": method, "task": task}
         asked |= {"norm": 1.0} if method == "mkl" else {}  # of which the naive fits are
-        # Parts are solved as exactly as whole fits.
-        self.request = FitRequest(path, target, **asked, folds=3, jobs=jobs, fold_tol=0.0)
+        self.request = FitRequest(path, target, **asked, folds=3, jobs=jobs)
         self.training = read_training_table(self.request)
         self.table, self.y = self.training.table, self.training.target.y
         self.splitter = make_splitter(self.request, self.y)
         self.folds = list(self.splitter.split(self.y, self.y))
 
-    def curve(self, grid=GRID):
-        """What the command line's cross-validation finds."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(METHODS, self.request.method, replace(METHODS[self.request.method], grid=tuple(grid)))
-            pipeline = make_pipeline(self.request, self.training)
-            return train(self.request, self.training, pipeline, self.splitter, lambda what, n: None).curve
+    def curve(self, C=None):
+        """What the command line's cross-validation finds along its path; or at one C alone."""
+        request = replace(self.request, C=C)
+        pipeline = make_pipeline(request, self.training)
+        return train(request, self.training, pipeline, self.splitter, lambda what, n: None).curve
 
     def naive(self, C):
         """Every row's prediction by a whole pipeline fitted to the other parts, one fit after the other."""
         scale = np.std(self.y) if self.request.task == "regression" else 1.0
-        plain = make_estimator(self.request, self.training.kernels, self.training.plan, scale, C)
+        plain = make_estimator(replace(self.request, C=C), self.training.kernels, self.training.plan, scale)
         if self.request.method != "localized":
             plain.set_params(tol=1e-3)
         predictions, self.margins = np.empty_like(self.y), np.full(len(self.y), np.inf)
@@ -91,7 +87,9 @@ def test_the_answers_are_those_of_whole_fits(tmp_path, name):
     case = Case(tmp_path, *CASES[name])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for point in case.curve():
+        # Gates that are not convex end elsewhere at the end of a long path.
+        points = case.curve()[5:16:10] if name != "localized" else case.curve(0.1) + case.curve(10.0)
+        for point in points:
             if case.request.task == "regression":
                 np.testing.assert_allclose(point.predictions, case.naive(point.C), atol=2e-2 * np.std(case.y))
             else:
@@ -103,7 +101,7 @@ def test_matrices_that_were_given_stay_beside_those_computed(tmp_path):
     X = table[["noise_a", "noise_b"]].to_numpy()
     np.save(tmp_path / "K.npy", np.exp(-((X[:, None] - X) ** 2).sum(-1)))
     case = Case(tmp_path, table, "kind", views=("s=shape_*:gauss",), kernels=(f"k={tmp_path / 'K.npy'}",))
-    for point in case.curve():
+    for point in case.curve()[5:16:10]:
         case.assert_same_classes(point)
 
 
@@ -113,8 +111,8 @@ def test_scales_and_widths_are_learned_without_the_held_out_part(tmp_path):
     case.table.iloc[held[1:]] *= 1000.0  # what nobody may look at
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = case.curve()[0].predictions
-    assert found[held[0]] == case.naive(GRID[0])[held[0]]
+        found = case.curve(0.1)[0].predictions
+    assert found[held[0]] == case.naive(0.1)[held[0]]
     assert np.mean(found[rows] == case.y[rows]) < 1.0
 
 
@@ -133,11 +131,11 @@ class Counted(Kernel):
 
 def test_every_fold_computes_its_kernels_once(tmp_path):
     counts = []
-    for grid in ([1.0], [0.01, 0.1, 1.0, 10.0]):
+    for C in (1.0, None):
         case = Case(tmp_path, flowers(), "kind")
         case.training.kernels[:] = [("counted", Counted(), [0, 1])]
         Counted.calls = 0
-        case.curve(grid)
+        case.curve(C)
         counts.append(Counted.calls)
     assert counts[0] == counts[1] > 3
 

@@ -19,7 +19,7 @@ X = RNG.normal(size=(48, 4))
 Y = (X[:, 0] + 0.3 * RNG.normal(size=48) > 0).astype(int)
 WEIGHT = RNG.uniform(0.5, 2.0, size=48)
 KERNELS = [("a", Linear(), [0, 1]), ("b", Gaussian(2.0), [2, 3])]
-NAMES = [name for name in kernelmosaic.__all__ if name[0].isupper()]
+NAMES = list(kernelmosaic.estimators.__all__)
 
 
 @pytest.fixture

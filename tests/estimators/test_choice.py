@@ -54,6 +54,13 @@ def test_the_choice_of_equal_weights_shows_the_learned_ones():
     np.testing.assert_allclose(model.weights_by_norm_[1].sum(), 1)
     display = plots.KernelWeightsDisplay.from_estimator(model)
     np.testing.assert_allclose(display.points_["learned, norm 1"].get_xdata(), model.weights_by_norm_[1])
+    path = plots.WeightsPathDisplay.from_estimator(model)
+    assert list(path.beside_) == [1]
+    for m, line in zip(path.shown_, path.beside_[1], strict=True):
+        np.testing.assert_allclose(line.get_ydata(), np.mean(model.weights_path_by_norm_[1][:, [m]], axis=1))
+    np.testing.assert_allclose([line.get_ydata() for line in path.lines_], 0.25)
+    names = [text.get_text() for text in path.ax_.get_legend().get_texts()]
+    assert names == ["equal weights, chosen", *model.kernel_names_, "learned, norm 1"]
     html = model._repr_html_()
     spread = model.scores_by_norm_["uniform"][:, 0].std()
     assert f"equal weights {means['uniform']:.3f} ± {spread:.3f} scored best over the folds" in html

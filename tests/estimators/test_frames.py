@@ -41,8 +41,7 @@ ESTIMATORS = {
         getattr(kernelmosaic, name),
         (FAST if name.startswith("Localized") else TIGHT) | OWN.get(name, {}),
     )
-    for name in sorted(kernelmosaic.__all__)
-    if name[0].isupper()
+    for name in sorted(kernelmosaic.estimators.__all__)
 }
 FRAMES = {
     "pandas": lambda X: pd.DataFrame(X, columns=NAMES),

@@ -25,7 +25,7 @@ from tools.check_site import browser
 
 X, Y = load_iris(return_X_y=True)
 X, Y = X[::3], np.array(["se", "ve", "vi"])[Y[::3]]
-NAMES = [name for name in kernelmosaic.__all__ if name[0].isupper()]
+NAMES = list(kernelmosaic.estimators.__all__)
 #: Estimators that are fitted to numbers.
 NUMBERS = ("MKLRegressor", "LocalizedMKLRegressor", "MKLSurvival", "MKLRidgeCV")
 IN_THE_BOX = hasattr(BaseEstimator, "_get_fitted_attr_html")

@@ -60,7 +60,7 @@ def test_weights_are_summed_per_view(kind):
 
 
 def test_every_estimator_with_weights_is_tried():
-    kinds = [getattr(kernelmosaic, name) for name in kernelmosaic.__all__]
+    kinds = [getattr(kernelmosaic, name) for name in kernelmosaic.estimators.__all__]
     here = {kind.__name__ for kind in MODELS}
     # Those that differ from one of the list in the targets alone.
     alike = {"LocalizedMKLRegressor", "LocalizedMKLOneClass", "MKLRegressorCV", "MKLSurvival", "MKLSurvivalCV"}

@@ -49,6 +49,21 @@ def test_weights_of_a_class_and_their_mean(searched):
         WeightsPathDisplay.from_estimator(searched, of_class=7)
 
 
+def test_what_other_norms_learned_is_drawn_beside_equal_weights():
+    Cs, rng = np.array([0.1, 1.0, 10.0]), np.random.RandomState(0)
+    learned = {1: rng.rand(3, 9), 2: rng.rand(3, 9)}
+    display = WeightsPathDisplay(Cs, np.full((3, 9), 1 / 9), list("abcdefghi"), 1.0, beside=learned).plot()
+    largest = np.concatenate(list(learned.values())).max(axis=0)
+    assert set(display.shown_) == set(np.argsort(-largest)[:8])  # as many as there are colours
+    for norm, lines in display.beside_.items():
+        for m, line in zip(display.shown_, lines, strict=True):
+            np.testing.assert_array_equal(line.get_ydata(), learned[norm][:, m])
+    solid, dashed = (lines[0] for lines in display.beside_.values())
+    assert solid.get_color() == dashed.get_color()
+    assert solid.get_linestyle() != dashed.get_linestyle()
+    assert len({line.get_color() for line in display.beside_[1]}) == 8
+
+
 def test_other_searches_and_pipelines():
     search = PathSearchCV(DiscriminantMKLClassifier(KERNELS), Cs=[0.1, 1], cv=2).fit(X, TWO)
     assert ValidationPathDisplay.from_estimator(search).ax_.get_xlabel() == "alpha"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -16,7 +17,9 @@ import kernelmosaic
 
 _ROOT = Path(kernelmosaic.__file__).parent
 _MODULES = sorted(
-    ".".join(("kernelmosaic", *path.relative_to(_ROOT).with_suffix("").parts)) for path in _ROOT.rglob("_numba_*.py")
+    ".".join(("kernelmosaic", *path.relative_to(_ROOT).with_suffix("").parts))
+    for path in _ROOT.rglob("_numba_*.py")
+    if path.name != "_numba_cache.py"  # the decorator
 )
 
 # The solver alone, which for fewer samples would not be compiled. Steps are many and the box is wide: a difference in
@@ -45,6 +48,26 @@ def test_a_cold_and_a_warm_cache_give_the_same_bits(tmp_path: Path) -> None:
     assert any(tmp_path.rglob("*.nbi"))
     assert len(cold.split()) == 2
     assert fit() == cold
+
+
+def test_what_is_compiled_is_kept_in_the_users_cache_and_not_in_the_package(tmp_path: Path) -> None:
+    package = tmp_path / "installed"
+    shutil.copytree(_ROOT, package / "kernelmosaic", ignore=shutil.ignore_patterns("__pycache__"))
+    env = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    env |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(package)}
+    code = (
+        "import numba, numpy as np\nfrom kernelmosaic.solvers._numba_multiclass import mirror_lower\n"
+        "mirror_lower(np.eye(3))\nprint(sum(mirror_lower.stats.cache_hits.values()), numba.config.CACHE_DIR)"
+    )
+
+    def run() -> str:
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    # The setting is Numba's own again, for other packages.
+    assert [run().split(), run().split()] == [["0"], ["1"]]
+    assert any((tmp_path / "cache" / "kernelmosaic" / "compiled").rglob("*.nbi"))
+    assert not any(package.rglob("*.nbi"))
 
 
 def _loops(module: Any) -> dict[str, Any]:

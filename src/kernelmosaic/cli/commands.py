@@ -220,7 +220,14 @@ Folds = Annotated[
         "needs none.",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of folds, test rows and random starts.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=2**32 - 1,
+        help="Seed of test rows, random starts and shuffled parts. Default: 0, and parts in the order of the rows.",
+    ),
+]
 Jobs = Annotated[int, typer.Option(min=-1, help="Parts of the cross-validation at a time; -1: all processors.")]
 Output = Annotated[Path, typer.Option("--output", "-o", callback=_model_file, help="Where to write the model.")]
 Report = Annotated[Path | None, typer.Option(callback=_writable_file, help="Where to write a report, an HTML page.")]
@@ -254,7 +261,7 @@ def fit(
     costs: Cost = None,
     test: Test = 0.0,
     folds: Folds = None,
-    seed: Seed = 0,
+    seed: Seed = None,
     jobs: Jobs = 1,
     proba: Proba = False,
     output: Output = Path("model.skops"),
@@ -328,6 +335,10 @@ def explain(
     new: New,
     output: TableOutput = None,
     report: Report = None,
+    row: Annotated[
+        int | None,
+        typer.Option(min=1, help="The row that the report draws. Default: the first that lacks a view, or the first."),
+    ] = None,
     id_columns: Ids = None,
     view: NewView = None,
     on: On = None,
@@ -341,7 +352,9 @@ def explain(
     _check_outputs([model, new, *_view_files(view, on)], kernel, output, report)
     from kernelmosaic.cli.predict import PredictRequest, run_explanation
 
-    asked = PredictRequest(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on, drop_empty)
+    asked = PredictRequest(
+        model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on, drop_empty, row
+    )
     run_explanation(asked, output, report)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ from kernelmosaic import __version__
 from kernelmosaic._typing import AnyArray, Settings
 from kernelmosaic.cli.methods import (
     SCORES,
-    Cs_of,
     FitRequest,
     TaskName,
     baseline_of,
@@ -28,6 +27,7 @@ from kernelmosaic.cli.methods import (
     make_estimator,
     method_of,
     parameter_of,
+    price_of,
     score_of,
 )
 from kernelmosaic.cli.output import gate_summary, progress, say
@@ -97,8 +97,12 @@ class Trained:
         The search of rmkl.
     probabilities : ndarray of shape (rows, classes) or None
         Of classes, of every row while it was held out, by what the other parts say.
-    choice : str
-        Which norm of the weights scored best, and what the others scored; empty if one was tried.
+    norm : float, str or None
+        The norm of the weights that scored best.
+    norms : dict from norm to ndarray of shape (folds, Cs)
+        The scores of all norms that were tried.
+    learned : dict from norm to ndarray
+        Where equal weights scored best, the weights that the others learned.
     """
 
     request: FitRequest
@@ -111,12 +115,21 @@ class Trained:
     warnings: list[str]
     search: Any = None
     probabilities: AnyArray | None = None
-    choice: str = ""
+    norm: Any = None
+    norms: dict[Any, NDArray[np.float64]] = field(default_factory=dict)
+    learned: dict[Any, NDArray[np.float64]] = field(default_factory=dict)
 
     @property
     def model(self) -> Any:
         """The fitted estimator."""
         return self.pipeline.named_steps["model"]
+
+    @property
+    def choice(self) -> str:
+        """Which norm of the weights scored best, and what the others scored; empty if one was tried."""
+        from kernelmosaic.estimators._path import describe_choice
+
+        return describe_choice(self.norms, self.norm) if len(self.norms) > 1 else ""
 
     @property
     def y(self) -> AnyArray:
@@ -202,17 +215,20 @@ def make_splitter(request: FitRequest, y: AnyArray) -> Any:
     """Return what divides the rows into parts to be held out in turn; None if that is what was asked for."""
     from sklearn.model_selection import KFold, StratifiedKFold
 
+    from kernelmosaic.estimators.cv import PathSearch
+
     if request.folds == 0:
         return None
     if request.task == "classification":
         _check_classes(y)
     if request.method == "ridge":
         return None
-    folds = 5 if request.folds is None else request.folds
+    folds = PathSearch.cv if request.folds is None else request.folds
+    shuffled = {"shuffle": request.seed is not None, "random_state": request.seed}
     if request.task not in ("classification", "survival"):
         # One row alone has no R².
         most = max(2, len(y) // 2) if request.task == "regression" else len(y)
-        return KFold(min(folds, most), shuffle=True, random_state=request.seed)
+        return KFold(min(folds, most), **shuffled)
     values, counts = np.unique(_strata(request, y), return_counts=True)
     n = int(min(folds, max(counts.min(), 2)))
     alone = values[counts < 2]
@@ -222,7 +238,7 @@ def make_splitter(request: FitRequest, y: AnyArray) -> Any:
             f"{what} has one row to learn from: cross-validation needs two of each. Leave it out, or switch "
             "cross-validation off with --folds 0 and a C, such as --C 1."
         )
-    return StratifiedKFold(n, shuffle=True, random_state=request.seed)
+    return StratifiedKFold(n, **shuffled)
 
 
 def _check_classes(y: AnyArray) -> None:
@@ -249,14 +265,13 @@ def make_pipeline(request: FitRequest, training: TrainingTable) -> Pipeline:
     """Return the preparation of the columns and the estimator, not yet fitted."""
     method_of(request)
     scale = _scale(request, training.target.y[training.rest])
-    Cs = Cs_of(request, scale)
-    if request.folds == 0 and len(Cs) > 1:
-        raise ValueError(f"--folds 0: without cross-validation give the C, such as --C {Cs[len(Cs) // 2]}.")
+    if request.folds == 0 and request.method != "ridge" and price_of(request) is None:
+        raise ValueError(f"--folds 0: without cross-validation give the C, such as --C {scale:.3g}.")
     if request.method == "rmkl" and request.folds != 0 and len(training.kernels) < 2:
         raise ValueError(
             "--method rmkl: it weighs kernels against each other, and there is one; name another, or use mkl."
         )
-    model = make_estimator(request, training.kernels, training.plan, scale, Cs[0] if Cs else None)
+    model = make_estimator(request, training.kernels, training.plan, scale)
     return Pipeline([*training.plan.steps(), ("model", model)])
 
 
@@ -281,7 +296,6 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
     folds = [] if splitter is None else list(splitter.split(strata, strata))
     base = [baseline_of(training.target.task, y[a], y[b], request.nu) for a, b in folds]
     baseline, start = float(np.mean(base)) if base else None, perf_counter()
-    Cs = Cs_of(request, _scale(request, y))
     if not folds:
         advance("fitting to all rows", 0)
         groups = None if training.groups is None else training.groups[training.rest]
@@ -289,15 +303,13 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
         said = _with_warnings(lambda: pipeline.fit(table, target, **together))[1]
         seconds = perf_counter() - start
         if request.method != "ridge":
-            return Trained(request, training, pipeline, [], Cs[0], baseline, seconds, said)
+            return Trained(request, training, pipeline, [], price_of(request) or 1.0, baseline, seconds, said)
         point = _left_out_point(pipeline.named_steps["model"], training.target.task, y, groups)
         baseline = baseline_of(training.target.task, y, y, request.nu)
         held = getattr(pipeline.named_steps["model"], "loo_probabilities_", None)
         return Trained(request, training, pipeline, [point], point.C, baseline, seconds, said, probabilities=held)
-    found = _follow_paths(pipeline, request, table, target, folds, Cs, advance)
+    found = _follow_paths(pipeline, request, table, target, folds, advance)
     curves = [_curve(found, m, training, y) for m in range(len(found.norms))]
-    from kernelmosaic.estimators._path import describe_choice
-
     if request.loss == "cox":
         from kernelmosaic.estimators.cv import likelihood
 
@@ -306,9 +318,8 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
         scores = np.array([[point.scores for point in curve] for curve in curves]).swapaxes(1, 2)
     m, i = found.best(scores)
     curve, C, search = curves[m], curves[m][i].C, None
-    choice = (
-        describe_choice(dict(zip(found.norms, scores, strict=True)), found.norms[m]) if len(found.norms) > 1 else ""
-    )
+    norm, norms = found.norms[m], dict(zip(found.norms, scores, strict=True))
+    learned = found.learned(scores) if norm == "uniform" else {}
     if request.method == "rmkl":
         advance("searching penalties", len(folds))
         chosen = clone(pipeline).set_params(**{f"model__{parameter_of(request)}": C})
@@ -324,7 +335,7 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
         chosen, said = _with_warnings(lambda: found.fit(m, i, "sigmoid" if calibrates else None))
     held = _held_out_probabilities(found, m, i) if request.task == "classification" else None
     seconds = perf_counter() - start
-    return Trained(request, training, chosen, curve, C, baseline, seconds, said, search, held, choice)
+    return Trained(request, training, chosen, curve, C, baseline, seconds, said, search, held, norm, norms, learned)
 
 
 def _held_out_probabilities(found: PathResult, m: int, i: int) -> AnyArray | None:
@@ -353,22 +364,23 @@ def _left_out_point(model: Any, task: TaskName, y: AnyArray, groups: NDArray[np.
 
 
 def _follow_paths(
-    pipeline: Pipeline, request: FitRequest, table: Any, target: Any, folds: Any, Cs: list[float], advance: Advance
+    pipeline: Pipeline, request: FitRequest, table: Any, target: Any, folds: Any, advance: Advance
 ) -> PathResult:
     """Return what the fits to all parts but one say of that one."""
     from joblib import parallel_config
 
     from kernelmosaic.estimators._path import PathOptions, read_samples, search_paths
+    from kernelmosaic.estimators.cv import MKLSurvivalCV, TunedMKL
 
     options = PathOptions(
         scale=False,  # columns are prepared by the pipeline
-        fold_tol=None if request.method == "localized" else request.fold_tol,
         n_jobs=request.jobs,
         show=lambda text, done: advance("cross-validation", done),
     )
-    # As the CV estimators choose, unless the norm, or what kernels cost, is given.
+    # As the CV estimators choose, unless C, the norm, or what kernels cost, is given.
+    price, like = price_of(request), MKLSurvivalCV if request.task == "survival" else TunedMKL
     free = request.method == "mkl" and request.task != "one-class" and request.norm is None and not request.costs
-    norms: list[Any] = [1, 2, "uniform"] if free else [None]
+    norms, Cs = like.norms if free else [None], like.Cs if price is None else [price]
     # Threads: the compiled loops let others run, and nothing has to be copied or started.
     with parallel_config(backend="threading"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what stopped early is counted

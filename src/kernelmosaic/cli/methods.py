@@ -46,10 +46,9 @@ class FitRequest:
     costs : dict
         Factors of kernels or whole views.
     folds : int or None
-        None is 5; ridge has none.
-    fold_tol : float
-        How exactly the fits to parts of the rows are solved, which begin near the solution of another part and with a
-        larger gap would end where they began.
+        None is that of the searches in Python; ridge has none.
+    seed : int or None
+        None takes the parts of the rows in their order, as the searches in Python do, and 0 for all else.
     """
 
     path: Path
@@ -76,13 +75,12 @@ class FitRequest:
     costs: dict[str, float] = field(default_factory=dict)
     test: float = 0.0
     folds: int | None = None
-    seed: int = 0
+    seed: int | None = None
     jobs: int = 1
     proba: bool = False
     output: Path = Path("model.skops")
     report: Path | None = None
     resamples: int = 0
-    fold_tol: float = 3e-3
 
 
 @dataclass(frozen=True)
@@ -95,15 +93,12 @@ class Method:
         What it can do.
     parameter : str
         The parameter that cross-validation chooses, C or what stands in its place.
-    grid : tuple of float
-        Its values, the smoothest model first; none where it is learned without folds.
     takes_penalties : bool
         Whether kernels may have penalties.
     """
 
     tasks: tuple[TaskName, ...]
     parameter: str = "C"
-    grid: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0, 100.0)
     takes_penalties: bool = False
 
 
@@ -111,9 +106,9 @@ METHODS: dict[MethodName, Method] = {
     "mkl": Method(("classification", "regression", "one-class", "survival"), takes_penalties=True),
     "localized": Method(("classification", "regression", "one-class")),
     "bilinear": Method(("classification",), "kappa"),
-    "discriminant": Method(("classification", "multi-label"), "alpha", (0.5, 0.05, 5e-3, 5e-4, 5e-5)),
+    "discriminant": Method(("classification", "multi-label"), "alpha"),
     "rmkl": Method(("classification", "regression"), takes_penalties=True),
-    "ridge": Method(("classification", "regression"), "alpha", ()),
+    "ridge": Method(("classification", "regression"), "alpha"),
 }
 
 # Scores ---------------------------------------------------------------------------------------------------------------
@@ -261,36 +256,28 @@ def parameter_of(request: FitRequest) -> str:
     return "nu" if request.task == "one-class" or request.method is None else METHODS[request.method].parameter
 
 
-def Cs_of(request: FitRequest, scale: float) -> list[float]:
-    """Return the Cs to try: one, if it was given or there is none to choose; none if it is learned without folds.
-
-    A regression on targets s times as large is the same problem at s times the C. Times say less than classes do:
-    survival has one more value, of a smoother model.
-    """
-    if request.task == "one-class":
-        return [request.nu]
-    if request.C is not None:
-        return [request.C]
-    smoother = (1e-3,) if request.task == "survival" else ()
-    return [float(f"{scale * one:.3g}") for one in (*smoother, *method_of(request).grid)]
+def price_of(request: FitRequest) -> float | None:
+    """Return the value that was given for this parameter; None if it is to be chosen, or learned."""
+    return request.nu if request.task == "one-class" else request.C
 
 
-def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale: float, C: float | None) -> Any:
+def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale: float) -> Any:
     """Return the estimator; `scale` is the spread of a regression's targets."""
     from kernelmosaic import estimators
 
+    price = price_of(request)
     if request.method == "ridge":
         ridge = estimators.MKLRidgeClassifierCV if request.task == "classification" else estimators.MKLRidgeCV
         return ridge(
             kernels,
             criterion=request.criterion or "loo",
-            alpha="learn" if C is None else C,
+            alpha="learn" if price is None else price,
             scale=False,  # columns are prepared by the pipeline
-            random_state=request.seed,
+            random_state=request.seed or 0,
         )
     families = {"regression": "Regressor", "one-class": "OneClass", "survival": "Survival"}
     prefixes = {"bilinear": "Bilinear", "discriminant": "Discriminant", "localized": "Localized"}
-    options: Settings = {parameter_of(request): C, "random_state": request.seed}
+    options: Settings = {"random_state": request.seed or 0} | ({} if price is None else {parameter_of(request): price})
     if request.task == "regression":
         options["epsilon"] = 0.1 * scale if request.epsilon is None else request.epsilon
     elif request.task == "survival":

@@ -20,7 +20,10 @@ from kernelmosaic.reports import Page, Table
 
 @dataclass(frozen=True)
 class PredictRequest:
-    """A model file and a table of new rows, with what belongs to them, as written on the command line."""
+    """A model file and a table of new rows, with what belongs to them, as written on the command line.
+
+    `row` is the number, from 1, of the row that the page of an explanation draws.
+    """
 
     model: Path
     path: Path
@@ -29,6 +32,7 @@ class PredictRequest:
     views: tuple[str, ...] = ()
     on: str | None = None
     drop_empty: bool = False
+    row: int | None = None
 
 
 @dataclass(frozen=True)
@@ -307,6 +311,11 @@ def run_explanation(asked: PredictRequest, output: Path | None, report: Path | N
     from kernelmosaic.tables import table_text, write_table
 
     rows = NewRows.read(asked)
+    if asked.row is not None and (report is None or asked.row > len(rows.table)):
+        what = (
+            f"{asked.path} has {len(rows.table)} rows" if report else "it is drawn on a page; ask for one with --report"
+        )
+        raise ValueError(f"--row {asked.row}: {what}.")
     answers = explain_rows(rows, asked)
     for note in rows.notes(asked.ids):
         say(note=note)
@@ -366,6 +375,7 @@ def write_explanation(rows: NewRows, answers: Any, asked: PredictRequest, path: 
         [kernels[m], f"{size[m]:.4g}", f"{100 * size[m] / total:.1f}", f"{terms[:, m].mean():+.4g}"] for m in order
     ]
     page.table(Table("Contributions of the kernels.", ("kernel", "mean size", "share %", "mean"), spread))
+    _add_one(page, rows, asked)
     page.heading("Row by row")
     shown = answers.head(500)
     if len(shown) < len(answers):
@@ -383,6 +393,36 @@ def write_explanation(rows: NewRows, answers: Any, asked: PredictRequest, path: 
     columns = ("row", *head, "largest contributions", "constant")
     page.table(Table("Decisions and what they are made of.", columns, body, searchable=len(body) > 12))
     page.write(path)
+
+
+def _add_one(page: Page, rows: NewRows, asked: PredictRequest) -> None:
+    """Add what decides on the row that was asked for, or on the first that lacks a view or, if none does, the first."""
+    if find_spec("matplotlib") is None or rows.training["task"] in ("multi-label", "survival"):
+        return
+    row = first_lacking(rows.table, rows.plan) if asked.row is None else asked.row - 1
+    # As it is written: nothing is scored by it.
+    known = [rows.raw[name].iloc[row] for name in rows.training["targets"] if name in rows.raw.columns]
+    truth = known[0] if known and known[0] == known[0] else None
+    of = "".join(f", {name} `{rows.raw[name].iloc[row]}`" for name in asked.ids)
+    other = "" if asked.row else " `--row N` draws another."
+    page.heading("What decides on one row")
+    page.paragraph(f"Row {row + 1}{of}: what each view adds to its decision.{other}")
+    add_waterfall(page, rows.estimator, rows.table.iloc[[row]], truth)
+
+
+def first_lacking(table: Any, plan: Plan | None) -> int:
+    """Return the first row of a table that lacks a view; if none does, the first."""
+    groups = [list(group) for group in plan.groups] if plan else []
+    return int(np.argmax(np.any([table[group].isna().all(axis=1) for group in groups], axis=0))) if groups else 0
+
+
+def add_waterfall(page: Page, estimator: Estimator, row: Any, truth: Any) -> None:
+    """Add the picture of what each view adds to the decision on a row."""
+    from kernelmosaic.plots import ContributionsDisplay
+
+    drawn = ContributionsDisplay.from_estimator(estimator, row, truth=truth)
+    said = drawn.title.replace("\n", "; ")
+    page.figure(drawn, f"What each view adds to the decision on one row, {said}", f"From the constant on; {said}.")
 
 
 #: The decision on survival, by the loss.

@@ -24,6 +24,7 @@ from kernelmosaic.cli.output import (
     share_rows,
     some,
 )
+from kernelmosaic.cli.predict import add_waterfall, first_lacking
 from kernelmosaic.reports import Page, Table
 
 
@@ -58,9 +59,9 @@ def lines(trained: Trained) -> list[tuple[str, str]]:
     if classes:
         shown = ", ".join(map(str, classes[:10])) + (" …" if len(classes) > 10 else "")
         found.append(("labels" if task == "multi-label" else "classes", f"{len(classes)}: {shown}"))
-    tried = ", ".join(f"{point.C:g}" for point in trained.curve)
+    Cs = [point.C for point in trained.curve]
     by = " by partial likelihood" if trained.request.loss == "cox" else ""
-    how = f"the best of {tried}{by}" if len(trained.curve) > 1 else "given"
+    how = f"the best of {len(Cs)} from {min(Cs):.4g} to {max(Cs):.4g}{by}" if len(Cs) > 1 else "given"
     if is_ridge(model) and trained.request.C is None:
         how = f"learned by {'evidence' if trained.request.criterion == 'evidence' else 'leave-one-out error'}"
     found.append((noted["price"]["name"], f"{trained.C:.4g} ({how})"))
@@ -124,6 +125,9 @@ def cautions(trained: Trained) -> list[str]:
             f"the best {name}, {trained.C:g}, is at the edge of those tried ({min(Cs):g} to {max(Cs):g}): one beyond "
             "may be better; try it with --C."
         )
+    steps = np.diff(trained.y) if task == "regression" else np.empty(0)
+    if Cs and len(steps) and trained.request.seed is None and (np.all(steps >= 0) or np.all(steps <= 0)):
+        found.append("the rows are sorted by the target, and parts are taken in their order; --seed 0 shuffles them.")
     n_loose = sum(point.n_loose for point in trained.curve)
     if n_loose:
         found.append(f"{n_loose} of {len(Cs) * score['folds']} cross-validation fits stopped early.")
@@ -204,7 +208,8 @@ def _add_weights(page: Page, trained: Trained, draws: bool) -> None:
     if draws:
         from kernelmosaic.plots import KernelWeightsDisplay
 
-        drawn = KernelWeightsDisplay.from_estimator(trained.model, sort=True, max_kernels=20)
+        shown = {"sort": True, "max_kernels": 20, "learned": trained.learned}
+        drawn = KernelWeightsDisplay.from_estimator(trained.model, **shown)
         page.figure(drawn, "Weight of each kernel", "The weights, the largest first.")
     found = sorted(kernel_shares(trained.model), key=lambda share: -share.share)
     head, rows = share_rows(found, trained.noted["gates"])
@@ -249,7 +254,7 @@ def resampled_shares(trained: Trained, views: list[str]) -> list[tuple[str, floa
         by_view = by_view.mean(axis=-2) if np.ndim(model.weights_) == 2 else by_view
         return by_view / by_view.sum(axis=-1, keepdims=True)
 
-    alike: Settings = {"random_state": request.seed, "n_jobs": request.jobs}
+    alike: Settings = {"random_state": request.seed or 0, "n_jobs": request.jobs}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         drawn = stability(
@@ -288,7 +293,9 @@ def _add_curve(page: Page, trained: Trained, draws: bool) -> None:
         from kernelmosaic.plots import ValidationPathDisplay
 
         Cs, scores = (np.array([getattr(p, what) for p in trained.curve]) for what in ("C", "scores"))
-        drawn = ValidationPathDisplay(Cs, {None: scores.T}, (None, trained.C), name).plot()
+        # Hazards are chosen by their likelihood, which is another score.
+        drawn_scores = {trained.norm: scores.T} if trained.request.loss == "cox" else trained.norms
+        drawn = ValidationPathDisplay(Cs, drawn_scores, (trained.norm, trained.C), name).plot()
         drawn.ax_.axhline(trained.baseline, linestyle="--", color="0.4", label="looking at no column")
         drawn.ax_.legend(frameon=False)
         page.figure(drawn, f"Cross-validated {score} against {name}", f"The {score} by {name}.")
@@ -470,22 +477,15 @@ def _add_row(page: Page, trained: Trained, draws: bool) -> None:
     training = trained.training
     if not draws or len(trained.model.view_weights_) == 1 or training.target.task in ("multi-label", "survival"):
         return
-    from kernelmosaic.plots import ContributionsDisplay
-
     table = training.table.iloc[training.rest]
-    groups = [list(group) for group in training.plan.groups]
-    lacking = np.any([table[group].isna().all(axis=1) for group in groups], axis=0) if groups else np.zeros(1)
-    row = int(np.argmax(lacking))
-    known = training.target.task != "one-class"
-    drawn = ContributionsDisplay.from_estimator(
-        trained.pipeline, table.iloc[[row]], truth=trained.y[row] if known else None
-    )
+    row = first_lacking(table, training.plan)
     page.heading("What decides on one row")
     page.paragraph(
         f"Row {training.rest[row] + 1} of the table, which the model has learned from: what each view adds to its "
-        "decision. `kernelmosaic explain` does the same for new rows."
+        "decision. `kernelmosaic explain --report` does the same for new rows."
     )
-    page.figure(drawn, "What each view adds to the decision on one row", "From the constant to the decision.")
+    truth = None if training.target.task == "one-class" else trained.y[row]
+    add_waterfall(page, trained.pipeline, table.iloc[[row]], truth)
 
 
 def _add_convergence(page: Page, model: Estimator, draws: bool) -> None:

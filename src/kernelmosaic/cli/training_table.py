@@ -362,7 +362,8 @@ def split_off(
         return all_rows, all_rows[:0]
     _check_split(request, task, y)
     if groups is not None:
-        rest, held = next(GroupShuffleSplit(1, test_size=request.test, random_state=request.seed).split(y, y, groups))
+        splitter = GroupShuffleSplit(1, test_size=request.test, random_state=request.seed or 0)
+        rest, held = next(splitter.split(y, y, groups))
         lost = np.setdiff1d(y, y[rest]) if task == "classification" else y[:0]
         if len(lost):
             raise ValueError(
@@ -373,7 +374,7 @@ def split_off(
     rest, held = train_test_split(
         all_rows,
         test_size=request.test,
-        random_state=request.seed,
+        random_state=request.seed or 0,
         stratify=y if task == "classification" else None,
     )
     return np.sort(rest), np.sort(held)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import ceil, floor
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kernelmosaic._numba_cache import njit
 from kernelmosaic.datasets.generators import check_count
 
 
@@ -82,7 +82,7 @@ def _fit(
     return side / 2 + centred[:, 0], side / 2 - centred[:, 1]
 
 
-@numba.njit(cache=True)
+@njit(cache=True)
 def _ink(
     x: NDArray[np.float64],
     y: NDArray[np.float64],

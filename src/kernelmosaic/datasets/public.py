@@ -21,7 +21,7 @@ from sklearn.utils import Bunch
 
 from kernelmosaic._typing import AnyArray, TargetLike
 from kernelmosaic.datasets.entries import DataSet, find
-from kernelmosaic.files import write_bytes
+from kernelmosaic.files import cache_folder, write_bytes
 
 #: The arrays of one set, named as in its npz file.
 Arrays = dict[str, AnyArray]
@@ -294,11 +294,6 @@ def read_file(path: Path, entry: DataSet) -> Arrays:
 def _arrays(file: io.BytesIO) -> Arrays:
     with np.load(file, allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}
-
-
-def cache_folder() -> Path:
-    """Return where fetched sets are kept: under ``XDG_CACHE_HOME``, else ``~/.cache``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser() / "kernelmosaic"
 
 
 def read_cache(entry: DataSet) -> Arrays | None:

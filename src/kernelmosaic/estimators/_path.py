@@ -502,9 +502,9 @@ class PathResult:
     def best(self, scores: Array) -> tuple[int, int]:
         """Return the numbers of the norm and of the value with the best mean score.
 
-        Of equal scores it is the first norm and the smoothest machine.
+        Of equal scores, to rounding, it is the first norm and the smoothest machine.
         """
-        means = scores.mean(axis=1)
+        means = np.round(scores.mean(axis=1), 12)
         falls = path_rule(self.model).descending
         m, i = np.unravel_index(int(np.nanargmax(means[:, :: -1 if falls else 1])), means.shape)
         return int(m), int(len(self.Cs) - 1 - i if falls else i)
@@ -533,6 +533,20 @@ class PathResult:
             return full
 
         return np.array([[aligned(one) for one in path] for path in self.found[m]])
+
+    def mean_weights(self, m: int) -> Array:
+        """Return the weights of every value, averaged over the folds; NaN where nothing was tried."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # values that were not tried have no mean
+            return np.asarray(np.nanmean(self.weights(m), axis=0))
+
+    def learned(self, scores: Array) -> dict[Any, Array]:
+        """Return the weights of each norm at its best value, averaged over the folds.
+
+        Those that were not chosen are shown beside the choice: equal weights say nothing of the kernels.
+        """
+        known = [m for m, own in enumerate(scores) if not np.isnan(own.mean(axis=0)).all()]
+        return {self.norms[m]: self.mean_weights(m)[self.best(scores[[m]])[1]] for m in known}
 
     def all_gaps(self) -> Array:
         """Return the certified relative duality gaps of all fits that were made."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, replace
@@ -88,16 +87,12 @@ class PathSearch(BaseEstimator):
         if self.norms is not None:
             self.norm_ = found.norms[m]
             self.scores_by_norm_ = dict(zip(found.norms, scores, strict=True))
-            # Those that were not chosen are shown beside the choice: equal weights say nothing of the kernels.
-            known = [k for k, own in enumerate(scores) if not np.isnan(own.mean(axis=0)).all()]
-            at = {k: found.best(scores[[k]])[1] for k in known}
-            self.weights_by_norm_ = {found.norms[k]: np.nanmean(found.weights(k)[:, at[k]], axis=0) for k in known}
+            self.weights_by_norm_ = found.learned(scores)
+            self.weights_path_by_norm_ = {norm: found.mean_weights(k) for k, norm in enumerate(found.norms)}
             if self.verbose:
                 print(f"{type(self).__name__}: {describe_choice(self.scores_by_norm_, self.norm_)}.", flush=True)
         self.weights_paths_, self.duality_gaps_ = found.weights(m), found.gaps(m)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # values that were not tried have no mean
-            self.weights_path_ = np.nanmean(self.weights_paths_, axis=0)
+        self.weights_path_ = found.mean_weights(m)
         return found, m, i
 
     def _of_folds(self) -> Conformal:
@@ -309,7 +304,7 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
         The mean score of the choice over the folds.
     weights_path_ : ndarray of shape (Cs, P) or (Cs, classes, P)
         The weights of the kernels along the path, with the chosen norm, averaged over the folds; those of every fold
-        are in ``weights_paths_``.
+        are in ``weights_paths_``, those of all norms in the dictionary ``weights_path_by_norm_``.
     duality_gaps_ : ndarray of shape (folds, Cs)
         The certified relative duality gap of every fit of the chosen norm.
     weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_
@@ -395,7 +390,7 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
     ----------
     C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_, weights_paths_
         As in :class:`MKLClassifierCV`.
-    duality_gaps_
+    weights_path_by_norm_, duality_gaps_
         As in :class:`MKLClassifierCV`.
     epsilon_ : float
         The half-width of the tube.
@@ -488,7 +483,7 @@ class MKLSurvivalCV(TunedMKL, MKLSurvival):
     ----------
     C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_, weights_paths_
         As in :class:`MKLClassifierCV`.
-    duality_gaps_
+    weights_path_by_norm_, duality_gaps_
         As in :class:`MKLClassifierCV`.
     weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_
         Of the fit to all samples, as in :class:`MKLSurvival`.

@@ -12,10 +12,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from kernelmosaic._numba_cache import njit
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import one_blas_thread, row_strips, run_threads
 from kernelmosaic.gram.linear_algebra import nonzero_rows

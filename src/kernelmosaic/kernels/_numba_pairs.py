@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from kernelmosaic._numba_cache import njit
 from kernelmosaic._typing import AnyArray
 
 

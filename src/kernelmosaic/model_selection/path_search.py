@@ -109,7 +109,8 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         The mean score of the choice over the folds.
     weights_path_ : ndarray of shape (Cs, P) or (Cs, classes, P)
         The weights of the kernels along the path, with the chosen norm, averaged over the folds; those of every fold
-        are in ``weights_paths_``. Of gates they are means.
+        are in ``weights_paths_``, those of all norms in the dictionary ``weights_path_by_norm_``. Of gates they are
+        means.
     duality_gaps_ : ndarray of shape (folds, Cs)
         The certified relative duality gap of every fit of the chosen norm.
     classes_, n_features_in_, feature_names_in_

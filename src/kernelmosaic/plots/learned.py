@@ -90,6 +90,7 @@ class KernelWeightsDisplay(Display):
         sort: bool = False,
         max_kernels: int = 40,
         by_view: bool = False,
+        learned: dict[Any, Array] | None = None,
         ax: AxesOrNone = None,
         **style: Any,
     ) -> Self:
@@ -106,6 +107,8 @@ class KernelWeightsDisplay(Display):
             Of more kernels, those of largest weight are drawn.
         by_view : bool, default=False
             The weights summed over the kernels of every view, as ``view_weights_``, instead of those of the kernels.
+        learned : dict from norm to ndarray, optional
+            Weights to draw beside equal ones; by default ``weights_by_norm_`` of a search that chose equal weights.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         **style
@@ -119,7 +122,8 @@ class KernelWeightsDisplay(Display):
         attribute(model, "weights_", cls.__name__)
         names = attribute(model, "kernel_names_", cls.__name__)
         weights = model._shown_weights
-        others = getattr(model, "weights_by_norm_", {}) if getattr(model, "norm_", None) == "uniform" else {}
+        equal = getattr(model, "norm_", None) == "uniform"
+        others = (getattr(model, "weights_by_norm_", {}) if equal else {}) if learned is None else learned
         beside = {f"learned, norm {norm}": one for norm, one in others.items() if norm != "uniform"}
         if by_view:
             beside = {name: summed_by_view(one, model._view_names) for name, one in beside.items()}

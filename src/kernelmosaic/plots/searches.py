@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain, cycle, repeat
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._typing import AxesOrNone, Estimator
-from kernelmosaic.plots._common import Array, Display, attribute, colour, fitted_model, line_style, title_left_out
+from kernelmosaic._typing import AxesOrNone, Estimator, Settings
+from kernelmosaic.plots._common import (
+    PALETTE,
+    Array,
+    Display,
+    attribute,
+    colour,
+    fitted_model,
+    line_style,
+    title_left_out,
+)
 
 #: What displays of a path show.
 _SEARCHES = "MKLClassifierCV, MKLRegressorCV and PathSearchCV"
@@ -91,7 +102,7 @@ class ValidationPathDisplay(Display):
         for i, (norm, scores) in enumerate(self.scores.items()):
             mean = scores.mean(axis=0)
             error = scores.std(axis=0) / np.sqrt(len(scores))
-            label = None if norm is None else norm if norm in ("uniform", "loo") else f"norm {norm}"
+            label = None if norm is None else {"uniform": "equal weights", "loo": "loo"}.get(norm, f"norm {norm}")
             (self.lines_[norm],) = ax.plot(self.Cs, mean, **{**line_style(i), "label": label, **style})
             ax.fill_between(self.Cs, mean - error, mean + error, color=self.lines_[norm].get_color(), alpha=0.12, lw=0)
         norm, C = self.chosen
@@ -105,6 +116,8 @@ class ValidationPathDisplay(Display):
 @dataclass
 class WeightsPathDisplay(Display):
     """The weights of the kernels along C, averaged over the folds, and the C that was chosen.
+
+    Where the folds chose equal weights, those that the other norms learned are drawn with them.
 
     Make it by :meth:`from_estimator`.
 
@@ -120,6 +133,8 @@ class WeightsPathDisplay(Display):
         The C chosen.
     parameter : str, default="C"
         What the values are of.
+    beside : dict from norm to ndarray of shape (Cs, P), optional
+        Weights that were learned and not chosen.
 
     Attributes
     ----------
@@ -127,6 +142,8 @@ class WeightsPathDisplay(Display):
         Where it was drawn.
     lines_ : list of Line2D
         One per kernel, in the order of `shown_`.
+    beside_ : dict from norm to list of Line2D
+        The same of the norms that were not chosen.
     shown_ : ndarray of int
         Which kernels are shown.
 
@@ -145,6 +162,7 @@ class WeightsPathDisplay(Display):
     names: list[str]
     chosen: float
     parameter: str = "C"
+    beside: dict[Any, Array] | None = None
 
     @classmethod
     def from_estimator(
@@ -177,33 +195,52 @@ class WeightsPathDisplay(Display):
         """
         model = _search_of(estimator)
         weights = np.asarray(attribute(model, "weights_path_", cls.__name__, _SEARCHES))
-        if weights.ndim == 3 and of_class is None:
-            weights = np.nanmean(weights, axis=1)
-        elif of_class is not None:
-            known = model.classes_.tolist()
-            if weights.ndim != 3 or of_class not in known:
-                raise ValueError(f"of_class={of_class!r}: weights are shared, or the classes are {known}.")
-            weights = weights[:, known.index(of_class)]
+        known = list(getattr(model, "classes_", [])) if weights.ndim == 3 else []
+        if of_class is not None and of_class not in known:
+            raise ValueError(f"of_class={of_class!r}: weights are shared, or the classes are {known}.")
+
+        def of_kernels(path: Array) -> Array:
+            if path.ndim == 2:
+                return path
+            return np.nanmean(path, axis=1) if of_class is None else path[:, known.index(of_class)]
+
+        norm = getattr(model, "norm_", None)
+        paths = model.weights_path_by_norm_ if norm == "uniform" else {}
+        others = {other: of_kernels(path) for other, path in paths.items() if other != norm}
         names = list(fitted_model(model).kernel_names_)
-        display = cls(model.Cs_, weights, names, model.C_, getattr(model, "parameter_", "C"))
+        display = cls(model.Cs_, of_kernels(weights), names, model.C_, getattr(model, "parameter_", "C"), others)
         return display.plot(ax=ax, max_kernels=max_kernels, **style)
 
     def plot(self, ax: AxesOrNone = None, *, max_kernels: int = 12, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
-        ax = self._use_axes(ax)
-        largest = np.argsort(-self.weights.max(axis=0), kind="stable")[:max_kernels]
-        self.shown_ = np.sort(largest)
-        self.lines_ = [
-            ax.plot(self.Cs, self.weights[:, m], **{**line_style(i), "label": self.names[m], **style})[0]
-            for i, m in enumerate(self.shown_)
-        ]
+        ax, others = self._use_axes(ax), self.beside or {}
+        # Beside equal weights, norms differ in dashes and kernels in colour alone.
+        most = min(max_kernels, len(PALETTE)) if others else max_kernels
+        largest = np.nanmax(np.concatenate([self.weights, *others.values()]), axis=0)
+        self.shown_ = np.sort(np.argsort(-largest, kind="stable")[:most])
+
+        def draw(weights: Array, looks: Iterable[Settings]) -> list[Any]:
+            pairs = zip(self.shown_, looks, strict=False)
+            return [ax.plot(self.Cs, weights[:, m], **{**look, **style})[0] for m, look in pairs]
+
+        names = [self.names[m] for m in self.shown_]
+        grey = {"color": "0.5", "linestyle": "dotted"}
+        equal = chain([grey | {"label": "equal weights, chosen"}], repeat(grey))
+        own = [line_style(i) | {"label": name} for i, name in enumerate(names)]
+        self.lines_, self.beside_ = draw(self.weights, equal if others else own), {}
+        for dashes, (norm, weights) in zip(cycle(("solid", "dashed", "dashdot")), others.items(), strict=False):
+            labels = [None] * len(names) if self.beside_ else names
+            looks = [{"color": colour(i), "linestyle": dashes, "label": one} for i, one in enumerate(labels)]
+            self.beside_[norm] = draw(weights, looks)
+            ax.plot([], [], color="0.5", linestyle=dashes, label=f"learned, norm {norm}")
         ax.axvline(self.chosen, color="0.6", lw=1, zorder=0)
         ax.annotate(
             "chosen", (self.chosen, 1), (3, -3), ("data", "axes fraction"), "offset points", va="top", fontsize=8
         )
         ax.set(xscale="log", xlabel=self.parameter, ylabel="weight, mean of the folds", ylim=(0, None))
         title_left_out(ax, len(self.shown_), len(self.names))
-        ax.legend(frameon=False, fontsize=8)
+        outside: Settings = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(names) > 5 else {}
+        ax.legend(frameon=False, fontsize=8, **outside)
         return self
 
 

@@ -7,9 +7,9 @@ code takes longer to compile than the solver itself.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from kernelmosaic._numba_cache import njit
 from kernelmosaic._typing import AnyArray
 
 Vector = NDArray[np.float64]

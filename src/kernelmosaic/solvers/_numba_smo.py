@@ -14,9 +14,9 @@ fills the arrays: what Numba puts in the place of `np.diag` or `min` is compiled
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from kernelmosaic._numba_cache import njit
 from kernelmosaic._typing import AnyArray
 from kernelmosaic.solvers.program import FLAT, Vector
 
