@@ -197,6 +197,11 @@ class FoldOutputs:
         full[:, self.model.support_] = self.model.dual_coef_
         return full
 
+    def known(self, n: int) -> KnownFit | None:
+        """Return where a like fit to the same n samples starts; None where the coefficients are not kept."""
+        coefficients = self.all_coefficients(n)
+        return None if coefficients is None else KnownFit(self.weights, coefficients)
+
     def aligned(self, classes: AnyArray) -> Array:
         """Return outputs of shape (n,) for two classes, else with one column per class of the whole set.
 
@@ -246,7 +251,7 @@ def follow_paths(
         The same paths of another fold: weights differ less from fold to fold than from one C to the next. They are
         not read if that fold has other classes.
     start : KnownFit, optional
-        Where the first model starts.
+        Where the first model of every path starts.
     """
     if not is_classifier(paths[0][0]):
         return _follow(paths, inside, outside, like, start)
@@ -303,7 +308,10 @@ def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | N
         warnings.simplefilter("ignore", ConvergenceWarning)
         for p, models in enumerate(paths):
             for i, model in enumerate(models):
-                shared.known = start if like is None else KnownFit(_guess(models[:i], like[p][: i + 1]))
+                shared.known = start if i == 0 else None
+                if like is not None:
+                    guess = _guess(models[:i], like[p][: i + 1])
+                    shared.known = KnownFit(guess, start.coefficients if start is not None and i == 0 else None)
                 # Functions hold support samples, and where they are plain all outputs are computed at once.
                 model._fit_validated(inside, keep_function=not model._has_plain_outputs)
         for model in shared.certify():
@@ -481,6 +489,7 @@ class PathResult:
         """
         rule, classes, kind = path_rule(self.model), self.classes, get_tags(self.model).estimator_type
         scores = np.empty((len(self.norms), len(self.folds), len(self.Cs)))
+        held_out = [_safe_indexing(self.given.X, held) for _, held in self.folds]
         for m, f, i in np.ndindex(*scores.shape):
             one, held = self.found[m][f][i], self.folds[f][1]
             if one is UNTRIED:
@@ -496,7 +505,7 @@ class PathResult:
             known = HeldOutPredictor(kind, one.predicted, outputs, classes, rule.score, probabilities, curves)
             own = {name: np.asarray(value)[held] for name, value in params.items() if value is not None}
             y = () if self.given.y is None else (self.given.y[held],)
-            scores[m, f, i] = scorer(known, _safe_indexing(self.given.X, held), *y, **own)
+            scores[m, f, i] = scorer(known, held_out[f], *y, **own)
         return scores
 
     def best(self, scores: Array) -> tuple[int, int]:
@@ -676,6 +685,8 @@ def search_paths(
     seed = int(check_random_state(params.get("random_state")).randint(np.iinfo(np.int32).max))
     model = _with(model, random_state=seed)
     quiet = {name: value for name, value in (("verbose", False), ("calibration", None)) if name in params}
+    tol = max(model.tol, options.fold_tol or 0.0)
+    plain = {**model.get_params(deep=False), **quiet, "tol": tol}
     values = rule.values(Cs, given)
     classes = None
     if is_classifier(model):
@@ -683,22 +694,16 @@ def search_paths(
     # A single kernel has nothing to weigh.
     norms = list(norms) if len(term_names(model._read_kernels())) > 1 else list(norms[:1])
     order = -1 if rule.descending else 1
-    tol = max(model.tol, options.fold_tol or 0.0)
 
-    def task(norms: Sequence[Any], values: Array, train: Rows, held: Rows) -> tuple[Any, ...]:
-        paths = [
-            [
-                _with(model, **quiet, **variant(model, norm), **{rule.parameter: float(C), "tol": tol})
-                for C in values[::order]
-            ]
-            for norm in norms
-        ]
-        return paths, steps, given, train, held, options.scale
+    def task(norms: Sequence[Any], values: Array, train: Rows, held: Rows, start: KnownFit | None) -> tuple[Any, ...]:
+        each = [{**plain, **variant(model, norm)} for norm in norms]
+        paths = [[type(model)(**{**own, rule.parameter: float(C)}) for C in values[::order]] for own in each]
+        return paths, steps, given, train, held, options.scale, start
 
-    def follow(norms: Sequence[Any], values: Array) -> list[Held]:
+    def follow(norms: Sequence[Any], values: Array, starts: Sequence[KnownFit | None]) -> list[Held]:
         def tasks() -> Iterator[tuple[Any, ...]]:
             # Made one fold after the other: fitted models are large, and go when their fold is done.
-            return (task(norms, values, *fold) for fold in folds)
+            return (task(norms, values, *fold, start) for fold, start in zip(folds, starts, strict=True))
 
         together = None if given.device is None else follow_together(list(tasks()), FoldOutputs)
         by_fold = []
@@ -713,13 +718,17 @@ def search_paths(
         return PathResult(estimator, model, given, classes, list(folds), values, norms, bool(options.scale), tol, found)
 
     if options.near is None or len(norms) == 1:
-        return result(norms, follow(norms, values))
+        return result(norms, follow(norms, values, [None] * len(folds)))
     assert options.scores is not None
-    equal = result(["uniform"], follow(["uniform"], values))
+    equal = result(["uniform"], follow(["uniform"], values, [None] * len(folds)))
     best = equal.best(options.scores(equal))[1]
     first, last = max(best - options.near, 0), min(best + options.near + 1, len(values))
     others = [norm for norm in norms if norm != "uniform"]
-    rest = dict(zip(others, follow(others, values[first:last]), strict=True))
+    starts = [
+        path[last - 1 if rule.descending else first].known(len(train))
+        for path, (train, _) in zip(equal.found[0], folds, strict=True)
+    ]
+    rest = dict(zip(others, follow(others, values[first:last], starts), strict=True))
 
     def filled(path: Sequence[FoldOutputs]) -> list[FoldOutputs]:
         return [UNTRIED] * first + list(path) + [UNTRIED] * (len(values) - last)
@@ -740,7 +749,14 @@ def _run(tasks: Iterator[Any], n_jobs: int | None) -> Iterator[Held]:
 
 
 def _follow_fold(
-    paths: Paths, steps: Any, given: FitInput, train: Rows, held: Rows, scale: bool, like: Found | None = None
+    paths: Paths,
+    steps: Any,
+    given: FitInput,
+    train: Rows,
+    held: Rows,
+    scale: bool,
+    start: KnownFit | None,
+    like: Found | None = None,
 ) -> Held:
     inside, outside = given.take(train), _safe_indexing(given.X, held)
     if steps is not None:
@@ -752,7 +768,7 @@ def _follow_fold(
     if scale:
         standardizer = inside.standardizer(paths[0][0]._read_kernels(inside.table, inside.views))
         inside, outside = replace(inside, X=standardizer(inside.X)), standardizer(outside)
-    return follow_paths(paths, inside, outside, like)
+    return follow_paths(paths, inside, outside, like, start)
 
 
 def read_samples(estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> FitInput:

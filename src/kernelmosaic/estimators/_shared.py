@@ -15,7 +15,7 @@ from joblib import hash as content_hash
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from kernelmosaic._typing import MatrixLike
+from kernelmosaic._typing import AnyArray, MatrixLike
 from kernelmosaic.backend import default_budget
 from kernelmosaic.estimators._input import DistinctSamples, FitInput, count_samples, is_streamed
 from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet, read_training_set
@@ -94,6 +94,11 @@ class FitContext:
         """Return the samples that count."""
         return count_samples(approximation, given.X, given.y, given.weight)
 
+    def classes(self, model: Any, given: FitInput) -> AnyArray:
+        """Return the classes that a model finds."""
+        found: AnyArray = model._find_classes(given.y, given.weight)
+        return found
+
     @property
     def common_set(self) -> TrainingSet | None:
         """The training set that all fits have, once it is made; None where they may have different ones."""
@@ -168,6 +173,7 @@ class PathContext(FitContext):
         super().__init__()
         self.is_open = True
         self._counted: DistinctSamples | None = None
+        self._classes: AnyArray | None = None
         self._waiting: list[tuple[Any, TrainingSet, Sequence[Any], Learner, Sequence[Learned]]] = []
 
     def certified(
@@ -183,6 +189,10 @@ class PathContext(FitContext):
     def counted(self, approximation: str | None, given: FitInput) -> DistinctSamples:
         self._counted = self._counted or super().counted(approximation, given)
         return self._counted
+
+    def classes(self, model: Any, given: FitInput) -> AnyArray:
+        self._classes = super().classes(model, given) if self._classes is None else self._classes
+        return self._classes
 
     @property
     def common_set(self) -> TrainingSet | None:

@@ -107,14 +107,15 @@ def follow_together(tasks: Sequence[tuple[Any, ...]], record: Callable[..., Any]
     Parameters
     ----------
     tasks : sequence of tuples
-        Of every fold: paths, the steps of a pipeline, all samples, rows to train on, rows held out, whether to scale.
+        Of every fold: paths, the steps of a pipeline, all samples, rows to train on, rows held out, whether to scale,
+        and where paths start, which is not read.
     record : callable
         Makes a `FoldOutputs` of its attributes.
     """
     paths, steps, given, *_ = tasks[0]
     if steps is not None or given.device is None or not all(map(_is_served, (path[0] for path in paths))):
         return None
-    folds = [TogetherFold.of(own, given, train, held, scale) for own, _, given, train, held, scale in tasks]
+    folds = [TogetherFold.of(own, given, train, held, scale) for own, _, given, train, held, scale, _ in tasks]
     if not all(folds):
         return None
     groups: dict[Any, list[Any]] = {}

@@ -27,6 +27,7 @@ from kernelmosaic.estimators._base import BaseMKL, KernelEstimator, WeightedMKL,
 from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._path import CrossFit, PathRule, accuracy
+from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.learning import Parameters, make_learner
 from kernelmosaic.learning.fixed import given_weights
@@ -295,7 +296,7 @@ class MKLClassifier(BaseMKLClassifier, WeightedMKL):
     def _prepare(self, given: FitInput) -> None:
         if self.multi_class not in ("ovr", "ovr-shared", *self._joint):
             raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'ovr-shared', 'joint' or 'pairwise'.")
-        self.classes_ = self._find_classes(given.y, given.weight)
+        self.classes_ = fit_context().classes(self, given)
 
     def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
         self._prepare(given)

@@ -54,7 +54,7 @@ class PathSearch(BaseEstimator):
     scale: bool = True
     calibration: str | None = "sigmoid"
     fold_tol: float | None = None
-    near: int | None = None
+    near: int | None = 2
     verbose: bool = False
 
     # The machines of the folds, for intervals and sets of classes.
@@ -112,14 +112,8 @@ class PathSearch(BaseEstimator):
         return norms
 
     def _near(self, norms: list[Any]) -> int | None:
-        if self.near is None:
-            return None
-        if "uniform" not in [norm for norm in norms if isinstance(norm, str)] or len(norms) == 1:
-            raise ValueError(
-                f"near={self.near!r}: the other norms are tried near the best C of equal weights; give norms with "
-                "'uniform' and another, or near=None."
-            )
-        return check_count("near", self.near)
+        most = None if self.near is None else check_count("near", self.near)
+        return most if any(isinstance(norm, str) and norm == "uniform" for norm in norms) else None
 
     def _splitter(self, estimator: Estimator, y: TargetLike = None) -> Any:
         # Loads a good part of scikit-learn, which the estimators that choose nothing do without.
@@ -261,10 +255,10 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
         The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
         ``"loo"`` those that :class:`MKLRidgeClassifierCV` learns from the training samples of each fold, divided by
         their sum. Whether these help a support vector machine, the studies say.
-    near : int, default=None
-        At how many values of C on both sides of the best one of equal weights the other norms are tried; None tries
-        all values. Equal weights, which must be among the norms, are tried at all values first. What is not tried has
-        the score, the weights and the gap NaN in the attributes.
+    near : int, default=2
+        Where equal weights are among the norms they are tried at all values of C first, and the other norms at so many
+        values on both sides of the best one; None tries all norms at all values. What is not tried has the score, the
+        weights and the gap NaN in the attributes.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means stratified folds.
     scoring : str or callable, default=None

@@ -317,7 +317,7 @@ class SharedProducts:
     def __call__(self, beta: Array, rows: NDArray[np.intp]) -> Array:
         """Return K_mβ at some samples, of shape (P, rows) or (P, rows, outputs)."""
         at = [self._place[one.tobytes()] for one in np.atleast_2d(beta.T)]
-        return self._products[:, rows][:, :, at].reshape(len(self._products), len(rows), *beta.shape[1:])
+        return self._products[:, :, at][:, rows].reshape(len(self._products), len(rows), *beta.shape[1:])
 
 
 def exact_forms(

@@ -62,10 +62,10 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         The norms of the weights to try, such as ``(1, 2, "uniform")``; ``"uniform"`` gives all kernels the same weight,
         ``"loo"`` of support vector classification and regression those that a ridge estimator learns in each fold.
         None stands for that of the estimator. Of a discriminant, 1 learns the weights; gates have no norms.
-    near : int, default=None
-        At how many values of C on both sides of the best one of equal weights the other norms are tried; None tries
-        all values. Equal weights, which must be among the norms, are tried at all values first. What is not tried has
-        the score, the weights and the gap NaN in the attributes.
+    near : int, default=2
+        Where equal weights are among the norms they are tried at all values of C first, and the other norms at so many
+        values on both sides of the best one; None tries all norms at all values. What is not tried has the score, the
+        weights and the gap NaN in the attributes.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are stratified by the classes,
         or, for survival, by whether the event was observed, which is also what splitters are given for y then.

@@ -172,7 +172,7 @@ class Program:
         A sum that misses its total by δ moves the dual value by δ times the multiplier, which is the intercept.
         """
         size = float((np.abs(self.target) + self.epsilon) @ np.abs(beta) + 0.5 * self.ridge @ beta**2)
-        missed = 0.0 if self.total is None else abs(intercept) * abs(fsum([*beta, -self.total]))
+        missed = 0.0 if self.total is None else abs(intercept) * abs(fsum([*beta.tolist(), -self.total]))
         return self.linear_value(beta) - sum_rounding(self.n_samples) * size - missed
 
     def best_intercept(self, values: ArrayOrTensor, near: float | None = None) -> float:
@@ -191,10 +191,24 @@ class Program:
             if root is not None:
                 return root
             few, z, size = self._undecided(z, knots, guess)
-        low, high = few._exact_intercepts(z, size, near)
+        low, high = few._exact_intercepts(z, size, near) if few.has_ridge else few._stepped_intercepts(z, size)
         if np.isfinite(low) and np.isfinite(high):
             return 0.5 * (low + high)
         return next((end for end in (low, high) if np.isfinite(end)), 0.0)
+
+    def _stepped_intercepts(self, z: Vector, apart: float) -> tuple[float, float]:
+        """Return what `_exact_intercepts` does, without a ridge: Σu then falls in steps, one at each z ± ε."""
+        order = np.argsort(z)
+        tops, bottoms = z[order] - self.epsilon, z[order] + self.epsilon
+        above = np.append(np.cumsum(self.upper[order][::-1])[::-1], 0.0)
+        below = np.append(0.0, np.cumsum(self.lower[order]))
+        knots = np.unique(np.concatenate([[-np.inf, np.inf], tops, bottoms]))
+        # Between two knots samples with a larger z − ε are at the upper bound, those with a smaller z + ε at the lower.
+        over, under = above[np.searchsorted(tops, knots[:-1], "right")], below[np.searchsorted(bottoms, knots[1:])]
+        excess, size = over + under - (self.total or 0.0), over - under + apart
+        excess[np.isfinite(size) & (np.abs(excess) <= MET * size)] = 0.0
+        left, right = np.searchsorted(-excess, 0.0), np.searchsorted(-excess, 0.0, "right")
+        return float(knots[left]), float(knots[right if left < len(excess) and excess[left] == 0 else left])
 
     def _exact_intercepts(self, z: Vector, apart: float = 0.0, near: float | None = None) -> tuple[float, float]:
         """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
@@ -309,12 +323,13 @@ class Program:
         # The nearest point maximises ⟨β, u⟩ − ½‖u‖²: a program without a kernel, solved by its intercept. Far away β is
         # known only to its own rounding, so the first answer's sum is mended by a second.
         for _ in range(2):
+            clipped = np.clip(beta, self.lower, self.upper)
+            if self.total is None or self._sum_excess(clipped) == 0:
+                return clipped
             nearest = replace(self, target=beta, ridge=np.ones(self.n_samples), epsilon=0.0)
-            clipped = nearest.conjugate_argmax(beta)
-            if self.total is None or nearest._sum_excess(clipped) == 0:
-                beta = clipped
-            else:
-                beta = nearest.conjugate_argmax(beta - nearest.best_intercept(np.zeros(self.n_samples)))
+            shift = nearest._nearest_intercept(beta, 0.0)
+            best = nearest.best_intercept(np.zeros(self.n_samples)) if shift is None else shift
+            beta = np.clip(beta - best, self.lower, self.upper)
         return beta
 
     def continued(self, beta: Vector, before: Program) -> Vector:
