@@ -8,13 +8,12 @@ import pytest
 from numpydoc.docscrape import NumpyDocString
 from sklearn.base import BaseEstimator
 
-import kernelmosaic
-from kernelmosaic import model_selection
+from kernelmosaic import estimators, model_selection
 from tools.reference import EVERYDAY, GROUPED, grouped
 
 ESTIMATORS = [
     cls
-    for module in (kernelmosaic, model_selection)
+    for module in (estimators, model_selection)
     for cls in (getattr(module, name) for name in module.__all__)
     if inspect.isclass(cls) and issubclass(cls, BaseEstimator)
 ]
