@@ -151,7 +151,8 @@ class Backend:
 
     def take_block(self, K: ArrayOrTensor, rows: RowIndex, columns: Any) -> Any:
         """Return K[rows][:, columns], a copy."""
-        return K[np.ix_(rows, columns)]
+        # Rows first: reading them in order, twice, takes less than half the time of picking entries one by one.
+        return np.take(np.take(K, rows, axis=0), columns, axis=1)
 
 
 class TorchBackend(Backend):

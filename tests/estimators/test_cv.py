@@ -215,7 +215,7 @@ def test_norms_are_tried_and_the_best_is_kept():
     X, y = two_classes()
     model = MKLClassifierCV(KERNELS, Cs=CS, cv=3).fit(X, y)
     assert list(model.scores_by_norm_) == [1, 2, "uniform"]
-    means = {norm: scores.mean(axis=0).max() for norm, scores in model.scores_by_norm_.items()}
+    means = {norm: np.nanmax(scores.mean(axis=0)) for norm, scores in model.scores_by_norm_.items()}
     assert means[model.norm_] == max(means.values()) == pytest.approx(model.best_score_)
     np.testing.assert_array_equal(model.scores_, model.scores_by_norm_[model.norm_])
     one = MKLClassifierCV([Gaussian()], Cs=CS, cv=3).fit(X, y)

@@ -1,5 +1,7 @@
 """What a search along a path spares: kernels, solves and products that an earlier fit has made."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
@@ -7,12 +9,13 @@ from sklearn.model_selection import StratifiedKFold
 from tests.calls import recorded
 
 from kernelmosaic import MKLClassifier, MKLClassifierCV
+from kernelmosaic.estimators._path import FoldOutputs, PathOptions, follow_paths, read_samples, search_paths
 from kernelmosaic.estimators._shared import FitContext, PathContext
 from kernelmosaic.gram.stack import ComputedStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import damped, simplex_minimiser
-from kernelmosaic.learning.problem import Problem
+from kernelmosaic.learning.problem import MachineProblem, Problem
 
 KERNELS = [Gaussian(1.0), Gaussian(3.0), Gaussian(9.0)]
 
@@ -141,6 +144,61 @@ def test_near_is_a_count_and_matters_where_equal_weights_are_tried():
     for norms in ((1, 2), ("uniform",)):
         found = MKLClassifierCV(KERNELS, Cs=6, norms=norms, cv=3, near=1, refit=False).fit(X, y)
         assert all(np.isfinite(own).all() for own in found.scores_by_norm_.values())
+
+
+MANY = [Gaussian(width) for width in (0.3, 0.6, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)]
+
+
+def textbook_gap(model, X, y):
+    """The relative gap of weights of sum one, from a model's attributes and the formula of the kernels alone."""
+    D = np.square(X[:, np.newaxis] - X[model.support_]).sum(axis=2)
+    beta, t = model.dual_coef_[0], np.where(y == model.classes_[1], 1.0, -1.0)
+    each = np.array([np.exp(-D / kernel.width**2) @ beta for kernel in model.kernels])
+    forms = each[:, model.support_] @ beta
+    assert np.all((t[model.support_] * beta > 0) & (np.abs(beta) <= model.C * (1 + 1e-9)))
+    assert abs(beta.sum()) <= 1e-9 * np.abs(beta).sum()
+    losses = np.maximum(0.0, 1.0 - t * (model.weights_ @ each + model.intercept_)).sum()
+    primal, dual = 0.5 * model.weights_ @ forms + model.C * losses, np.abs(beta).sum() - 0.5 * forms.max()
+    return (primal - dual) / primal
+
+
+def test_kernels_far_from_entering_are_left_to_the_certificate():
+    X, y = samples()
+    folds, Cs = list(StratifiedKFold(3).split(X, y)), np.logspace(-1, 2, 6)
+    plain = in_single()(MANY, tol=1e-4)
+    given = read_samples(plain, X, y)
+    found = search_paths(plain, given, folds, Cs, [1], PathOptions(scale=False))
+    read = []
+    for slopes in (lambda one: one.slopes, lambda one: None):
+        like = [[replace(one, slopes=slopes(one)) for one in found.found[0][0]]]
+        models = [[in_single()(MANY, tol=1e-4, C=C) for C in Cs]]
+        with recorded(MachineProblem.add_slopes, lambda given: len(given["kernels"])) as products:
+            follow_paths(models, given.take(folds[1][0]), X, like=like)
+        read.append(sum(products))
+    assert read[0] < 0.8 * read[1]
+    for (train, held), path in zip(folds, found.found[0], strict=True):
+        for C, one in zip(Cs, path, strict=True):
+            gap = textbook_gap(one.model, X[train], y[train])
+            assert gap <= 1e-4
+            assert one.gap == pytest.approx(gap, rel=1e-2, abs=1e-6)
+            alone = MKLClassifier(MANY, C=C, tol=1e-4).fit(X[train], y[train])
+            np.testing.assert_allclose(one.outputs[:, 0], alone.decision_function(X[held]), atol=0.03)
+            assert abs(np.mean(one.predicted == y[held]) - alone.score(X[held], y[held])) <= 1 / len(held)
+
+
+def test_a_kernel_that_was_left_out_wrongly_is_found_by_the_certificate():
+    X, y = samples()
+    plain = MKLClassifier(MANY)
+    alone = plain.fit(X, y)
+    # Another fold that has everything at the kernels without a weight.
+    wrong = np.where(alone.weights_ > 0, 0.0, 1.0)
+    like = FoldOutputs(np.empty((0, 1)), np.empty(0), np.unique(y), wrong / wrong.sum(), 0.0, slopes=[wrong])
+    given = read_samples(plain, X, y)
+    with recorded(Newton.learn) as fits:
+        ((found,),) = follow_paths([[MKLClassifier(MANY)]], given, X, like=[[like]])
+    assert len(fits) == 2
+    assert textbook_gap(found.model, X, y) <= 1e-3
+    np.testing.assert_allclose(found.weights, alone.weights_, atol=0.05)
 
 
 def test_the_refit_starts_from_the_folds():

@@ -179,6 +179,8 @@ class FoldOutputs:
         The model without its function, where that follows from its coefficients.
     coefficients : ndarray of shape (outputs, n_train), or None
         Its coefficients of all training samples, where no model is kept.
+    slopes : list of ndarray of shape (P,), or None
+        ½ βᵀK_mβ of every output, as certified with all fits of the fold.
     """
 
     outputs: Array
@@ -188,6 +190,7 @@ class FoldOutputs:
     gap: float
     model: Estimator = None
     coefficients: Array | None = None
+    slopes: list[Array] | None = None
 
     def all_coefficients(self, n: int) -> Array | None:
         """Return the coefficients of all n training samples; None where neither they nor the model are kept."""
@@ -311,9 +314,11 @@ def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | N
                 shared.known = start if i == 0 else None
                 if like is not None:
                     guess = _guess(models[:i], like[p][: i + 1])
-                    shared.known = KnownFit(guess, start.coefficients if start is not None and i == 0 else None)
+                    beta = start.coefficients if start is not None and i == 0 else None
+                    shared.known = KnownFit(guess, beta, like[p][i].slopes)
                 # Functions hold support samples, and where they are plain all outputs are computed at once.
                 model._fit_validated(inside, keep_function=not model._has_plain_outputs)
+        shared.known = None
         for model in shared.certify():
             model._fit_validated(inside, keep_function=not model._has_plain_outputs)
         every = [model for models in paths for model in models]
@@ -324,7 +329,8 @@ def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | N
 def _held_out(model: Estimator, outputs: Array) -> FoldOutputs:
     predicted, classes = model._predictions(outputs), getattr(model, "classes_", None)
     kept = model if model._has_plain_function else None
-    return FoldOutputs(outputs, predicted, classes, model.weights_, model.duality_gap_, kept)
+    slopes = getattr(model, "_slopes", None)
+    return FoldOutputs(outputs, predicted, classes, model.weights_, model.duality_gap_, kept, slopes=slopes)
 
 
 def _guess(done: Sequence[Any], like: Sequence[FoldOutputs]) -> Array:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
@@ -37,16 +37,20 @@ class KnownFit:
         Its weights.
     coefficients : ndarray of shape (outputs, n) or None
         Its coefficients of all samples given.
+    slopes : list of ndarray of shape (P,), or None
+        ½ βᵀK_mβ of every output, by which kernels are left to the certificate that all fits of a path share.
     """
 
     weights: Array
     coefficients: Array | None = None
+    slopes: list[Array] | None = None
 
     def start(self, machine: Any, output: int, kept: NDArray[np.intp]) -> Start:
         """Return what a machine starts from: β, if known, and weights, of all outputs where it has several."""
         beta = None if self.coefficients is None else self.coefficients[:, kept].T
         if machine.has_one_output:
-            return Start(np.atleast_2d(self.weights)[output], None if beta is None else beta[:, output])
+            like = None if self.slopes is None else self.slopes[output]
+            return Start(np.atleast_2d(self.weights)[output], None if beta is None else beta[:, output], like=like)
         return Start(self.weights, beta)
 
 
@@ -137,7 +141,8 @@ class FitContext:
             start = known.get(_start_key(learner, machine, c), COLD)
             if self.known is not None:
                 known_start = self.known.start(machine, c, data.kept)
-                start = known_start if start is COLD else start.at(np.asarray(known_start.weights))
+                moved = known_start if start is COLD else start.at(np.asarray(known_start.weights))
+                start = replace(moved, like=known_start.like)
             starts.append(start)
         return starts
 
@@ -218,6 +223,7 @@ class PathContext(FitContext):
                     each = list(zip(machines, found, strict=True))
                     learned = [one.proved(data.stack, sizes, machine, learner, products) for machine, one in each]
                     model._set_history(learned, [machine.objective_scale for machine in machines])
+                    model._slopes = [one.slopes for one in learned]
                     if model.duality_gap_ > model.tol >= max(one.gap for one in found):
                         failed.append(model)
         return failed

@@ -45,7 +45,7 @@ class PathSearch(BaseEstimator):
     """What all searches along a path share: folds, scores, the choice, and what is routed to whom."""
 
     _: KW_ONLY
-    Cs: Any = 20
+    Cs: Any = 11
     norms: Any = None
     cv: Any = 5
     scoring: Any = None
@@ -54,7 +54,7 @@ class PathSearch(BaseEstimator):
     scale: bool = True
     calibration: str | None = "sigmoid"
     fold_tol: float | None = None
-    near: int | None = 2
+    near: int | None = 1
     verbose: bool = False
 
     # The machines of the folds, for intervals and sets of classes.
@@ -249,13 +249,13 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
     ----------
     kernels : list, default=None
         As in :class:`MKLClassifier`.
-    Cs : int or array-like, default=20
+    Cs : int or array-like, default=11
         The values of C to try, or how many: so many from 0.01 to 1000, evenly on a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
         ``"loo"`` those that :class:`MKLRidgeClassifierCV` learns from the training samples of each fold, divided by
         their sum. Whether these help a support vector machine, the studies say.
-    near : int, default=2
+    near : int, default=1
         Where equal weights are among the norms they are tried at all values of C first, and the other norms at so many
         values on both sides of the best one; None tries all norms at all values. What is not tried has the score, the
         weights and the gap NaN in the attributes.
@@ -358,7 +358,7 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
     ----------
     kernels : list, default=None
         As in :class:`MKLRegressor`.
-    Cs : int or array-like, default=20
+    Cs : int or array-like, default=11
         The values of C to try, or how many: so many from 0.01 to 1000 standard deviations of y, evenly on a logarithmic
         scale.
     norms : sequence, default=(1, 2, "uniform")

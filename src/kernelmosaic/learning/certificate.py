@@ -71,6 +71,8 @@ class Start:
         Where the learner combines kernels; None for one of its own.
     values, slopes : ndarray of shape (n,) and (P,), or None
         What the kernels make of the coefficients at these weights, Kβ, and ½ βᵀK_mβ; None where that is unknown.
+    like : ndarray of shape (P,) or None
+        ½ βᵀK_mβ of a like problem, by which kernels are left to a certificate that all fits share; None reads all.
     """
 
     weights: Array | None = None
@@ -79,6 +81,7 @@ class Start:
     kernel: CombinedKernel | None = None
     values: Array | None = None
     slopes: Array | None = None
+    like: Array | None = None
 
     def at(self, weights: Array) -> Start:
         """Return the same at other weights; those that differ by rounding alone are not others."""
@@ -215,7 +218,8 @@ class Learned:
         if not np.isfinite(objective):  # of a function that has no margin once it is recomputed
             objective = self.objective
         solution = replace(self.solution, values=forms.values)
-        return replace(self, solution=solution).with_gap(objective, certified_gap(objective, upper, lower))
+        known = replace(self, solution=solution, slopes=forms.q)
+        return known.with_gap(objective, certified_gap(objective, upper, lower))
 
     def with_gap(self, objective: float, gap: float) -> Self:
         """Return the same with another objective and gap, in the last line of the history, too."""

@@ -44,7 +44,7 @@ class Newton(Learner):
         problem = make_problem(machine, stack, self.options, start)
         weights = self._from_a_part(stack, machine) if start.weights is None else start.weights
         theta = None if weights is None else problem.scaled(weights)
-        search = NewtonSearch(problem, start.beta, theta, problem.known(start))
+        search = NewtonSearch(problem, start.beta, theta, problem.known(start), start.weights is not None)
         search.improve()
         return search
 
@@ -89,6 +89,8 @@ class NewtonSearch(BoundTracker):
         Scaled weights to start from; by default the middle of their set.
     known : Evaluation, optional
         What is known of both already; it is all there is to do if its gap is small enough.
+    is_like : bool
+        Whether the weights are those of a like problem.
     """
 
     def __init__(
@@ -97,11 +99,12 @@ class NewtonSearch(BoundTracker):
         warm_start: Weights | None,
         theta: Weights | None = None,
         known: Evaluation | None = None,
+        is_like: bool = True,
     ) -> None:
         options = problem.options
         self.tol, self.sharpest = options.tol, options.sharpest
         # From the solution of a like problem the first steps are the last ones.
-        is_warm = theta is not None and warm_start is not None
+        is_warm = theta is not None and is_like
         first = min(options.first_tol, (0.3 if is_warm else 10.0) * options.tol)
         self.inner = self.sharpest if problem.exact else max(first, self.sharpest)
         if known is None or not relative_gap(known.upper, problem.lower(known)) <= self.tol:

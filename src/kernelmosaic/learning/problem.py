@@ -133,6 +133,8 @@ class Evaluation:
         asked for are meaningless.
     support : ndarray of shape (n_support,) or None
         Samples where β is not zero; None for all.
+    far : ndarray of shape (P,) or False
+        Which kernels are left to the certificate while they have no weight.
     """
 
     theta: Weights
@@ -141,6 +143,7 @@ class Evaluation:
     q: Weights
     products: Any = None
     support: Any = None
+    far: Any = False
 
     @property
     def known(self) -> NDArray[np.intp]:
@@ -149,8 +152,8 @@ class Evaluation:
 
     @property
     def complete(self) -> bool:
-        """Whether every slope is known, without which there is no lower bound."""
-        return not np.isnan(self.q).any()
+        """Whether every slope is known that is not left to the certificate, without which there is no lower bound."""
+        return not (np.isnan(self.q) & np.logical_not(self.far)).any()
 
 
 class Problem(ABC):
@@ -294,6 +297,9 @@ class MachineProblem(WeightProblem):
         super().__init__(stack, machine, options)
         known = start.kernel
         self.kernel = known if known is not None and known.stack is stack else CombinedKernel(stack)
+        # In weights of sum one a kernel whose slope is below the steepest has no part.
+        like = None if start.like is None or not self.norm.sums_to_one else start.like * self.scale
+        self.far = np.zeros(stack.n_kernels, dtype=bool) if like is None else like < options.near * like.max()
 
     def combine(self, theta: Weights) -> Any:
         """Return the combined kernel at θ."""
@@ -311,12 +317,13 @@ class MachineProblem(WeightProblem):
         theta = self.scaled(start.weights)
         # Weights of another set, as with other penalties, are moved into this one: nothing is known of them there.
         start = start.at(theta * self.scale)
-        if start.slopes is None:
+        if start.slopes is None or np.isnan(start.slopes[~self.far | (theta > 0)]).any():
             return None
         q = start.slopes * self.scale
         solution = certify(self.machine.program, start.beta, start.values, 0)
-        upper = self.machine.program.primal_value(float(theta @ q), solution.values, solution.intercept)
-        return Evaluation(theta, solution, upper, q)
+        quadratic = float(theta[theta > 0] @ q[theta > 0])
+        upper = self.machine.program.primal_value(quadratic, solution.values, solution.intercept)
+        return Evaluation(theta, solution, upper, q, far=self.far)
 
     def assess(self, theta: Weights, beta: Array) -> Any:
         """Return what a feasible β is worth at θ."""
@@ -327,8 +334,9 @@ class MachineProblem(WeightProblem):
         support = nonzero_rows(solution.beta)
         every = np.arange(self.stack.n_kernels)
         blank = np.zeros((len(every), len(support), *solution.beta.shape[1:]))
-        unknown = Evaluation(theta, solution, np.inf, np.full(len(every), np.nan), blank, support)
-        known = self.add_slopes(unknown, every if kernels is None else np.union1d(kernels, every[theta > 0]))
+        unknown = Evaluation(theta, solution, np.inf, np.full(len(every), np.nan), blank, support, self.far)
+        asked = every[~self.far] if kernels is None else kernels
+        known = self.add_slopes(unknown, np.union1d(asked, every[theta > 0]))
         # The kernel part of the value, from the same products as the slopes, so that both bounds see one arithmetic.
         quadratic = float(theta[theta > 0] @ known.q[theta > 0])
         upper = self.machine.program.primal_value(quadratic, solution.values, solution.intercept)
@@ -349,14 +357,15 @@ class MachineProblem(WeightProblem):
         return replace(at, products=products, q=q)
 
     def complete(self, at: Evaluation) -> Evaluation:
-        return at if at.complete else self.add_slopes(at, np.flatnonzero(np.isnan(at.q)))
+        return at if at.complete else self.add_slopes(at, np.flatnonzero(np.isnan(at.q) & ~self.far))
 
     def watch(self, at: Evaluation) -> Numbers:
         """Return the kernels with a weight, or a slope not far from the steepest."""
         return np.flatnonzero((at.theta > 0) | (at.q >= self.options.near * np.nanmax(at.q)))
 
     def plane(self, at: Evaluation) -> tuple[float, Weights]:
-        return self.machine.linear_value(at.solution), at.q
+        # A kernel that is left to the certificate is one that lowers nothing.
+        return self.machine.linear_value(at.solution), np.where(self.far & np.isnan(at.q), 0.0, at.q)
 
     def curvature(self, at: Evaluation) -> Array:
         """Return ∂²J/∂θ² among the known kernels, while the free samples stay free: how β answers to the weights.

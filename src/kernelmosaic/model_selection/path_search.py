@@ -54,7 +54,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
     estimator : estimator
         Of this package, with a parameter ``C``, or ``alpha``, ``kappa`` or ``nu`` in its place; or a pipeline that ends
         in one, whose first steps are fitted to the training samples of every fold.
-    Cs : int or array-like, default=20
+    Cs : int or array-like, default=11
         The values of that parameter to try, or how many: so many between bounds that depend on the estimator (0.01 and
         1000; of regressions, in standard deviations of y; localized 0.1 and 1000; survival 0.001 and 100; ``alpha``
         10⁻⁴ and 10²; ``nu`` 0.01 and 0.5), evenly on a logarithmic scale.
@@ -62,7 +62,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         The norms of the weights to try, such as ``(1, 2, "uniform")``; ``"uniform"`` gives all kernels the same weight,
         ``"loo"`` of support vector classification and regression those that a ridge estimator learns in each fold.
         None stands for that of the estimator. Of a discriminant, 1 learns the weights; gates have no norms.
-    near : int, default=2
+    near : int, default=1
         Where equal weights are among the norms they are tried at all values of C first, and the other norms at so many
         values on both sides of the best one; None tries all norms at all values. What is not tried has the score, the
         weights and the gap NaN in the attributes.

@@ -153,7 +153,7 @@ def _nearest_of_same_sum(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any) 
         low, high = (shift, high) if excess > 0 else (low, shift)
         # The sum is linear in the shift from bound to bound: Newton's step, or half the way where it leads out.
         best = shift + excess / count if count else np.inf
-        if best == shift or not low < high:
+        if abs(best - shift) <= 1e-15 * (abs(shift) + abs(total)) or not low < high:
             break
         shift = best if low <= best <= high else 0.5 * (low + high)
     return nearest + inside * ((total - float(nearest.sum())) / max(count, 1))
