@@ -207,7 +207,7 @@ def test_the_page_of_methods_names_every_public_estimator():
     text = (TOP / "docs/methods.md").read_text(encoding="utf-8")
     for name in kernelmosaic.__all__:
         if name[0].isupper():
-            assert f"`{name}`" in text
+            assert f"{{class}}`~kernelmosaic.{name}`" in text
 
 
 def test_the_reference_lists_what_public_modules_export_and_nothing_else():

@@ -261,15 +261,15 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
     kernels : list, default=None
         As in :class:`MKLClassifier`.
     Cs : int or array-like, default=20
-        The values of C to try, or how many: so many from 0.01 to 1000, evenly on a logarithmic scale.
+        The values of C to try, or their number: that many from 0.01 to 1000, evenly spaced on a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
         ``"loo"`` those that :class:`MKLRidgeClassifierCV` learns from the training samples of each fold, divided by
-        their sum. Whether these help a support vector machine, the studies say.
+        their sum.
     near : int, default=None
-        At how many values of C on both sides of the best one of equal weights the other norms are tried; None tries
-        all values. Equal weights, which must be among the norms, are tried at all values first. What is not tried has
-        the score, the weights and the gap NaN in the attributes.
+        The number of values of C, on both sides of the best one of equal weights, at which the other norms are tried;
+        None tries all values. Equal weights, which must be among the norms, are tried at all values first. What is not
+        tried has the score, the weights and the gap NaN in the attributes.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means stratified folds.
     scoring : str or callable, default=None
@@ -277,9 +277,9 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
         estimator of the samples held out: its `predict`, `decision_function` and `predict_proba`, which is
         calibrated by the other folds.
     n_jobs : int, default=None
-        Folds worked on at the same time, in processes of their own.
+        The number of folds computed at the same time, in separate processes.
     refit : bool, default=True
-        Whether to fit the choice to all samples; else there are scores, and no predictions.
+        Whether to fit the chosen parameters to all samples; otherwise there are only scores.
     scale : bool, default=True
         Whether to standardise the columns that kernels read as numbers, by the training samples of each fit; sparse
         samples are divided by the standard deviations only. Row numbers, strings and other columns stay as they are.
@@ -303,8 +303,8 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
     scores_ : ndarray of shape (folds, Cs)
         The scores of the chosen norm; those of all norms are in the dictionary ``scores_by_norm_``.
     weights_by_norm_ : dict of ndarray
-        The weights of each norm at its best C, averaged over the folds: where equal weights score best, what the
-        others learned.
+        The weights of each norm at its best C, averaged over the folds; where equal weights score best, these are the
+        learned ones.
     best_score_ : float
         The mean score of the choice over the folds.
     weights_path_ : ndarray of shape (Cs, P) or (Cs, classes, P)
@@ -370,8 +370,8 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
     kernels : list, default=None
         As in :class:`MKLRegressor`.
     Cs : int or array-like, default=20
-        The values of C to try, or how many: so many from 0.01 to 1000 standard deviations of y, evenly on a logarithmic
-        scale.
+        The values of C to try, or their number: that many from 0.01 to 1000 standard deviations of y, evenly spaced on
+        a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
         ``"loo"`` those that :class:`MKLRidgeCV` learns from the training samples of each fold, divided by their sum.
@@ -461,7 +461,7 @@ class MKLSurvivalCV(TunedMKL, MKLSurvival):
     kernels : list, default=None
         As in :class:`MKLSurvival`.
     Cs : int or array-like, default=10
-        The values of C to try, or how many: so many from 0.001 to 100, evenly on a logarithmic scale.
+        The values of C to try, or their number: that many from 0.001 to 100, evenly spaced on a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight.
     cv : int, splitter or iterable, default=5
