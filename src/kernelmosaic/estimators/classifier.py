@@ -166,9 +166,10 @@ class MKLClassifier(BaseMKLClassifier, WeightedMKL):
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
     calibration : {"sigmoid", "isotonic"} or None, default=None
-        How decision values become the probabilities of :meth:`predict_proba`: p ∝ exp(a f_c), or monotone step
-        functions, for sets of a thousand samples and more. They are fitted to the decision values of samples held out,
-        in five folds whose fits start from that to all samples. None fits once, without probabilities.
+        How decision values become the probabilities of :meth:`predict_proba`: p ∝ exp(h(f_c)) with one increasing,
+        piecewise linear h for all classes, or one monotone step function per class, for sets of a thousand samples and
+        more. They are fitted to the decision values of samples held out, in five folds whose fits start from that to
+        all samples. None fits once, without probabilities.
     n_jobs : int, default=None
         Classes separated from the rest at the same time, on threads, each with a combined matrix of its own; None
         means one after the other, -1 all cores.

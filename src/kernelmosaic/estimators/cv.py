@@ -284,7 +284,8 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
         Whether to standardise the columns that kernels read as numbers, by the training samples of each fit; sparse
         samples are divided by the standard deviations only. Row numbers, strings and other columns stay as they are.
     calibration : {"sigmoid", "isotonic"}, default="sigmoid"
-        How decision values become probabilities: p ∝ exp(a f_c), or monotone functions.
+        How decision values become probabilities: p ∝ exp(h(f_c)) with one increasing, piecewise linear h for all
+        classes, or one monotone function per class.
     l1_ratio, fixed_weights, penalties, penalty_power, slack, solver, multi_class, normalize, approximation, rank
         As in :class:`MKLClassifier`.
     missing, class_weight, tol, max_iter, memory_budget, device, random_state
