@@ -101,13 +101,20 @@ def group_parameters(app: Any, what: str, name: str, member: Any, options: Any, 
         lines[:] = reference.grouped(member, lines)
 
 
-def name_groups(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
-    """Give the second group its name here; numpydoc knows it by another one."""
-    lines[:] = [line.replace(":Other Parameters:", ":Expert parameters:") for line in lines]
+def place_groups(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
+    """Put the expert parameters after the everyday ones; numpydoc puts them after the attributes, by another name."""
+    fields = [i for i, line in enumerate(lines) if re.match(r":[A-Z].*:$", line)]
+    begin = next((i for i in fields if lines[i] == ":Other Parameters:"), None)
+    if begin is not None:
+        end = next((i for i in range(begin + 1, len(lines)) if lines[i] and not lines[i].startswith(" ")), len(lines))
+        moved = [":Expert parameters:", *lines[begin + 1 : end]]
+        del lines[begin:end]
+        after = fields[1] if fields[1] < begin else begin
+        lines[after:after] = moved
 
 
 def setup(app: Any) -> None:
     app.connect("autodoc-process-docstring", group_parameters, priority=90)
-    app.connect("autodoc-process-docstring", name_groups, priority=900)
+    app.connect("autodoc-process-docstring", place_groups, priority=900)
     app.connect("autodoc-skip-member", skip_inherited)
     app.connect("autodoc-process-docstring", escape_bars, priority=100)  # before numpydoc reads it

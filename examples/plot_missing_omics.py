@@ -30,8 +30,7 @@ tables = {}
 for name, (n_columns, n_signals) in sizes.items():
     values = random.normal(size=(240, n_columns))
     values[:, :n_signals] += 1.0 * ill.to_numpy()[:, np.newaxis]
-    labels = [f"{name}_{j}" for j in range(n_columns)]
-    tables[name] = pd.DataFrame(values, index=patients, columns=labels)
+    tables[name] = pd.DataFrame(values, index=patients).add_prefix("column_")
 
 # %%
 # Each table lacks a quarter of the patients. ``stack_views`` joins the tables by the names of their rows; NaN marks a
@@ -76,6 +75,7 @@ print(f"all patients predicted:   {auc(cases, X.columns, X.index[test]):.3f}")
 figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")
 patient = np.flatnonzero(test & ~complete)[:1]
 ContributionsDisplay.from_estimator(model, X.iloc[patient], truth=y[patient[0]], ax=ax)
+ax.margins(x=0.2)
 plt.show()
 FeatureImportanceDisplay.from_estimator(model, X[train & complete], most=4)
 plt.show()

@@ -845,7 +845,7 @@ the uniform sum was higher by 0.002 to 0.050.
 
 The kernels, the values of C and the shuffling were settled on {n_seen} of the targets, on which nine sets of kernels
 were tried with both their folds and their test molecules in view: {seen}. The last column of the table has the other
-{n_unseen}, of which nothing was known.
+{n_unseen}, which were used for no choice.
 
 ### Conclusion
 

@@ -519,7 +519,7 @@ and of the width, C = 1 in the stacked machines, fewer trees.
   On the same nine kernels equal weights have {rosmap_equal} and {equal_auc} with least squares, {rosmap_same} and
   {same_auc} with the margin: the difference between these rows is what machine and weights contribute, the rest is the
   kernels'.
-- Several views seem worth having on ROSMAP: all of them together are {gain:.2f} in accuracy (*p* = {view_p}) and
+- Several views seem to help on ROSMAP: all of them together are {gain:.2f} in accuracy (*p* = {view_p}) and
   {gain_auc:.2f} in AUC (*p* = {view_p_auc}) ahead of the best one, on average over the resamplings. Methods
   that join them by folds differ little: learned weights ({rosmap_ours}), uniform ones ({rosmap_uniform}), one SVC on
   all columns ({rosmap_columns}) and stacked SVCs ({rosmap_stacked}).

@@ -592,11 +592,11 @@ and seven on Davis and KIBA to 1e-3.
 
 - Drug response: RMSE {drug_response_factors} with factorised weights, {drug_response_uniform} with uniform
   ones, {drug_response_kron} by KronRLS, {drug_response_means} by the means of drug and cell line alone. There
-  is little headroom: everything that kernels know takes a few percent off the additive baseline.
+  is little headroom: the kernels lower the error of the additive baseline by a few percent.
 - Davis: MSE {davis_factors} with factorised weights, {davis_uniform} with uniform ones, {davis_kron} by
   KronRLS; the means of drug and target give {davis_means}.
 {kiba}- A KronRLS whose ridge is chosen by folds is far better than the published figure of that name (0.379 on
-  Davis): the published figure is not the method's.
+  Davis): the published figure does not represent the method.
 {new}
 ### Published figures
 

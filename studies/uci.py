@@ -387,10 +387,10 @@ small sets, where about 15 variants were tried with the test errors in view: the
   than the likeliest published one on {likely}.
 - 90 % intervals hold {covered} of the test targets, set by set.{absent}
 - **The evidence fails on wine**, where 240 of 1,599 samples repeat another one with its target: the ridge goes to the
-  end of its range, and a narrow kernel stands for the noise. The RMSE does not suffer, but deviations near repeated
+  end of its range, and a narrow kernel fits the noise. The RMSE does not suffer, but deviations near repeated
   samples are far too small, and the log-likelihood is worthless; that of leave-one-out is sound.
-- Naval has next to no noise: the error of learned widths is a 28th of the best published one, and deviations keep up
-  with it.
+- Naval has next to no noise: the error of learned widths is a 28th of the best published one, and the deviations are
+  as small.
 
 ### Errors
 

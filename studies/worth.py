@@ -565,7 +565,7 @@ the training samples, by accuracy or R². Olivetti's faces are reduced to 16 × 
 before the run, is the difference in accuracy between weights learned by leave-one-out and the tuned SVM; the second one
 is that between learned and equal weights of the same kernels in the same machine.
 
-- *Ridge*: {{class}}`~kernelmosaic.MKLRidgeClassifierCV` or {{class}}`~kernelmosaic.MKLRidgeCV` as they come, by
+- *Ridge*: {{class}}`~kernelmosaic.MKLRidgeClassifierCV` or {{class}}`~kernelmosaic.MKLRidgeCV` by default, by
   leave-one-out or evidence, and once more with equal weights, whose ridge alone is learned. 20 kernels: linear,
   quadratic, Gaussians and Laplacians of ½, 1, 2 and 4 times the median distance, on columns and on their ranks. Where
   there are several sources (advert_first998, multifeat), the Gaussians and Laplacians of each. No folds.
@@ -599,7 +599,7 @@ is that between learned and equal weights of the same kernels in the same machin
   {sigmoid_ratio} of that with a sigmoid per class, {boosting_ratio} of tuned boosting's, {forest_ratio} of the
   forest's.
 - **Leave-one-out or evidence:** leave-one-out is {evidence_verdict} evidence: {evidence}.
-- **The margin as judge:** its weights of norm 1, of norm 2 and equal ones {norms_verdict} (Friedman's test of the
+- **Weights by the margin:** those of norm 1, of norm 2 and equal ones {norms_verdict} (Friedman's test of the
   three: *p* = {p_norms}); a norm chosen by the folds changes the accuracy by {folds_gain} points against equal weights.
 - **Several sources:** with one Gaussian for each source the margin is ahead of the best source by {sources}.
 

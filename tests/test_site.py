@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.check_site import broken_links, browser, faults
+from tools.check_site import broken_links, browser, cut_code, faults
 
 GOOD = """<!doctype html><title>.</title><meta name="viewport" content="width=device-width">
 <style>pre, div { overflow-x: auto } a:focus { outline: 3px solid red }</style>
@@ -50,3 +50,15 @@ def test_what_does_not_fit_is_faint_or_hides_the_focus(tmp_path):
         f"faint.html, {width} pixels, {scheme}" for width in (390, 1280) for scheme in ("light", "dark")
     ]
     assert found["dark"] == [f"dark.html, {width} pixels, dark: 'Title' is hard to see" for width in (390, 1280)]
+
+
+def test_code_that_is_cut(tmp_path):
+    (tmp_path / "wide.html").write_text(GOOD.replace("{long}", "word" * 200))
+    (tmp_path / "wraps.html").write_text(
+        GOOD.replace("{long}", "word " * 200).replace("<pre>", '<pre style="white-space: pre-wrap">')
+    )
+    with browser() as window:
+        if window is None:
+            pytest.skip("no chromium with chromedriver was found")
+        assert list(cut_code(window, tmp_path / "wide.html")) == [f"wide.html: the code {'word' * 10!r} is cut"]
+        assert list(cut_code(window, tmp_path / "wraps.html")) == []

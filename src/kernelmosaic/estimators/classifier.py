@@ -145,8 +145,8 @@ class MKLClassifier(BaseMKLClassifier, WeightedMKL):
     """Support vector classification on a weighted sum of kernels.
 
     Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ ξ_i over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b with y_i f(x_i) ≥ 1 − ξ_i, which is the
-    support vector machine on Σ_m η_m k_m with the best weights η ≥ 0, Σ d_m² η_m = 1. Several classes are told apart
-    one versus rest, each with weights of its own.
+    support vector machine on Σ_m η_m k_m with the best weights η ≥ 0, Σ d_m² η_m = 1. Several classes are separated one
+    versus rest, each with weights of its own.
 
     Parameters
     ----------
@@ -156,9 +156,9 @@ class MKLClassifier(BaseMKLClassifier, WeightedMKL):
         can be stored. None means linear, quadratic and Gaussians of 1, 2 and 4 times the median distance between
         training samples.
     C : float or "learn", default=1.0
-        Weight of the slack in the objective. ``"learn"``, with ``slack=2``, learns it with the weights: the identity
-        is one more kernel. ``np.inf`` allows no slack: the hard margin, for classes that the kernels separate, told
-        apart one versus rest; `slack` and the weights of samples and classes then say nothing.
+        Weight of the slack in the objective. ``"learn"``, with ``slack=2``, learns it with the weights: the identity is
+        one more kernel. ``np.inf`` allows no slack: the hard margin, for classes that the kernels separate, one versus
+        rest; `slack` and the weights of samples and classes then have no effect.
     multi_class : {"ovr", "ovr-shared", "joint", "pairwise"}, default="ovr"
         How more than two classes are handled: one versus rest, each with weights of its own; one versus rest with one
         weight per kernel for all classes, which minimise the sum of their objectives; or all in one problem with
@@ -167,9 +167,10 @@ class MKLClassifier(BaseMKLClassifier, WeightedMKL):
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
     calibration : {"sigmoid", "isotonic"} or None, default=None
-        How decision values become the probabilities of :meth:`predict_proba`: p ∝ exp(a f_c), or monotone step
-        functions, for sets of a thousand samples and more. They are fitted to the decision values of samples held out,
-        in five folds whose fits start from that to all samples. None leaves `fit` at one fit, and no probabilities.
+        How decision values become the probabilities of :meth:`predict_proba`: p ∝ exp(h(f_c)) with one increasing,
+        piecewise linear h for all classes, or one monotone step function per class, for sets of a thousand samples and
+        more. They are fitted to the decision values of samples held out, in five folds whose fits start from that to
+        all samples. None fits once, without probabilities.
     n_jobs : int, default=None
         Classes separated from the rest at the same time, on threads, each with a combined matrix of its own; None
         means one after the other, -1 all cores.
@@ -207,11 +208,12 @@ class MKLClassifier(BaseMKLClassifier, WeightedMKL):
     rank : int or sequence of P int, default=500
         Maximum number of features per kernel.
     missing : {"neighbors", "zero"}, default="neighbors"
-        What stands in for a view that a sample lacks, at fit or at prediction: one whose columns are all NaN for it, or
-        of which a :class:`~kernelmosaic.kernels.Precomputed` matrix has NaN in its row and column. Its feature vector
-        in that kernel is the mean of those of the 6 most similar training samples that have the view; or it is zero,
-        and those of the views it has are multiplied by √(number of kernels / number it has). The problem stays convex,
-        and certified. With ``"neighbors"`` a model of several views keeps all training samples.
+        How a view that a sample lacks is replaced, at fit and at prediction. A sample lacks a view if all its columns
+        are NaN, or if a :class:`~kernelmosaic.kernels.Precomputed` matrix has NaN in the row and column of the sample.
+        Its feature vector in that kernel is the mean of those of the 6 most similar training samples that have the view
+        (``"neighbors"``); or it is zero, and those of its other views are multiplied by √(number of kernels / number it
+        has) (``"zero"``). The problem stays convex and certified. With ``"neighbors"`` a model of several views keeps
+        all training samples.
     tol : float, default=1e-3
         Relative duality gap at which to stop.
     max_iter : int, default=100
@@ -222,11 +224,10 @@ class MKLClassifier(BaseMKLClassifier, WeightedMKL):
         samples, and once per process what Numba takes to load and to compile, about 120 MiB.
     device : str, default=None
         None computes with NumPy; ``"cuda"`` keeps the Gram matrices on a GPU and solves there, ``"cpu"`` does the same
-        with torch on the host. Samples that are already a tensor on a GPU are computed there without being told. So few
-        samples that the host is faster, 2000 or 5000 with all classes in one problem, are learned from there all the
-        same.
+        with torch on the host. Samples that are a tensor on a GPU need no `device`. Up to 2000 samples, or 5000 with
+        all classes in one problem, are computed on the host, which is faster.
     random_state : int, RandomState or None, default=None
-        Draws landmarks and frequencies; exact kernels need none.
+        Seed of landmarks and frequencies; exact kernels do not use it.
     verbose : bool, default=False
         Show a progress bar; classes are then learned one after the other.
 
@@ -237,16 +238,16 @@ class MKLClassifier(BaseMKLClassifier, WeightedMKL):
     view_weights_ : dict
         The weights summed over the kernels of every view, by its name.
     kernel_names_ : list of str
-        Their names.
+        The names of the kernels.
     dual_coef_ : ndarray of shape (outputs, n_support)
         Signed dual coefficients of the support vectors; one output for two classes.
     support_ : ndarray of shape (n_support,)
-        Row numbers of the support vectors. Repeated samples are one sample with the sum of their weights: of these, the
-        first.
+        Row numbers of the support vectors. Repeated samples are merged into one with the sum of their weights, and have
+        the row number of the first.
     n_support_ : ndarray of shape (classes,)
-        How many there are of each class.
+        The number of support vectors of each class.
     support_fraction_ : float
-        Their share of the distinct training samples.
+        The share of the support vectors in the distinct training samples.
     intercept_ : ndarray of shape (outputs,)
         Constants of the decision function.
     objective_ : float

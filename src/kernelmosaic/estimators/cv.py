@@ -250,7 +250,7 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
     kernels : list, default=None
         As in :class:`MKLClassifier`.
     Cs : int or array-like, default=11
-        The values of C to try, or how many: so many from 0.01 to 1000, evenly on a logarithmic scale.
+        The values of C to try, or their number: that many from 0.01 to 1000, evenly spaced on a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
         ``"loo"`` those that :class:`MKLRidgeClassifierCV` learns from the training samples of each fold, divided by
@@ -266,14 +266,15 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
         estimator of the samples held out: its `predict`, `decision_function` and `predict_proba`, which is
         calibrated by the other folds.
     n_jobs : int, default=None
-        Folds worked on at the same time, in processes of their own.
+        The number of folds computed at the same time, in separate processes.
     refit : bool, default=True
-        Whether to fit the choice to all samples; else there are scores, and no predictions.
+        Whether to fit the chosen parameters to all samples; otherwise there are only scores.
     scale : bool, default=True
         Whether to standardise the columns that kernels read as numbers, by the training samples of each fit; sparse
         samples are divided by the standard deviations only. Row numbers, strings and other columns stay as they are.
     calibration : {"sigmoid", "isotonic"}, default="sigmoid"
-        How decision values become probabilities: p ∝ exp(a f_c), or monotone functions.
+        How decision values become probabilities: p ∝ exp(h(f_c)) with one increasing, piecewise linear h for all
+        classes, or one monotone function per class.
     l1_ratio, fixed_weights, penalties, penalty_power, slack, solver, multi_class, normalize, approximation, rank
         As in :class:`MKLClassifier`.
     missing, class_weight, tol, max_iter, memory_budget, device, random_state
@@ -292,8 +293,8 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
     scores_ : ndarray of shape (folds, Cs)
         The scores of the chosen norm; those of all norms are in the dictionary ``scores_by_norm_``.
     weights_by_norm_ : dict of ndarray
-        The weights of each norm at its best C, averaged over the folds: where equal weights score best, what the
-        others learned.
+        The weights of each norm at its best C, averaged over the folds; where equal weights score best, these are the
+        learned ones.
     best_score_ : float
         The mean score of the choice over the folds.
     weights_path_ : ndarray of shape (Cs, P) or (Cs, classes, P)
@@ -359,8 +360,8 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
     kernels : list, default=None
         As in :class:`MKLRegressor`.
     Cs : int or array-like, default=11
-        The values of C to try, or how many: so many from 0.01 to 1000 standard deviations of y, evenly on a logarithmic
-        scale.
+        The values of C to try, or their number: that many from 0.01 to 1000 standard deviations of y, evenly spaced on
+        a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
         ``"loo"`` those that :class:`MKLRidgeCV` learns from the training samples of each fold, divided by their sum.
@@ -450,7 +451,7 @@ class MKLSurvivalCV(TunedMKL, MKLSurvival):
     kernels : list, default=None
         As in :class:`MKLSurvival`.
     Cs : int or array-like, default=10
-        The values of C to try, or how many: so many from 0.001 to 100, evenly on a logarithmic scale.
+        The values of C to try, or their number: that many from 0.001 to 100, evenly spaced on a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight.
     cv : int, splitter or iterable, default=5

@@ -54,9 +54,9 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     √n Π Y (YᵀY)^(−½), which for one label per sample is the same as with classes, and a label is predicted where its
     least-squares fit exceeds one half.
 
-    :meth:`predict_proba` is the sigmoid p ∝ exp(a f_c) of the decision values, one for each label of several,
-    fitted to the decision value of every training sample by all others, which least squares has in closed form at the
-    weights learned.
+    :meth:`predict_proba` is p ∝ exp(h(f_c)) of the decision values, with one increasing, piecewise linear h, or one for
+    each label of several, fitted to the decision value of every training sample by all others, which least squares has
+    in closed form at the weights learned.
 
     Plain regularised kernel discriminant analysis is this estimator with one kernel, or with ``weights="uniform"`` or
     given.

@@ -509,10 +509,10 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
 class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     """Support vector classifier on a locally weighted sum of kernels.
 
-    Minimises ½ Σ_m ‖w_m‖² + C Σ ξ_i over the gates and f(x) = Σ_m η_m(x) ⟨w_m, φ_m(x)⟩ + b, subject to
-    y_i f(x_i) ≥ 1 − ξ_i. For given gates it is a support vector machine on k(x, z) = Σ_m η_m(x) k_m(x, z) η_m(z); over
-    the gates the problem is not convex, so it is solved from `n_init` random starts. More than two classes are each
-    told from the rest, with gates of their own, or all in one problem under shared gates; see `multi_class`.
+    Minimises ½ Σ_m ‖w_m‖² + C Σ ξ_i over the gates and f(x) = Σ_m η_m(x) ⟨w_m, φ_m(x)⟩ + b, subject to y_i f(x_i) ≥ 1 −
+    ξ_i. For given gates it is a support vector machine on k(x, z) = Σ_m η_m(x) k_m(x, z) η_m(z); over the gates the
+    problem is not convex, so it is solved from `n_init` random starts. More than two classes are each separated from
+    the rest, with gates of their own, or all in one problem with shared gates; see `multi_class`.
 
     Parameters
     ----------
@@ -520,13 +520,15 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         Items are kernels, ``(name, kernel)`` or ``(name, kernel, columns)``, as in :class:`MKLClassifier`. One kernel
         may occur several times; :class:`~kernelmosaic.kernels.Projected` kernels have their projections learned.
     C : float, default=10.0
-        Weight of the slack in the objective. Gates below one shrink the kernels, hence more than a plain machine's.
+        Weight of the slack in the objective. Gates below one shrink the kernels; the default is therefore larger than
+        that of :class:`MKLClassifier`.
     gating : {"softmax", "sigmoid", "constant", "gaussian"} or Gating, default="softmax"
-        How a gate depends on the sample: kernels compete; each is switched by itself; not at all (a global combination,
-        whose weights are the squared gates); by a centre and widths.
+        How a gate depends on the sample. ``"softmax"``: the gates of a sample sum to one. ``"sigmoid"``: each gate is
+        independent of the others. ``"constant"``: not at all, a global combination whose weights are the squared gates.
+        ``"gaussian"``: by a centre and widths.
     gating_columns : columns, default=None
-        What the gates read, written as in :class:`~sklearn.compose.ColumnTransformer`; None means all columns.
-        Gates that read many columns overfit where the kernels separate the classes anyway; one or two do less harm.
+        What the gates read, written as in :class:`~sklearn.compose.ColumnTransformer`; None means all columns. Gates
+        that read many columns overfit where the kernels separate the classes without them; use one or two.
     gating_kernel : Kernel, default=None
         Gates in the space of this kernel: they read the leading coordinates (at most 20) of its kernel principal
         component analysis of the training set, so that sequences and precomputed kernels can be gated.
@@ -549,7 +551,8 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         The convergence parameter τ: an iteration is short if J(t) > (1 − τ) J(t − 1), that is, if the objective J falls
         by less than this share of itself.
     n_iter_no_change : int, default=3
-        Short iterations in a row at which to stop; 1 is the published rule, which starts on a plateau may meet at once.
+        The number of short iterations in a row at which to stop; 1 is the published rule, which may stop at once where
+        the search starts on a plateau.
     max_iter : int, default=100
         Maximum number of iterations on the gates.
     memory_budget : float, default=None
@@ -574,9 +577,9 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
 
     Attributes
     ----------
-    weights_ : ndarray of shape (P,), or (classes, P) for more than two classes told apart one versus rest
+    weights_ : ndarray of shape (P,), or (classes, P) for more than two classes, one versus rest
         The mean gate of each kernel over the training set.
-    gating_params_ : dict, or list of dict for more than two classes told apart one versus rest
+    gating_params_ : dict, or list of dict for more than two classes, one versus rest
         Parameters of the gates in the units of the columns they read (which are standardised inside): ``coef`` and
         ``intercept`` of softmax and sigmoid scores, ``centres`` and ``widths``, or ``weights``.
     kernel_names_ : list of str

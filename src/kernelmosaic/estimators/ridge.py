@@ -474,7 +474,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     Minimises Σ_i w_i (y_i − f(x_i) − b)² + α ‖f‖² in the function space of K = Σ_m η_m K_m, whose leave-one-out
     residuals are known in closed form. The weights η ≥ 0, not normalised, and the ridge α minimise a criterion by
     quasi-Newton steps in their logarithms, with weak priors towards equal weights and α = e⁻¹. The criterion is not
-    convex: `stationarity_` says how level it is at the end, and `n_init` ridges are started from.
+    convex: `stationarity_` is its largest slope at the end, and the search starts from `n_init` ridges.
 
     Parameters
     ----------
@@ -491,18 +491,18 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         factor per kernel of the left and one per kernel of the right, whose products are the weights.
     per_target : bool, default=False
         Whether every column of a 2-D `y` has weights and a ridge of its own; a single column is fitted as a 1-D `y` is.
-        They are chosen for all targets together from `n_candidates`, each one factorisation: a design, then
-        centres of groups of targets with like weights, found by interpolation of the criterion and by how frequent
-        which weights are among all targets; from the centre of its group every target goes on to its own posterior
-        mean where that lowers its criterion. The criterion of a target, here without priors, is no larger than with
-        the best candidate, of which, for more than six kernels, one are shared weights by exact slopes. `y` may be a
-        memory map or, on a GPU, a tensor; in single precision it is not copied to double. Linear kernels of fewer
-        columns than there are samples are factorised by their columns (banded ridge).
+        They are chosen for all targets together from `n_candidates`, each one factorisation: a design, then centres of
+        groups of targets with like weights, found by interpolation of the criterion and the frequency of weights among
+        all targets; from the centre of its group every target moves to its own posterior mean where that lowers its
+        criterion. The criterion of a target, here without priors, is no larger than with the best candidate, of which,
+        for more than six kernels, one are shared weights by exact slopes. `y` may be a memory map or, on a GPU, a
+        tensor; in single precision it is not copied to double. Linear kernels of fewer columns than there are samples
+        are factorised by their columns (banded ridge).
     n_candidates : int, default=210
-        With `per_target`, how many are tried.
+        With `per_target`, the number of candidates.
     checkpoint : path-like, default=None
-        With `per_target`, a file that keeps what was tried until the fit is over. A fit that was stopped goes on from
-        there when it is called again with the same samples, parameters and integer `random_state`.
+        With `per_target`, a file that keeps what was tried until the fit is over. A stopped fit resumes from there when
+        it is called again with the same samples, parameters and integer `random_state`.
     scale : bool, default=True
         Whether to standardise the columns that kernels read as numbers.
     normalize, approximation, rank, missing, memory_budget, device, random_state, verbose
@@ -514,7 +514,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         Largest slope of the criterion in the logarithms at which to stop, divided by the number of samples, or by 300
         if there are more.
     max_iter : int, default=100
-        Most steps.
+        Maximum number of steps.
 
     Attributes
     ----------
@@ -527,7 +527,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     kernels_, kernel_names_ : list
         The fitted kernels, and their names.
     loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, targets)
-        Of every sample by all others; not kept with `per_target`.
+        The prediction of every sample by a machine of all others; not kept with `per_target`.
     loo_scores_ : ndarray of shape (targets,)
         R² of every target by leave-one-out, with `per_target`. Where samples and targets are many (n³ times targets
         above 2·10¹⁰), that of weights between candidates is interpolated, mostly to three digits.
@@ -878,7 +878,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
     loo_probabilities_ : ndarray of shape (n_samples, classes)
         Its probabilities by all others.
     best_score_ : float
-        The share of them that is right.
+        The accuracy of `loo_predictions_`.
     weights_, view_weights_, alpha_, kernels_, kernel_names_, criterion_, stationarity_, history_, dual_coef_, \
     intercept_
         As in :class:`MKLRidgeCV`.

@@ -31,8 +31,8 @@ def observed(y: Array) -> NDArray[np.int64]:
 class MKLSurvival(RegressorMixin, WeightedMKL):
     """Survival times on a weighted sum of kernels, with censored samples: by regression, hazards or ranks.
 
-    Minimises ½ (Σ_m d_m ‖w_m‖)² + C L(f) over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b, which is the larger the longer the
-    survival. The problem is convex, and solved to a certified gap. The losses are
+    Minimises ½ (Σ_m d_m ‖w_m‖)² + C L(f) over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b, which is larger for longer survival. The
+    problem is convex, and is solved to a certified gap. The losses are
 
     - ``"censored"``: support vector regression on the logarithm of the time, Σ l_i. Where the event was observed at
       time t_i, l_i = max(0, |log t_i − f(x_i)| − ε). Where the sample was censored then, the event comes later:

@@ -263,8 +263,10 @@ def pairwise(left: KernelsLike, right: KernelsLike, *, mode: str = "product") ->
     >>> both = ["mass", "charge"]
     >>> drugs = [("narrow", Gaussian(1.0), both), ("wide", Gaussian(5.0), both)]
     >>> proteins = [("words", Spectrum(3), "sequence")]
-    >>> [(name, columns) for name, _, columns in pairwise(drugs, proteins)]
-    [('narrow × words', ['mass', 'charge', 'sequence']), ('wide × words', ['mass', 'charge', 'sequence'])]
+    >>> for name, _, columns in pairwise(drugs, proteins):
+    ...     print(name, columns)
+    narrow × words ['mass', 'charge', 'sequence']
+    wide × words ['mass', 'charge', 'sequence']
     """
     if mode not in MODES:
         raise ValueError(f"mode={mode!r}: choose one of {', '.join(map(repr, MODES))}.")
