@@ -36,9 +36,6 @@ from kernelmosaic.files import write_bytes
 
 __all__ = ["ModelFileInfo", "info", "load", "save"]
 
-#: Raised whenever files written before could no longer be read as they are.
-FORMAT_VERSION = 2
-
 _HEADER = "kernelmosaic.json"
 _MODEL = "the path of a file that save or `kernelmosaic fit` wrote"
 #: Bytes that a model file may unpack to, unless `max_bytes` says otherwise: a small file may hold many zeros.
@@ -51,8 +48,6 @@ class ModelFileInfo:
 
     Attributes
     ----------
-    format_version : int
-        Of the file's form.
     estimator : str
         Class of the estimator.
     kernelmosaic_version, sklearn_version, python_version : str
@@ -63,7 +58,6 @@ class ModelFileInfo:
         SHA-256 of the other members.
     """
 
-    format_version: int
     estimator: str
     kernelmosaic_version: str
     sklearn_version: str
@@ -122,7 +116,6 @@ def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterabl
     buffer = io.BytesIO(data)
     with zipfile.ZipFile(buffer, "a") as archive:
         header = ModelFileInfo(
-            format_version=FORMAT_VERSION,
             estimator=_type_name(type(estimator)),
             kernelmosaic_version=__version__,
             sklearn_version=sklearn.__version__,
@@ -157,15 +150,13 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
     Raises
     ------
     ValueError
-        If the file is not a model file, is damaged or changed, holds other types, is of another form, or unpacks to
-        more than `max_bytes`.
+        If the file is not a model file, is damaged or changed, holds other types, was written by another minor version
+        of kernelmosaic, or unpacks to more than `max_bytes`.
 
     Warns
     -----
     InconsistentVersionWarning
         If another version of scikit-learn wrote it.
-    UserWarning
-        If a newer version of kernelmosaic wrote it.
 
     Examples
     --------
@@ -180,13 +171,6 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
     trusted = _names(trusted)
     data = _read_file(path)
     header = _read_header(path, data, max_bytes)
-    if _release(header.kernelmosaic_version) > _release(__version__):
-        warnings.warn(
-            f"{path} was written by kernelmosaic {header.kernelmosaic_version}, newer than {__version__}, which may "
-            "not know all of it: update kernelmosaic, or check the predictions.",
-            UserWarning,
-            stacklevel=2,
-        )
     try:
         unknown = _unknown_types(data, trusted)
     except Exception as error:  # whatever a schema made by hand provokes
@@ -329,16 +313,12 @@ def _read_header(path: str | os.PathLike[str], data: bytes, max_bytes: int) -> M
         given = dict(json.loads(text))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged or was changed: its {_HEADER} cannot be read.") from error
-    version = given.get("format_version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise ValueError(f"{path} is damaged or was changed: format_version is {version!r}.")
-    if version != FORMAT_VERSION:
-        writer = given.get("kernelmosaic_version", "unknown")
-        newer = f"install kernelmosaic {writer} or newer, which wrote it"
-        older = f"fit and save the model again, or install kernelmosaic {writer}, which wrote it"
+    own = _release(__version__)[:2]
+    writer = str(given.get("kernelmosaic_version", __version__))  # a header without it is damaged, as is said below
+    if _release(writer)[:2] != own:
         raise ValueError(
-            f"{path} has format {version}, and kernelmosaic {__version__} reads format {FORMAT_VERSION}: "
-            f"{newer if version > FORMAT_VERSION else older}."
+            f"{path} was written by kernelmosaic {writer}, and {__version__} reads files of {own[0]}.{own[1]} alone: "
+            f"fit and save the model again, or read it with that version (pip install kernelmosaic=={writer})."
         )
     missing = [field.name for field in fields(ModelFileInfo) if field.name not in given]
     if missing or digest != given["digest"]:

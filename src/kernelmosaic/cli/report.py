@@ -208,8 +208,7 @@ def _add_weights(page: Page, trained: Trained, draws: bool) -> None:
     if draws:
         from kernelmosaic.plots import KernelWeightsDisplay
 
-        shown = {"sort": True, "max_kernels": 20, "learned": trained.learned}
-        drawn = KernelWeightsDisplay.from_estimator(trained.model, **shown)
+        drawn = KernelWeightsDisplay.from_estimator(trained.model, sort=True, max_kernels=20, learned=trained.learned)
         page.figure(drawn, "Weight of each kernel", "The weights, the largest first.")
     found = sorted(kernel_shares(trained.model), key=lambda share: -share.share)
     head, rows = share_rows(found, trained.noted["gates"])

@@ -587,12 +587,13 @@ class PathResult:
         every = [path[i] for path in self.found[m]]
         if not self._is_predictor():
             return None
-        coefficients = [one.all_coefficients(len(train)) for one, (train, _) in zip(every, self.folds, strict=True)]
+        every_own = [one.all_coefficients(len(train)) for one, (train, _) in zip(every, self.folds, strict=True)]
+        coefficients = [own for own in every_own if own is not None]
         if self.classes is not None and any(
             one.classes is None or not np.array_equal(one.classes, self.classes) for one in every
         ):
             return None
-        if any(own is None for own in coefficients):
+        if len(coefficients) < len(every):
             return None
         sums, counts = np.zeros((len(coefficients[0]), len(self.given.y))), np.zeros(len(self.given.y))
         for own, (train, _) in zip(coefficients, self.folds, strict=True):

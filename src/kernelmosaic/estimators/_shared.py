@@ -221,7 +221,7 @@ class PathContext(FitContext):
                 products = SharedProducts(data.stack, [one.solution.beta for *_, found in group for one in found])
                 for model, _, machines, learner, found in group:
                     each = list(zip(machines, found, strict=True))
-                    learned = [one.proved(data.stack, sizes, machine, learner, products) for machine, one in each]
+                    learned = [one.certified(data.stack, sizes, machine, learner, products) for machine, one in each]
                     model._set_history(learned, [machine.objective_scale for machine in machines])
                     model._slopes = [one.slopes for one in learned]
                     if model.duality_gap_ > model.tol >= max(one.gap for one in found):

@@ -260,10 +260,15 @@ def is_missing(X: MatrixLike) -> NDArray[np.bool_]:
 
 @contextmanager
 def refuse_text(X: MatrixLike, y: TargetLike = None) -> Iterator[None]:
-    """Turn NumPy's complaint about a string into one that names the column, or the target, and what to do."""
+    """Turn complaints about a string into one that names the column, or the target, and about NaN into what to do."""
     try:
         yield
     except ValueError as error:
+        if str(error).startswith("Input X contains NaN"):
+            raise ValueError(
+                "Input X contains NaN: fill empty cells, as kernelmosaic.imputing.ViewImputer or scikit-learn's "
+                "imputers do before in a pipeline; a sample may lack a view, NaN in all columns that its kernels name."
+            ) from None
         complaint = "could not convert string" in str(error)
         found = first_text(X) if complaint else None
         if found is None and complaint and y is not None and (target := first_text(y)) is not None:

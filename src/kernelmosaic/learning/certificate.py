@@ -167,7 +167,9 @@ class Learned:
     start: Start = COLD
     slopes: Array | None = None
 
-    def certified(self, stack: Any, sizes: Array, machine: Any, learner: Any) -> Self:
+    def certified(
+        self, stack: Any, sizes: Array, machine: Any, learner: Any, products: SharedProducts | None = None
+    ) -> Self:
         """Return the same with the objective and the gap that the weights and the coefficients prove.
 
         Parameters
@@ -180,13 +182,9 @@ class Learned:
             What was trained.
         learner : Learner
             What learned the weights; its `lower_bound` states which weights the bound holds for.
+        products : SharedProducts, optional
+            Products with the coefficients that are known already.
         """
-        return self.proved(stack, sizes, machine, learner)
-
-    def proved(
-        self, stack: Any, sizes: Array, machine: Any, learner: Any, products: SharedProducts | None = None
-    ) -> Self:
-        """Return the same, by products with the coefficients that are known already, if they are given."""
         program, solution, weights = machine.program, self.solution, self.weights
         used = np.flatnonzero(weights) if stack.is_implicit else np.arange(stack.n_kernels)
         few = stack.take_kernels(used) if stack.is_implicit else stack
@@ -239,7 +237,9 @@ class LearnedClasses(Learned):
 
     witness: Array
 
-    def certified(self, stack: GramStack, sizes: Array, machine: Any, learner: Any) -> Self:
+    def certified(
+        self, stack: GramStack, sizes: Array, machine: Any, learner: Any, products: SharedProducts | None = None
+    ) -> Self:
         """Return the same with the objective and the gap that the weights and the coefficients prove.
 
         The witness τ is feasible for the machine; divided by the largest (τ_cᵀK_mτ_c)^½, where that exceeds one, it is

@@ -72,7 +72,7 @@ class LearnedGates(Learned):
     converged: bool
     kernel_set: KernelSet | None
 
-    def certified(self, stack: GramStack, sizes: Array, machine: Any, learner: Any) -> Self:
+    def certified(self, stack: GramStack, sizes: Array, machine: Any, learner: Any, products: Any = None) -> Self:
         """Return the same with the objective and the gap of the machine under its gates."""
         forms = gated_forms(stack, sizes, self.solution.beta, self.gates)
         constant = machine.program.linear_bound(self.solution.beta, self.solution.intercept)

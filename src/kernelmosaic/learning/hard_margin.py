@@ -154,7 +154,9 @@ class LearnedWithC(Learned):
     C: float
     joint: Learned
 
-    def certified(self, stack: GramStack, sizes: NDArray[np.float64], machine: Any, learner: Any) -> Self:
+    def certified(
+        self, stack: GramStack, sizes: NDArray[np.float64], machine: Any, learner: Any, products: Any = None
+    ) -> Self:
         """Return the same with the objective and the gap that the problem with the identity proves."""
         joined = WithIdentity(stack, identity(machine.program))
         sizes = np.vstack([sizes + joined.floor * joined.diagonal, joined.diagonal])

@@ -32,7 +32,9 @@ _EXACT = 1e-10
 class LearnedRidge(Learned):
     """What is learned of least squares, whose bounds are β's own."""
 
-    def certified(self, stack: GramStack, sizes: Weights, machine: Discriminant, learner: Any) -> Self:
+    def certified(
+        self, stack: GramStack, sizes: Weights, machine: Discriminant, learner: Any, products: Any = None
+    ) -> Self:
         """Return the same with the gap of the search plus the rounding of both bounds."""
         error = ridge_rounding(self.weights @ sizes, self.solution.beta)
         return self.with_gap(self.objective, self.gap + error / abs(self.objective))

@@ -227,7 +227,8 @@ class WeightsPathDisplay(Display):
         grey = {"color": "0.5", "linestyle": "dotted"}
         equal = chain([grey | {"label": "equal weights, chosen"}], repeat(grey))
         own = [line_style(i) | {"label": name} for i, name in enumerate(names)]
-        self.lines_, self.beside_ = draw(self.weights, equal if others else own), {}
+        self.lines_ = draw(self.weights, equal if others else own)
+        self.beside_: dict[Any, list[Any]] = {}
         for dashes, (norm, weights) in zip(cycle(("solid", "dashed", "dashdot")), others.items(), strict=False):
             labels = [None] * len(names) if self.beside_ else names
             looks = [{"color": colour(i), "linestyle": dashes, "label": one} for i, one in enumerate(labels)]
