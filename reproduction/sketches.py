@@ -14,7 +14,7 @@ from kernelmosaic.estimators import (
     MKLRegressor,
     PosteriorMKLClassifier,
 )
-from kernelmosaic.kernels import Gaussian, Linear, Polynomial
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial, log_gabor
 from kernelmosaic.plots import DecisionRegionDisplay
 from reproduction.experiment import Settings
 from reproduction.papers.paper_001 import ADVERT, MULTIFEAT
@@ -182,28 +182,6 @@ def view_gates(settings: Settings, run: Run) -> Any:
     return figure
 
 
-def log_gabor(image: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the image under each filter of a log-Gabor bank, as (scales, orientations, height, width) of amplitudes.
-
-    A filter is a Gaussian in the logarithm of the frequency, times a Gaussian in the angle; wavelengths are 3, 6, 12
-    and 24 pixels.
-    """
-    height, width = image.shape
-    down, across = np.meshgrid(np.fft.fftfreq(height), np.fft.fftfreq(width), indexing="ij")
-    radius, angle = np.hypot(down, across), np.arctan2(-down, across)
-    radius[0, 0] = 1.0  # the mean, which no filter lets through
-    spectrum = np.fft.fft2(image)
-    found = np.empty((_N_SCALES, _N_ORIENTATIONS, height, width))
-    for scale in range(_N_SCALES):
-        ring = np.exp(-(np.log(radius * 3.0 * 2.0**scale) ** 2) / (2 * np.log(0.55) ** 2))
-        ring[0, 0] = 0.0
-        for place in range(_N_ORIENTATIONS):
-            turn = np.angle(np.exp(1j * (angle - np.pi * place / _N_ORIENTATIONS)))
-            wedge = np.exp(-(turn**2) / (2 * (np.pi / _N_ORIENTATIONS / 1.5) ** 2))
-            found[scale, place] = np.abs(np.fft.ifft2(spectrum * ring * wedge))
-    return found
-
-
 def texture(settings: Settings, run: Run) -> Any:
     """Draw one face under the twenty-four filters of a log-Gabor bank."""
     from matplotlib.figure import Figure
@@ -215,7 +193,7 @@ def texture(settings: Settings, run: Run) -> Any:
     ax.imshow(face, cmap="gray")
     ax.set_title("the image", fontsize=9)
     ax.axis("off")
-    found = log_gabor(face)
+    found = np.array(list(log_gabor(face[np.newaxis]).values())).reshape(_N_SCALES, _N_ORIENTATIONS, 64, 64)
     for scale, row in enumerate(right.subplots(_N_SCALES, _N_ORIENTATIONS)):
         for place, ax in enumerate(row):
             ax.imshow(found[scale, place], cmap="gray")

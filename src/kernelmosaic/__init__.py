@@ -24,6 +24,9 @@ if TYPE_CHECKING:
         MKLSurvivalCV,
     )
     from kernelmosaic.estimators.bayesian import BayesianMKLClassifier as BayesianMKLClassifier
+    from kernelmosaic.estimators.bayesian_localized import (
+        LocalizedBayesianMKLClassifier as LocalizedBayesianMKLClassifier,
+    )
     from kernelmosaic.estimators.bilinear import BilinearMKLClassifier as BilinearMKLClassifier
     from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier as DiscriminantMKLClassifier
     from kernelmosaic.estimators.localized import LocalizedMKLClassifier as LocalizedMKLClassifier
@@ -68,6 +71,7 @@ _SPECIAL = (
     "BayesianMKLClassifier",
     "BilinearMKLClassifier",
     "DiscriminantMKLClassifier",
+    "LocalizedBayesianMKLClassifier",
     "LocalizedMKLClassifier",
     "LocalizedMKLOneClass",
     "LocalizedMKLRegressor",

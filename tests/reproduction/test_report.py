@@ -9,7 +9,6 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tests.reproduction.toy import gaussians, sleeping
 
@@ -185,19 +184,6 @@ def test_pictures_that_need_no_data_can_be_drawn(folder, name):
     drawn = pictures._drawn(chosen, read_run(folder, TOYS), Settings(0, QUICK))
     assert drawn.problem == ""
     assert drawn.image.startswith(b"\x89PNG")
-
-
-def test_a_filter_sees_the_wave_it_is_made_for():
-    from reproduction.sketches import log_gabor
-
-    place = np.arange(48)
-    seen = [
-        log_gabor(np.cos(2 * np.pi * wave / 6))[1:3].mean(axis=(2, 3))
-        for wave in np.meshgrid(place, place)  # across, then down
-    ]
-    assert np.unravel_index(seen[0].argmax(), seen[0].shape) == (0, 0)  # wavelength 6 at 0°
-    assert np.unravel_index(seen[1].argmax(), seen[1].shape) == (0, 3)  # and at 90°
-    np.testing.assert_allclose(log_gabor(np.ones((16, 16))), 0.0, atol=1e-12)
 
 
 def test_bars_are_drawn_from_the_tables_of_a_run():

@@ -1,6 +1,7 @@
 """The scikit-learn face."""
 
 from kernelmosaic.estimators.bayesian import BayesianMKLClassifier
+from kernelmosaic.estimators.bayesian_localized import LocalizedBayesianMKLClassifier
 from kernelmosaic.estimators.bilinear import BilinearMKLClassifier
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.cv import MKLClassifierCV, MKLRegressorCV, MKLSurvivalCV
@@ -16,6 +17,7 @@ __all__ = [
     "BayesianMKLClassifier",
     "BilinearMKLClassifier",
     "DiscriminantMKLClassifier",
+    "LocalizedBayesianMKLClassifier",
     "LocalizedMKLClassifier",
     "LocalizedMKLOneClass",
     "LocalizedMKLRegressor",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, replace
 from typing import Any, NamedTuple, Self
 
@@ -152,8 +153,7 @@ class BayesianMKLClassifier(KernelClassifier):
         self._check_parameters()
         data = self._training_set(given, DistinctSamples.all_of(len(y), None))
         self._set_kernel_names(data)
-        inference = Inference(data.stack, self._labels(y), self._model())
-        self._run(inference)
+        inference = self._infer(data, self._labels(y))
         self._set_posterior(data, inference, y)
         if not self.history_[-1]["gap"] <= self.tol:
             warnings.warn(
@@ -168,46 +168,52 @@ class BayesianMKLClassifier(KernelClassifier):
         super()._check_parameters()
         check_count("max_iter", self.max_iter)
 
-    def _model(self) -> Model:
-        return Model(
-            _prior("sample_prior", self.sample_prior),
-            _prior("weight_prior", self.weight_prior),
-            _prior("intercept_prior", self.intercept_prior),
+    def _infer(self, data: Any, labels: Array) -> Any:
+        """Return the factors at the end, and set the bound and its history."""
+        model = Model(
+            prior_of("sample_prior", self.sample_prior),
+            prior_of("weight_prior", self.weight_prior),
+            prior_of("intercept_prior", self.intercept_prior),
             check_positive("noise", self.noise) ** 2,
             check_positive("margin", self.margin, zero=True),
         )
+        inference = Inference(data.stack, labels, model)
+        self.history_, self.elbo_, self.n_iter_ = self._run(inference)
+        return inference
 
     def _labels(self, y: TargetLike) -> Array:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return np.where(np.asarray(y)[:, np.newaxis] == positive, 1.0, -1.0)
 
-    def _run(self, inference: Inference) -> None:
-        self.history_: list[Settings] = []
+    def _run(self, inference: Any) -> tuple[list[Settings], float, int]:
+        """Sweep until the bound hardly rises; return the history, the last bound and the number of iterations."""
+        history: list[Settings] = []
         previous = -np.inf
         with progress(type(self).__name__, self.max_iter, bool(self.verbose)) as show:
             for iteration in range(1, self.max_iter + 1):
                 elbo = inference.sweep()
                 rise = (elbo - previous) / abs(elbo) if np.isfinite(previous) else np.inf
-                self.history_.append(
-                    {"output": 0, "iteration": iteration, "elbo": elbo, "objective": -elbo, "gap": rise}
-                )
+                history.append({"output": 0, "iteration": iteration, "elbo": elbo, "objective": -elbo, "gap": rise})
                 show(f"bound {elbo:.6g}, rise {rise:.1e} of {self.tol:.0e}", iteration)
                 if rise <= self.tol:
                     break
                 previous = elbo
-        self.elbo_, self.n_iter_ = elbo, iteration
+        return history, elbo, iteration
 
-    def _set_posterior(self, data: Any, inference: Inference, y: TargetLike) -> None:
+    def _set_posterior(self, data: Any, inference: Any, y: TargetLike) -> None:
         outputs = inference.labels.shape[1]
         self.weights_ = inference.e.copy()
         self.weights_std_ = np.sqrt(np.diag(inference.cov)[outputs:])
         self.intercept_ = inference.b.copy()
         self.dual_coef_ = inference.a.T.copy()
+        self._set_support(y)
+        self._deviation = inference.deviation()
+        self._expansion = data.expansion(self.dual_coef_, self.support_, np.tile(self.weights_, (outputs, 1)))
+
+    def _set_support(self, y: TargetLike) -> None:
         self.support_ = np.arange(len(y))
         self.support_fraction_ = 1.0
         self._count_support(y)
-        self._deviation = inference.deviation()
-        self._expansion = data.expansion(self.dual_coef_, self.support_, np.tile(self.weights_, (outputs, 1)))
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
@@ -261,8 +267,7 @@ class Inference:
         (n, K), P = labels.shape, stack.n_kernels
         self.squares = np.zeros((n, n))
         for m in range(P):
-            for strip in stack.row_strips(n):
-                _, rows = next(iter(stack.blocks([m], strip, slice(0, n))))
+            for rows in matrix_rows(stack, m):
                 self.squares += rows.T @ rows
         # Every kernel says what the labels do, with weight one: nothing is drawn, and (−a, −e) is out of sight.
         self.f = labels * (1.0 + model.margin)
@@ -402,11 +407,18 @@ class Inference:
         return float(outputs + kernels + zero + own)
 
 
+def matrix_rows(stack: GramStack, m: int) -> Iterator[Array]:
+    """Yield the rows of a Gram matrix, a strip at a time."""
+    n = stack.n_samples
+    for strip in stack.row_strips(n):
+        yield next(iter(stack.blocks([m], strip, slice(0, n))))[1]
+
+
 class Precisions(NamedTuple):
     """Gamma distributions of the precisions of normal variables around zero, with their prior."""
 
     prior: tuple[float, float]
-    shape: float
+    shape: float | Array
     rate: Array
 
     @classmethod
@@ -418,12 +430,12 @@ class Precisions(NamedTuple):
     def mean(self) -> Array:
         return self.shape / self.rate
 
-    def update(self, squares: Array, count: int) -> Precisions:
+    def update(self, squares: Array, count: int | Array) -> Precisions:
         """Return the posterior, given the expected sums of squares of `count` variables for each precision."""
         shape, rate = self.prior
         return Precisions(self.prior, shape + 0.5 * count, rate + 0.5 * squares)
 
-    def bound(self, squares: Array, count: int) -> float:
+    def bound(self, squares: Array, count: int | Array) -> float:
         """Return what these and the normal densities of their variables, but for 2π, add to the bound."""
         (prior_shape, prior_rate), shape = self.prior, self.shape
         log = digamma(shape) - np.log(self.rate)
@@ -434,7 +446,7 @@ class Precisions(NamedTuple):
         return float(np.sum(normal + prior + entropy))
 
 
-def _prior(name: str, value: Any) -> tuple[float, float]:
+def prior_of(name: str, value: Any) -> tuple[float, float]:
     """Return shape and rate of a gamma prior, or raise naming the parameter."""
     try:
         shape, rate = value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kernelmosaic.estimators._shared import SharedKernels
+from kernelmosaic.model_selection.exact_path import SupportVectorPath, support_vector_path
 from kernelmosaic.model_selection.folds import FiveByTwoFold
 from kernelmosaic.model_selection.pairs import PairSplit
 from kernelmosaic.model_selection.path_search import PathSearchCV
@@ -18,4 +19,6 @@ __all__ = [
     "ResponseSurfaceSearchCV",
     "SharedKernels",
     "SplitConformal",
+    "SupportVectorPath",
+    "support_vector_path",
 ]
