@@ -416,9 +416,9 @@ MUTATIONS = (
         "scaling-sees-held-out-rows",
         "columns of a fold scaled by all samples, those held out included",
         "estimators/_path.py",
-        "        return paths, steps, given, train, held, options.scale\n",
+        "        return paths, steps, given, train, held, options.scale, start\n",
         "        scaled = given.standardizer(model._read_kernels())(given.X)\n"
-        "        return paths, steps, replace(given, X=scaled), train, held, False\n",
+        "        return paths, steps, replace(given, X=scaled), train, held, False, start\n",
         "estimators/test_cv.py",
     ),
     # Kernels ---------------------------------------------------------------------------------------------------------
