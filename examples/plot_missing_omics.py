@@ -71,11 +71,15 @@ print(f"patients with every view: {(train & complete).sum()} of {train.sum()} le
 print(f"all patients predicted:   {auc(cases, X.columns, X.index[test]):.3f}")
 
 # %%
-# The contribution of each view to the decision on one patient, and the most important columns of every view.
+# The contribution of each view to the decision on one patient.
 figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")
 patient = np.flatnonzero(test & ~complete)[:1]
 ContributionsDisplay.from_estimator(model, X.iloc[patient], truth=y[patient[0]], ax=ax)
-ax.margins(x=0.2)
+ax.set_xlim(*(1.2 * np.array(ax.get_xlim())))
 plt.show()
-FeatureImportanceDisplay.from_estimator(model, X[train & complete], most=4)
+
+# %%
+# The most important columns of every view.
+known = X[train & complete]
+FeatureImportanceDisplay.from_estimator(model, known, most=4, random_state=0)
 plt.show()

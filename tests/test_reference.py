@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from numpydoc.docscrape import NumpyDocString
 from sklearn.base import BaseEstimator
 
 from kernelmosaic import estimators, model_selection
 from tools.reference import EVERYDAY, GROUPED, grouped
+
+docscrape = pytest.importorskip("numpydoc.docscrape")  # of the extra "docs"
 
 ESTIMATORS = [
     cls
@@ -20,12 +21,12 @@ ESTIMATORS = [
 
 
 def read(cls):
-    return NumpyDocString("\n".join(grouped(cls, inspect.getdoc(cls).splitlines())))
+    return docscrape.NumpyDocString("\n".join(grouped(cls, inspect.getdoc(cls).splitlines())))
 
 
 @pytest.mark.parametrize("cls", ESTIMATORS)
 def test_every_parameter_is_listed_once_and_explained(cls):
-    page, before = read(cls), NumpyDocString(inspect.getdoc(cls))
+    page, before = read(cls), docscrape.NumpyDocString(inspect.getdoc(cls))
     listed = [*page["Parameters"], *page["Other Parameters"]]
     names = [name for one in listed for name in one.name.split(", ")]
     assert sorted(names) == sorted(inspect.signature(cls).parameters)
