@@ -710,7 +710,8 @@ def search_paths(
     def follow(norms: Sequence[Any], values: Array, starts: Sequence[KnownFit | None]) -> list[Held]:
         def tasks() -> Iterator[tuple[Any, ...]]:
             # Made one fold after the other: fitted models are large, and go when their fold is done.
-            return (task(norms, values, *fold, start) for fold, start in zip(folds, starts, strict=True))
+            both = zip(folds, starts, strict=True)
+            return (task(norms, values, train, held, start) for (train, held), start in both)
 
         together = None if given.device is None else follow_together(list(tasks()), FoldOutputs)
         by_fold = []
