@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
@@ -414,7 +414,7 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
         one = replace(self._expansion, eta=self._expansion.eta[:1])  # where the outputs share their weights
         return (one if self.weights_.ndim == 1 else self._expansion).combined(X, Y)
 
-    def cost(self, costs: object) -> float:
+    def cost(self, costs: ArrayLike) -> float:
         """Return what a prediction costs: the number of support vectors times the active kernels' share of all costs.
 
         Parameters
@@ -448,7 +448,7 @@ class BaseMKL(KernelEstimator):
     _: KW_ONLY
     normalize: str | None = "trace"
     approximation: str | None = None
-    rank: object = 500
+    rank: int | Sequence[int] = 500
     tol: float = 1e-3
     max_iter: int = 100
     memory_budget: float | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from os import PathLike
 from typing import Any, Self
@@ -134,7 +134,7 @@ class BaseRidge(KernelEstimator):
     scale: bool = True
     normalize: str | None = "trace"
     approximation: str | None = None
-    rank: object = 500
+    rank: int | Sequence[int] = 500
     missing: str = "neighbors"
     n_init: int = 2
     tol: float = 1e-3

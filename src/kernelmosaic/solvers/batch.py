@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor
+from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import Backend
 from kernelmosaic.gram.columns import ColumnKernels
 from kernelmosaic.gram.linear_algebra import solve_blocks
@@ -47,7 +47,7 @@ class ProgramBatch(Program):
         ridged = any(p.has_ridge for p in programs)
         return cls(**vectors, epsilon=programs[0].epsilon, total=programs[0].total, is_ridged=ridged)
 
-    def rows(self, which: object) -> Self:
+    def rows(self, which: RowIndex) -> Self:
         """Return some of the programs."""
         names = ("target", "lower", "upper", "ridge")
         return replace(self, **{name: getattr(self, name)[which] for name in names})
@@ -127,12 +127,12 @@ class BatchState:
     base: Any
     base_values: Any
 
-    def rows(self, which: object) -> BatchState:
+    def rows(self, which: RowIndex) -> BatchState:
         """Return some of the columns."""
         own = self.base_values[:, which]
         return BatchState(self.x[which], self.z[which], self.y[which], self.base[which], own)
 
-    def store(self, which: object, some: BatchState) -> None:
+    def store(self, which: RowIndex, some: BatchState) -> None:
         """Take over columns that `rows` returned."""
         for name in ("x", "z", "y", "base"):
             getattr(self, name)[which] = getattr(some, name)
