@@ -6,33 +6,14 @@ Kernels live in `kernelmosaic.kernels`, generators of toy data in `kernelmosaic.
 use, so that ``import kernelmosaic`` alone costs nothing.
 """
 
+# ruff: noqa: F403, F405
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernelmosaic.estimators import (
-        MKLClassifier,
-        MKLClassifierCV,
-        MKLOneClass,
-        MKLRegressor,
-        MKLRegressorCV,
-        MKLRidgeClassifierCV,
-        MKLRidgeCV,
-        MKLSurvival,
-        MKLSurvivalCV,
-    )
-    from kernelmosaic.estimators.bayesian import BayesianMKLClassifier as BayesianMKLClassifier
-    from kernelmosaic.estimators.bayesian_localized import (
-        LocalizedBayesianMKLClassifier as LocalizedBayesianMKLClassifier,
-    )
-    from kernelmosaic.estimators.bilinear import BilinearMKLClassifier as BilinearMKLClassifier
-    from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier as DiscriminantMKLClassifier
-    from kernelmosaic.estimators.localized import LocalizedMKLClassifier as LocalizedMKLClassifier
-    from kernelmosaic.estimators.localized import LocalizedMKLOneClass as LocalizedMKLOneClass
-    from kernelmosaic.estimators.localized import LocalizedMKLRegressor as LocalizedMKLRegressor
-    from kernelmosaic.estimators.posterior import PosteriorMKLClassifier as PosteriorMKLClassifier
+    from kernelmosaic.estimators import *
     from kernelmosaic.persistence import load, save
     from kernelmosaic.stacking import stack_views
 
@@ -66,33 +47,23 @@ __all__ = [
     "stats",
 ]
 
-#: Estimators of single papers, which this page does not list.
-_SPECIAL = (
-    "BayesianMKLClassifier",
-    "BilinearMKLClassifier",
-    "DiscriminantMKLClassifier",
-    "LocalizedBayesianMKLClassifier",
-    "LocalizedMKLClassifier",
-    "LocalizedMKLOneClass",
-    "LocalizedMKLRegressor",
-    "PosteriorMKLClassifier",
-)
-#: Where each public name is defined; sub-packages stand for themselves.
+#: Where the public names are defined that are neither estimators nor sub-packages.
 _HOMES = {
-    **{name: "kernelmosaic.estimators" for name in (*__all__, *_SPECIAL) if name[0].isupper()},
-    **dict.fromkeys(("load", "save"), "kernelmosaic.persistence"),
+    "load": "kernelmosaic.persistence",
+    "save": "kernelmosaic.persistence",
     "stack_views": "kernelmosaic.stacking",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = value  # the next look-up does not come here
-        return value
-    if name in __all__:
+    home = "kernelmosaic.estimators" if name[0].isupper() else _HOMES.get(name)
+    if home is None and name in __all__:
         return import_module(f"kernelmosaic.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # What a module holds beside its public names is not for others.
+    if home is None or name not in (module := import_module(home)).__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = getattr(module, name)  # the next look-up does not come here
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -51,7 +51,7 @@ class Backend:
 
     # Between here and there ----------------------------------------------------------------------------------------
 
-    def asarray(self, values: ArrayOrTensor, dtype: DType = np.float64) -> Any:
+    def asarray(self, values: ArrayOrTensor, dtype: DType = np.float64) -> ArrayOrTensor:
         """Return values as an array of this library in a NumPy dtype (None keeps theirs), copied only if need be."""
         return np.asarray(values, dtype=dtype)
 
@@ -63,11 +63,11 @@ class Backend:
         """Return the same, valid until the next call: large arrays then come from a device at full speed."""
         return np.asarray(array)
 
-    def astype(self, array: ArrayOrTensor, dtype: DType) -> Any:
+    def astype(self, array: ArrayOrTensor, dtype: DType) -> ArrayOrTensor:
         """Return an array in a NumPy dtype, itself if it has it."""
         return array.astype(dtype, copy=False)
 
-    def copy(self, array: ArrayOrTensor, dtype: DType = None) -> Any:
+    def copy(self, array: ArrayOrTensor, dtype: DType = None) -> ArrayOrTensor:
         """Return a copy, in a NumPy dtype if one is given."""
         return np.array(array, dtype=dtype)
 
@@ -80,7 +80,7 @@ class Backend:
         """out += factor * array, in the precision of out."""
         out += out.dtype.type(factor) * array
 
-    def diagonal_view(self, A: ArrayOrTensor) -> Any:
+    def diagonal_view(self, A: ArrayOrTensor) -> ArrayOrTensor:
         """Return the diagonal of a square matrix, which may be written to."""
         return np.einsum("ii->i", A)
 
@@ -88,17 +88,17 @@ class Backend:
         """Whether writing to one array may change the other."""
         return bool(np.may_share_memory(a, b))
 
-    def index(self, rows: RowIndex) -> Any:
+    def index(self, rows: RowIndex) -> RowIndex:
         """Return row numbers in a form that this library's arrays are indexed with; slices are left alone."""
         return rows if isinstance(rows, slice) else np.asarray(rows)
 
     # Memory --------------------------------------------------------------------------------------------------------
 
-    def empty(self, shape: tuple[int, ...], dtype: DType = np.float64) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: DType = np.float64) -> ArrayOrTensor:
         """Return an array that is not filled."""
         return np.empty(shape, dtype=dtype)
 
-    def zeros(self, shape: tuple[int, ...], dtype: DType = np.float64) -> Any:
+    def zeros(self, shape: tuple[int, ...], dtype: DType = np.float64) -> ArrayOrTensor:
         """Return an array of zeros."""
         return np.zeros(shape, dtype=dtype)
 
@@ -122,16 +122,16 @@ class Backend:
         factor, info = potrf(A if A.flags.f_contiguous else A.T, lower=True, overwrite_a=overwrite, clean=True)
         return factor if info == 0 else None
 
-    def cho_solve(self, factor: Any, right: ArrayOrTensor) -> Any:
+    def cho_solve(self, factor: ArrayOrTensor, right: ArrayOrTensor) -> ArrayOrTensor:
         """Return the solution of A x = right for the lower Cholesky factor of A; right is a vector or a matrix."""
         return cho_solve((factor, True), right, check_finite=False)
 
-    def invert_lower(self, factor: Any) -> Any:
+    def invert_lower(self, factor: ArrayOrTensor) -> ArrayOrTensor:
         """Return the inverse of a lower triangular matrix."""
         (trtri,) = get_lapack_funcs(("trtri",), (factor,))
         return trtri(factor, lower=True)[0]
 
-    def cho_inverse(self, factor: Any) -> Any:
+    def cho_inverse(self, factor: ArrayOrTensor) -> ArrayOrTensor:
         """Return the inverse of A for its lower Cholesky factor, which may be overwritten."""
         (potri,) = get_lapack_funcs(("potri",), (factor,))
         below = potri(factor, lower=True, overwrite_c=True)[0]
@@ -140,16 +140,16 @@ class Backend:
 
     # Picking -------------------------------------------------------------------------------------------------------
 
-    def top_k(self, values: ArrayOrTensor, k: int) -> Any:
+    def top_k(self, values: ArrayOrTensor, k: int) -> ArrayOrTensor:
         """Return the numbers of the k largest values, in no order."""
         n = len(values)
         return np.argpartition(values, min(n - k, n - 1))[n - k :] if k < n else np.arange(k)
 
-    def nonzero(self, mask: Any) -> Any:
+    def nonzero(self, mask: ArrayOrTensor) -> ArrayOrTensor:
         """Return the numbers of the entries of a vector that are not zero."""
         return np.flatnonzero(mask)
 
-    def take_block(self, K: ArrayOrTensor, rows: RowIndex, columns: Any) -> Any:
+    def take_block(self, K: ArrayOrTensor, rows: RowIndex, columns: RowIndex) -> ArrayOrTensor:
         """Return K[rows][:, columns], a copy."""
         # Rows first: reading them in order, twice, takes less than half the time of picking entries one by one.
         return np.take(np.take(K, rows, axis=0), columns, axis=1)
@@ -178,7 +178,7 @@ class TorchBackend(Backend):
     def __reduce__(self) -> Any:
         return torch_backend, (self.device,)
 
-    def asarray(self, values: ArrayOrTensor, dtype: DType = np.float64) -> Any:
+    def asarray(self, values: ArrayOrTensor, dtype: DType = np.float64) -> ArrayOrTensor:
         kind = None if dtype is None else self._kinds[np.dtype(dtype)]
         values = values if isinstance(values, self.xp.Tensor) else np.asarray(values, order="C")
         return self.xp.as_tensor(values, dtype=kind, device=self.device)
@@ -196,10 +196,10 @@ class TorchBackend(Backend):
         borrowed.copy_(array)
         return np.asarray(borrowed.numpy())
 
-    def astype(self, array: ArrayOrTensor, dtype: DType) -> Any:
+    def astype(self, array: ArrayOrTensor, dtype: DType) -> ArrayOrTensor:
         return array.to(self._kinds[np.dtype(dtype)])
 
-    def copy(self, array: ArrayOrTensor, dtype: DType = None) -> Any:
+    def copy(self, array: ArrayOrTensor, dtype: DType = None) -> ArrayOrTensor:
         return array.to(array.dtype if dtype is None else self._kinds[np.dtype(dtype)], copy=True)
 
     def dtype(self, array: ArrayOrTensor) -> np.dtype[Any]:
@@ -208,19 +208,19 @@ class TorchBackend(Backend):
     def add_scaled(self, out: ArrayOrTensor, array: ArrayOrTensor, factor: float) -> None:
         out.add_(array, alpha=factor)
 
-    def diagonal_view(self, A: ArrayOrTensor) -> Any:
+    def diagonal_view(self, A: ArrayOrTensor) -> ArrayOrTensor:
         return A.diagonal()
 
     def may_share_memory(self, a: Any, b: Any) -> bool:
         return bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr())
 
-    def index(self, rows: RowIndex) -> Any:
+    def index(self, rows: RowIndex) -> RowIndex:
         return rows if isinstance(rows, slice) else self.xp.as_tensor(rows, device=self.device)
 
-    def empty(self, shape: tuple[int, ...], dtype: DType = np.float64) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: DType = np.float64) -> ArrayOrTensor:
         return self.xp.empty(shape, dtype=self._kinds[np.dtype(dtype)], device=self.device)
 
-    def zeros(self, shape: tuple[int, ...], dtype: DType = np.float64) -> Any:
+    def zeros(self, shape: tuple[int, ...], dtype: DType = np.float64) -> ArrayOrTensor:
         return self.xp.zeros(shape, dtype=self._kinds[np.dtype(dtype)], device=self.device)
 
     def free_bytes(self) -> float:
@@ -234,25 +234,25 @@ class TorchBackend(Backend):
         factor, info = self.xp.linalg.cholesky_ex(A)
         return factor if int(info) == 0 else None
 
-    def cho_solve(self, factor: Any, right: ArrayOrTensor) -> Any:
+    def cho_solve(self, factor: ArrayOrTensor, right: ArrayOrTensor) -> ArrayOrTensor:
         columns = right[:, None] if right.ndim == 1 else right
         found = self.xp.cholesky_solve(columns, factor)
         return found[:, 0] if right.ndim == 1 else found
 
-    def invert_lower(self, factor: Any) -> Any:
+    def invert_lower(self, factor: ArrayOrTensor) -> ArrayOrTensor:
         one = self.xp.eye(len(factor), dtype=factor.dtype, device=factor.device)
         return self.xp.linalg.solve_triangular(factor, one, upper=False)
 
-    def cho_inverse(self, factor: Any) -> Any:
+    def cho_inverse(self, factor: ArrayOrTensor) -> ArrayOrTensor:
         return self.xp.cholesky_inverse(factor)
 
-    def top_k(self, values: ArrayOrTensor, k: int) -> Any:
+    def top_k(self, values: ArrayOrTensor, k: int) -> ArrayOrTensor:
         return self.xp.topk(values, min(k, len(values)), sorted=False).indices
 
-    def nonzero(self, mask: Any) -> Any:
+    def nonzero(self, mask: ArrayOrTensor) -> ArrayOrTensor:
         return self.xp.nonzero(mask)[:, 0]
 
-    def take_block(self, K: ArrayOrTensor, rows: RowIndex, columns: Any) -> Any:
+    def take_block(self, K: ArrayOrTensor, rows: RowIndex, columns: RowIndex) -> ArrayOrTensor:
         out = self.xp.empty((len(rows), len(columns)), dtype=K.dtype, device=K.device)
         # A few whole rows at a time: all of them at once could be larger than the block by far.
         height = max(1, 2**26 // K.shape[1])
@@ -331,7 +331,7 @@ def tensor_device(X: MatrixLike) -> str | None:
     return str(X.device) if is_tensor(X) and X.device.type != "cpu" else None
 
 
-def to_host(X: MatrixLike) -> Any:
+def to_host(X: MatrixLike) -> MatrixLike:
     """Return a tensor, or an array of any library of the array API, in NumPy, anything else as it is."""
     if is_tensor(X):
         return X.detach().cpu().numpy()
@@ -363,7 +363,7 @@ def row_strips(n: int, height: int) -> Iterator[slice]:
         yield slice(start, min(start + max(1, height), n))
 
 
-def as_slice(rows: RowIndex) -> Any:
+def as_slice(rows: RowIndex) -> RowIndex:
     """Return row numbers that count up by one as a slice, which copies nothing; others as they are."""
     if isinstance(rows, slice) or len(rows) == 0 or rows[-1] - rows[0] + 1 != len(rows) or np.any(np.diff(rows) != 1):
         return rows
@@ -394,7 +394,7 @@ def map_threads(work: Callable[[Any], Any], items: Iterable[Any], n_threads: int
     if min(n_threads, len(items)) <= 1:
         return [work(item) for item in items]
 
-    def alone(item: Any) -> Any:
+    def alone(item: object) -> Any:
         _THREAD.is_one_of_several = True
         return work(item)
 

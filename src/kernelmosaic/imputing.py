@@ -80,7 +80,7 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         known, counts = np.unique(cells.astype(np.float64 if is_number else object), return_counts=True)
         return known[counts.argmax()]
 
-    def transform(self, X: MatrixLike) -> Any:
+    def transform(self, X: MatrixLike) -> MatrixLike:
         """Return the samples with cells filled: a data frame of pandas if X is one, else an array."""
         check_is_fitted(self)
         values, empty = self._read(X, reset=False)

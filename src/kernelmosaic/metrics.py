@@ -172,7 +172,7 @@ class StepFunction:
         self.x, self.y = np.asarray(x), np.asarray(y)
         self.domain = (0.0, float(self.x[-1]))
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> Any:
         """Return the values at points from 0 to the last."""
         at = np.asarray(x, dtype=np.float64)
         if not np.all((at >= 0) & (at <= self.domain[1])):

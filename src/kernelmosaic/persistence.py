@@ -24,6 +24,7 @@ from functools import cache
 from importlib import import_module
 from inspect import isabstract
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import sklearn
@@ -127,7 +128,7 @@ def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterabl
     write_bytes(path, buffer.getvalue())
 
 
-def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes: int = MAX_BYTES) -> Any:
+def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes: int = MAX_BYTES) -> Estimator:
     """Read an estimator that `save` wrote.
 
     Nothing in the file is run: only objects of listed types are rebuilt, from arrays, numbers and text.
@@ -336,7 +337,7 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
         raise IsADirectoryError(f"{path} is a folder; give {_MODEL}.") from None
 
 
-def _skops_io() -> Any:
+def _skops_io() -> ModuleType:
     """Return skops.io, imported where it is needed first: it asks all of scikit-learn for its estimators."""
     try:
         return import_module("skops.io")

@@ -163,7 +163,7 @@ class Page:
         return write_text(path, self.html())
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return escape(str(value), quote=False)
 
 

@@ -170,7 +170,7 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
     return stack_views(tables)
 
 
-def _absent(columns: list[Any], view: str, like: Any) -> Any:
+def _absent(columns: list[Any], view: str, like: MatrixLike) -> MatrixLike:
     """Return a table that is missing in every row of another one."""
     nothing = np.full((like.shape[0], len(columns)), np.nan)
     if not _is_frame(like):
@@ -181,7 +181,7 @@ def _absent(columns: list[Any], view: str, like: Any) -> Any:
     )
 
 
-def _is_gram(table: Any) -> bool:
+def _is_gram(table: MatrixLike) -> bool:
     if table.shape[0] != table.shape[1] or table.shape[0] < 2 or sparse.issparse(table):
         return False
     values = np.asarray(table)
@@ -191,7 +191,7 @@ def _is_gram(table: Any) -> bool:
 # Side by side --------------------------------------------------------------------------------------------------------
 
 
-def _table(name: str, view: Any) -> Any:
+def _table(name: str, view: MatrixLike) -> MatrixLike:
     """The view as it is if it has columns, else as an array; refused unless it is a table with rows and columns."""
     if SEPARATOR in name:
         raise ValueError(f"the view's name {name!r} contains {SEPARATOR!r}, which parts a view's name from a column's.")
@@ -249,7 +249,7 @@ def _check_rows(tables: Settings) -> None:
         raise ValueError(f"the views differ in their numbers of rows: {listed}; each needs one row per sample.")
 
 
-def _is_frame(view: Any) -> bool:
+def _is_frame(view: MatrixLike) -> bool:
     return hasattr(view, "columns") and hasattr(view, "shape")
 
 
@@ -286,12 +286,12 @@ def _stack_frames(tables: Settings, library: str) -> StackedViews:
     return StackedViews(join(dense, names), names)
 
 
-def _prefixed(view: str, table: Any) -> list[str]:
+def _prefixed(view: str, table: MatrixLike) -> list[str]:
     labels = table.columns if _is_frame(table) else range(table.shape[1])
     return [f"{view}{SEPARATOR}{label}" for label in labels]
 
 
-def _join_pandas(tables: Settings, names: dict[str, list[str]]) -> Any:
+def _join_pandas(tables: Settings, names: dict[str, list[str]]) -> MatrixLike:
     import pandas as pd
 
     indices = {view: table.index for view, table in tables.items() if _is_frame(table)}
@@ -311,7 +311,7 @@ def _join_pandas(tables: Settings, names: dict[str, list[str]]) -> Any:
     return pd.concat(frames, axis=1)
 
 
-def _join_polars(tables: Settings, names: dict[str, list[str]]) -> Any:
+def _join_polars(tables: Settings, names: dict[str, list[str]]) -> MatrixLike:
     import polars as pl
 
     frames = [

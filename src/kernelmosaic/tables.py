@@ -288,7 +288,7 @@ def kind_of(column: pd.Series) -> str:
     return "sequences" if is_sequence and all(c.isalpha() or c in "-*" for c in letters) else "free text"
 
 
-def require(table: pd.DataFrame, names: Iterable[str], where: Any) -> None:
+def require(table: pd.DataFrame, names: Iterable[str], where: object) -> None:
     """Refuse a table without these columns."""
     lost = [name for name in names if name not in table.columns]
     if lost:
@@ -331,7 +331,7 @@ class BadCells(ValueError):
         self.faults = list(faults)
 
 
-def refuse(faults: Sequence[Fault], where: Any, most: int = 5) -> None:
+def refuse(faults: Sequence[Fault], where: object, most: int = 5) -> None:
     """Raise naming the columns that cannot be used, a handful of them, and what would mend them."""
     if not faults:
         return
@@ -346,7 +346,7 @@ def read_columns(
     table: pd.DataFrame,
     numbers: Sequence[str],
     texts: Sequence[str],
-    where: Any,
+    where: object,
     groups: Iterable[Sequence[str]] = (),
     filled: Collection[str] = (),
 ) -> pd.DataFrame:
@@ -417,7 +417,7 @@ def _some(cell: Any, most: int = 40) -> str:
     return repr(cell) if len(text) <= most else f"{text[:most]!r}… ({len(text)} letters)"
 
 
-def numbers(table: pd.DataFrame, name: str, where: Any) -> NDArray[np.float64]:
+def numbers(table: pd.DataFrame, name: str, where: object) -> NDArray[np.float64]:
     """Return one column as finite numbers, or raise naming the row that is none."""
     return np.asarray(read_columns(table, [name], [], where)[name])
 
@@ -439,7 +439,7 @@ def looks_like_an_index(column: pd.Series) -> bool:
 # Targets ------------------------------------------------------------------------------------------------------------
 
 
-def target_of(table: pd.DataFrame, name: str, where: Any) -> pd.Series:
+def target_of(table: pd.DataFrame, name: str, where: object) -> pd.Series:
     """Return the target column, which must be there and complete."""
     require(table, [name], where)
     remedy = "Fill it in, or leave out the row: there is nothing to learn from it."
@@ -447,7 +447,7 @@ def target_of(table: pd.DataFrame, name: str, where: Any) -> pd.Series:
     return table[name]
 
 
-def indicators(table: pd.DataFrame, names: Sequence[str], where: Any) -> NDArray[np.float64]:
+def indicators(table: pd.DataFrame, names: Sequence[str], where: object) -> NDArray[np.float64]:
     """Return columns of 0 and 1, or of truth values, as an array with one column each."""
     require(table, names, where)
     written = {"1": 1.0, "1.0": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "0.0": 0.0, "false": 0.0, "no": 0.0}

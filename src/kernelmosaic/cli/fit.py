@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
 from kernelmosaic import __version__
-from kernelmosaic._typing import AnyArray, Settings
+from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.cli.methods import (
     SCORES,
     FitRequest,
@@ -120,7 +120,7 @@ class Trained:
     learned: dict[Any, NDArray[np.float64]] = field(default_factory=dict)
 
     @property
-    def model(self) -> Any:
+    def model(self) -> Estimator:
         """The fitted estimator."""
         return self.pipeline.named_steps["model"]
 
@@ -364,7 +364,7 @@ def _left_out_point(model: Any, task: TaskName, y: AnyArray, groups: NDArray[np.
 
 
 def _follow_paths(
-    pipeline: Pipeline, request: FitRequest, table: Any, target: Any, folds: Any, advance: Advance
+    pipeline: Pipeline, request: FitRequest, table: MatrixLike, target: TargetLike, folds: Any, advance: Advance
 ) -> PathResult:
     """Return what the fits to all parts but one say of that one."""
     from joblib import parallel_config
@@ -410,7 +410,7 @@ def _with_warnings(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
     return fitted, [str(warning.message) for warning in caught]
 
 
-def _search_penalties(chosen: Pipeline, folds: Any, request: FitRequest, table: Any, y: AnyArray) -> Any:
+def _search_penalties(chosen: Pipeline, folds: Any, request: FitRequest, table: MatrixLike, y: AnyArray) -> Estimator:
     from kernelmosaic.model_selection import ResponseSurfaceSearchCV
 
     # Fits that only choose penalties need few digits, and probabilities are for the last fit.

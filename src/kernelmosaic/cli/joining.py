@@ -43,7 +43,7 @@ class Joined:
     notes: list[str]
 
 
-def join_tables(raw: ArrayOrTensor, given: Sequence[str], on: str, where: Any, never: Mapping[str, str]) -> Joined:
+def join_tables(raw: ArrayOrTensor, given: Sequence[str], on: str, where: object, never: Mapping[str, str]) -> Joined:
     """Join views that are files of their own, written as ``name=FILE:KERNEL``, to a table by a column of both.
 
     A view that is no file names columns of the table. A row that a file does not have lacks its view. Columns of files
@@ -120,7 +120,7 @@ def _why_not(column: Any, names: Sequence[str], never: Mapping[str, str], number
     return "it numbers the rows" if numbers_rows(column) else ""
 
 
-def _keys(column: Any, on: str, where: Any) -> list[str]:
+def _keys(column: Any, on: str, where: object) -> list[str]:
     keys = [str(value) for value in column]
     if column.isna().any() or len(set(keys)) < len(keys):
         repeated = next((key for key in keys if keys.count(key) > 1), "nothing")
@@ -155,7 +155,7 @@ def located(faults: Sequence[Any], raw: ArrayOrTensor, joined: Joined | None) ->
     return found
 
 
-def keep_rows(plan: Plan, raw: ArrayOrTensor, on: str | None, where: Any, drop_empty: bool) -> NDArray[np.intp]:
+def keep_rows(plan: Plan, raw: ArrayOrTensor, on: str | None, where: object, drop_empty: bool) -> NDArray[np.intp]:
     """Return the places of the rows that have a view; refuse or, if so asked, name those that have none."""
     from kernelmosaic.cli.output import say
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from kernelmosaic._typing import AnyArray, KernelsLike, Settings
+    from kernelmosaic._typing import AnyArray, Estimator, KernelsLike, Settings
     from kernelmosaic.cli.views import Plan
 
 TaskName = Literal["classification", "regression", "one-class", "survival", "multi-label"]
@@ -261,7 +261,7 @@ def price_of(request: FitRequest) -> float | None:
     return request.nu if request.task == "one-class" else request.C
 
 
-def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale: float) -> Any:
+def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale: float) -> Estimator:
     """Return the estimator; `scale` is the spread of a regression's targets."""
     from kernelmosaic import estimators
 

@@ -40,7 +40,7 @@ class KernelShare:
     by_class: list[float]
 
 
-def load_model(path: Path) -> Any:
+def load_model(path: Path) -> Estimator:
     """Return the estimator in a model file, or raise saying why it is none."""
     import warnings
 
@@ -53,7 +53,7 @@ def load_model(path: Path) -> Any:
         return load(path)
 
 
-def core(estimator: Estimator) -> Any:
+def core(estimator: Estimator) -> Estimator:
     """Return the kernel learner inside a pipeline or search, or raise if there is none that is fitted."""
     inner: Any = getattr(estimator, "best_estimator_", estimator)
     inner = inner.steps[-1][1] if hasattr(inner, "steps") else inner
@@ -145,7 +145,7 @@ def gate_summary(model: Estimator, X: MatrixLike) -> dict[str, list[float]] | No
     return {name: [float(low[m]), float(middle[m]), float(high[m])] for m, name in enumerate(model.kernel_names_)}
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return NumPy's scalars as Python's own."""
     return value.item() if isinstance(value, np.generic) else value
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, Estimator, MatrixLike, Settings
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, located
 from kernelmosaic.cli.methods import SCORES, figure, score_of
 from kernelmosaic.cli.output import class_names, core, load_model, noting, plain, say, training_of
@@ -86,7 +86,7 @@ class NewRows:
         return cls(estimator, model, training, plan, raw, table, joined)
 
     @property
-    def X(self) -> Any:
+    def X(self) -> MatrixLike:
         """What the kernels read."""
         is_prepared = len(getattr(self.estimator, "steps", [])) > 1
         return self.estimator[:-1].transform(self.table) if is_prepared else self.table
@@ -194,7 +194,7 @@ def _check_files(plan: Plan, training: Settings, raw: ArrayOrTensor) -> None:
             )
 
 
-def _table(names: list[str], plan: Plan | None, raw: ArrayOrTensor, path: Path) -> Any:
+def _table(names: list[str], plan: Plan | None, raw: ArrayOrTensor, path: Path) -> MatrixLike:
     """The columns the model reads, checked."""
     from kernelmosaic.tables import read_columns, require
 
@@ -209,7 +209,7 @@ def _table(names: list[str], plan: Plan | None, raw: ArrayOrTensor, path: Path) 
     return read_columns(raw, names, [], path)
 
 
-def _truth(rows: NewRows, path: Path) -> Any:
+def _truth(rows: NewRows, path: Path) -> TargetLike:
     """The target, where the table has it; a class the model never saw is refused."""
     from kernelmosaic.tables import indicators, labels_of, numbers
 
@@ -333,7 +333,7 @@ def run_explanation(asked: PredictRequest, output: Path | None, report: Path | N
         print(f"Report: {report}")
 
 
-def explain_rows(rows: NewRows, asked: PredictRequest) -> Any:
+def explain_rows(rows: NewRows, asked: PredictRequest) -> MatrixLike:
     """Return, for every row (and label), the prediction, the decision, the constant, and what each kernel adds."""
     import pandas as pd
 
@@ -410,13 +410,13 @@ def _add_one(page: Page, rows: NewRows, asked: PredictRequest) -> None:
     add_waterfall(page, rows.estimator, rows.table.iloc[[row]], truth)
 
 
-def first_lacking(table: Any, plan: Plan | None) -> int:
+def first_lacking(table: MatrixLike, plan: Plan | None) -> int:
     """Return the first row of a table that lacks a view; if none does, the first."""
     groups = [list(group) for group in plan.groups] if plan else []
     return int(np.argmax(np.any([table[group].isna().all(axis=1) for group in groups], axis=0))) if groups else 0
 
 
-def add_waterfall(page: Page, estimator: Estimator, row: Any, truth: Any) -> None:
+def add_waterfall(page: Page, estimator: Estimator, row: MatrixLike, truth: object) -> None:
     """Add the picture of what each view adds to the decision on a row."""
     from kernelmosaic.plots import ContributionsDisplay
 
@@ -449,10 +449,10 @@ def _lead(rows: NewRows, asked: PredictRequest) -> str:
     return f"{len(rows.table)} rows of `{asked.path}` by the model `{asked.model}`. {rule}"
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _largest(row: Any, kernels: list[str]) -> str:
+def _largest(row: MatrixLike, kernels: list[str]) -> str:
     found = sorted(kernels, key=lambda name: -abs(row[name]))[:3]
     return ", ".join(f"{name} {row[name]:+.3g}" for name in found)

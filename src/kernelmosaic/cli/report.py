@@ -248,7 +248,7 @@ def resampled_shares(trained: Trained, views: list[str]) -> list[tuple[str, floa
     request, training, model = trained.request, trained.training, trained.model
     table, names = training.table.iloc[training.rest], list(dict.fromkeys(model._view_names))
 
-    def shares(weights: Any) -> Any:
+    def shares(weights: object) -> Any:
         by_view = summed_by_view(np.asarray(weights), model._view_names)
         by_view = by_view.mean(axis=-2) if np.ndim(model.weights_) == 2 else by_view
         return by_view / by_view.sum(axis=-1, keepdims=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, Settings
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Settings
 from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, located
 from kernelmosaic.cli.methods import FitRequest, TaskName, with_method
 from kernelmosaic.cli.views import (
@@ -403,7 +403,7 @@ def _check_split(request: FitRequest, task: TaskName, y: AnyArray) -> None:
 # Columns that are the target under another name or in another code ----------------------------------------------------
 
 
-def copies_of_target(table: Any, columns: Sequence[str], target: Target) -> dict[str, str]:
+def copies_of_target(table: MatrixLike, columns: Sequence[str], target: Target) -> dict[str, str]:
     """Return the columns that say what the target says, each with the name of that target.
 
     A column is such a copy of classes if its values and the classes go with each other one to one, and of a quantity if

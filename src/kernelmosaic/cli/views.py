@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor, Estimator
+from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike
 from kernelmosaic.files import existing_file
 from kernelmosaic.kernels import (
     Correlation,
@@ -427,7 +427,7 @@ class Plan:
         prepared = ColumnTransformer([scaled, encoded, ("as they are", "passthrough", self._passed_on)])
         return [*fill, ("prepare", prepared)]
 
-    def table(self, raw: ArrayOrTensor, where: Any) -> Any:
+    def table(self, raw: ArrayOrTensor, where: object) -> MatrixLike:
         """Return the columns of a raw table that the pipeline reads, checked, as numbers and texts."""
         from kernelmosaic.tables import read_columns, require
 
@@ -449,7 +449,7 @@ def make_plan(
     kinds: Mapping[str, str],
     raw: ArrayOrTensor,
     rows: str | None,
-    where: Any,
+    where: object,
     named: bool = True,
     impute: str = "none",
 ) -> Plan:
@@ -506,7 +506,7 @@ def lay_kernels(plan: Plan, views: Sequence[View]) -> list[tuple[str, Kernel, li
     return kernels
 
 
-def check_lengths(views: Sequence[View], table: Any, where: Any) -> None:
+def check_lengths(views: Sequence[View], table: MatrixLike, where: object) -> None:
     """Refuse strings of different lengths where a kernel compares them place by place."""
     for view in views:
         label = next((spec.label for spec in view.specs if spec.reads(WeightedDegree)), None)
@@ -521,7 +521,7 @@ def check_lengths(views: Sequence[View], table: Any, where: Any) -> None:
                 )
 
 
-def check_row_numbers(table: Any, plan: Plan, n: int, where: Any) -> None:
+def check_row_numbers(table: MatrixLike, plan: Plan, n: int, where: object) -> None:
     """Refuse a column of row numbers that points outside matrices of n samples."""
     if plan.rows is None or plan.rows == ROW_COLUMN:
         return

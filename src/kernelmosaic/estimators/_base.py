@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
@@ -226,7 +226,7 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
                 f"and sklearn.multioutput.MultiOutputClassifier({name}()) fits one model per column."
             )
 
-    def _validate(self, X: MatrixLike, *y: TargetLike, reset: bool, **checks: Any) -> Any:
+    def _validate(self, X: MatrixLike, *y: TargetLike, reset: bool, **checks: Any) -> MatrixLike:
         """Check samples as scikit-learn does; (X, y) if y is given, be it None, else X."""
         if reset:
             self._rules, self._standardizer = self._input_rules(X), None
@@ -414,7 +414,7 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
         one = replace(self._expansion, eta=self._expansion.eta[:1])  # where the outputs share their weights
         return (one if self.weights_.ndim == 1 else self._expansion).combined(X, Y)
 
-    def cost(self, costs: Any) -> float:
+    def cost(self, costs: ArrayLike) -> float:
         """Return what a prediction costs: the number of support vectors times the active kernels' share of all costs.
 
         Parameters
@@ -448,7 +448,7 @@ class BaseMKL(KernelEstimator):
     _: KW_ONLY
     normalize: str | None = "trace"
     approximation: str | None = None
-    rank: Any = 500
+    rank: int | Sequence[int] = 500
     tol: float = 1e-3
     max_iter: int = 100
     memory_budget: float | None = None
@@ -715,7 +715,7 @@ def _refuse_gaps(X: MatrixLike, approximation: str) -> None:
         )
 
 
-def _as_column(X: MatrixLike) -> Any:
+def _as_column(X: MatrixLike) -> MatrixLike:
     """Row numbers and strings may come as a plain list: one column then."""
     if hasattr(X, "shape") and len(X.shape) != 1:
         return X
@@ -727,7 +727,7 @@ def _call(estimator: Estimator, arguments: dict[str, str]) -> str:
     return f"{type(estimator).__name__}({', '.join(f'{key}={text}' for key, text in arguments.items())})"
 
 
-def _shortened(value: Any) -> str:
+def _shortened(value: object) -> str:
     """Write a long list as its first three items, its last and how many it has."""
     if not isinstance(value, list | tuple) or len(value) <= 4:
         return repr(value)

@@ -60,12 +60,12 @@ class FitInput:
         return replace(self, X=X, y=y, weight=None if self.weight is None else self.weight[rows])
 
     @property
-    def samples(self) -> Any:
+    def samples(self) -> MatrixLike:
         """X as `fit` takes it, with the columns of each table where several were given."""
         return self.original if self.views is None else StackedViews(self.original, self.views)
 
     @property
-    def table(self) -> Any:
+    def table(self) -> MatrixLike:
         """What kernels find their columns by: X as given if it is a table."""
         return self.original if len(getattr(self.original, "shape", ())) == 2 else named_columns(self.X)
 
@@ -230,7 +230,7 @@ def validate_rows(
     return rows, check_array(target, ensure_2d=False, input_name="y", **kinds)
 
 
-def named_columns(rows: RowIndex) -> Any:
+def named_columns(rows: RowIndex) -> MatrixLike:
     """Return an empty table with the columns of a source of rows, by which kernels find theirs."""
     if not isinstance(rows, RowSource):
         return rows
@@ -289,7 +289,7 @@ class Standardizer:
         # Below this share of its largest entry a column's deviation is rounding.
         return cls(columns, mean, np.where(scale > 1e-12 * largest, scale, 1.0))
 
-    def __call__(self, X: MatrixLike) -> Any:
+    def __call__(self, X: MatrixLike) -> MatrixLike:
         """Return the samples on that scale, as an array of its own."""
         if sparse.issparse(X):
             factors = np.ones(X.shape[1])

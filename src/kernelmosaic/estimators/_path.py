@@ -571,7 +571,7 @@ class PathResult:
         """Return the certified relative duality gaps, of shape (folds, Cs)."""
         return np.array([[one.gap for one in path] for path in self.found[m]])
 
-    def fit(self, m: int, i: int, method: str | None = None) -> Any:
+    def fit(self, m: int, i: int, method: str | None = None) -> Estimator:
         """Return the choice fitted to all samples; with `method`, its probabilities are by the samples held out."""
         params, calibration = (
             ({}, None) if method is None else ({"calibration": method}, self.calibration(m, i, method))
@@ -613,7 +613,7 @@ class PathResult:
         params: Settings,
         calibration: Calibration | None = None,
         known: Estimator = None,
-    ) -> Any:
+    ) -> Estimator:
         """Return the choice fitted to some samples, with other parameters as far as it has them.
 
         A model that is `known` is fitted already, and lacks its function only.
@@ -745,7 +745,7 @@ def search_paths(
     return result(norms, whole)
 
 
-def _with(model: Estimator, **params: Any) -> Any:
+def _with(model: Estimator, **params: Any) -> Estimator:
     """Return the model with other parameters, not fitted; kernels are shared."""
     return type(model)(**{**model.get_params(deep=False), **params})
 
@@ -877,7 +877,7 @@ class CrossFit:
         held_out = [held for _, held in self.folds]
         return calibration_of(found, held_out, self.samples, self.model, self.classes, self.method)
 
-    def _part(self) -> Any:
+    def _part(self) -> Estimator:
         """Return the classifier of a fold, not yet fitted."""
         params = self.model.get_params(deep=False) | {"calibration": None, "verbose": False}
         if not isinstance(self.model.random_state, int | np.integer):

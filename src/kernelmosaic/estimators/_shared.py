@@ -309,7 +309,7 @@ class SharedKernels(FitContext):
             self._sets.popitem(last=False)
         return data
 
-    def _content(self, value: Any) -> Any:
+    def _content(self, value: object) -> Any:
         """Return what tells a value apart: its content, or, as that of a lambda cannot be read, which object it is."""
         try:
             return content_hash(value)
@@ -322,7 +322,7 @@ class SharedKernels(FitContext):
             return [self._content(one) for one in value]
         return self._identity(value)
 
-    def _identity(self, value: Any) -> int:
+    def _identity(self, value: object) -> int:
         # Kept: another object could have the same number once this one is gone.
         self._told_apart[id(value)] = value
         return id(value)

@@ -152,7 +152,7 @@ class PathSearch(BaseEstimator):
         return router.add(scorer=scorer, method_mapping=to["score"])
 
 
-def in_memory(X: MatrixLike) -> Any:
+def in_memory(X: MatrixLike) -> MatrixLike:
     """Return samples of which folds can be taken, or raise."""
     if isinstance(X, np.memmap):
         return np.asarray(X)
@@ -212,7 +212,7 @@ class TunedMKL(PathSearch, WeightedMKL):
         return self
 
     @abstractmethod
-    def _plain(self, given: FitInput) -> Any:
+    def _plain(self, given: FitInput) -> Estimator:
         """Return the estimator of which C and the norm are chosen."""
 
     def _plain_params(self) -> Settings:

@@ -236,7 +236,7 @@ class ProjectedSamples(TransformerMixin):
     wraps them where they are defined, and would not leave a method that need not be there as it is.
     """
 
-    def transform(self: Any, X: MatrixLike) -> Any:
+    def transform(self: Any, X: MatrixLike) -> MatrixLike:
         """Return the samples in the learned projections, side by side in the order of the kernels (and classes).
 
         Only estimators with a :class:`~kernelmosaic.kernels.Projected` kernel have this method.
@@ -447,7 +447,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         present = None if missing is None else missing.present_in(X)
         return gates if present is None else gates * present
 
-    def _filled(self, X: MatrixLike, missing: MissingViews | None) -> Any:
+    def _filled(self, X: MatrixLike, missing: MissingViews | None) -> MatrixLike:
         """Return samples as gates read them: with the training set's means for views that they lack."""
         present = None if missing is None else missing.present_in(X)
         if missing is None or present is None:
@@ -500,7 +500,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     get_feature_names_out = available_if(has_learned_projections)(ProjectedSamples.get_feature_names_out)
 
     @available_if(has_projections)  # type: ignore[untyped-decorator]
-    def fit_transform(self, X: MatrixLike, y: TargetLike = None, **options: Any) -> Any:
+    def fit_transform(self, X: MatrixLike, y: TargetLike = None, **options: Any) -> MatrixLike:
         """Fit, then return the samples in the learned projections."""
         return self.fit(X, y, **options).transform(X)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from os import PathLike
 from typing import Any, Self
@@ -134,7 +134,7 @@ class BaseRidge(KernelEstimator):
     scale: bool = True
     normalize: str | None = "trace"
     approximation: str | None = None
-    rank: Any = 500
+    rank: int | Sequence[int] = 500
     missing: str = "neighbors"
     n_init: int = 2
     tol: float = 1e-3
@@ -722,7 +722,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     def _targets(self, y: TargetLike) -> Array:
         return np.asarray(y if y.ndim == 2 else y[:, np.newaxis])
 
-    def predict(self, X: MatrixLike, return_std: bool = False) -> Any:
+    def predict(self, X: MatrixLike, return_std: bool = False) -> ArrayOrTensor:
         """Return the predicted targets, in the shape of those the model was fitted to.
 
         Parameters

@@ -421,7 +421,7 @@ def write_gaussian(distances: AnyArray, rate: Any, weight: Any, out: AnyArray) -
             row[j] = weight * _exp(rate * own[j])
 
 
-def _exp(x: Any) -> ArrayOrTensor:
+def _exp(x: ArrayOrTensor) -> ArrayOrTensor:
     """Exponential in the precision of x; compiled code takes the one or the other."""
     raise NotImplementedError
 

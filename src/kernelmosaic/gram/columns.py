@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.gram.stack import StoredStack
 
 Array = NDArray[np.float64]
@@ -33,7 +34,7 @@ class ColumnKernels:
         self.n_kernels, self.n_samples = stack.n_kernels, stack.n_samples
         self.n_products = 0
 
-    def each(self, beta: Any) -> Any:
+    def each(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return K_m β_b of every kernel in double precision, (P, B, n), from products in that of the entries."""
         own = self.backend.astype(beta, self.stack.dtype)
         self.n_products += self.n_kernels * len(beta)
@@ -43,12 +44,12 @@ class ColumnKernels:
         """Return the K_b of weights η, (B, P), which are sent to the device once."""
         return CombinedColumns(self, eta)
 
-    def exact(self, beta: Any) -> Any:
+    def exact(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return what `each` does from entries in double precision."""
         self.n_products += self.n_kernels * len(beta)
         return self.stack.exact_placed_products(beta.T).transpose(1, 2)
 
-    def inverse(self, weights: Array, ridge: float) -> Any:
+    def inverse(self, weights: Array, ridge: float) -> ArrayOrTensor:
         """Return (Σ_m weights_m K_m + ridge)⁻¹ in the precision of the entries, as good as rounding leaves it."""
         A = self.stack.combine(weights).matrix
         diagonal, backend = self.backend.diagonal_view(A), self.backend
@@ -79,7 +80,7 @@ class CombinedColumns:
         # than to multiply it with a few columns more.
         self.parts = [(m, weights[:, m : m + 1]) for m in np.flatnonzero(eta.any(axis=0)).tolist()]
 
-    def products(self, beta: Any) -> Any:
+    def products(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return K_b β_b in double precision, (B, n), from products in that of the entries."""
         kernels, backend = self.kernels, self.kernels.backend
         own = backend.astype(beta, self.dtype)
@@ -89,7 +90,7 @@ class CombinedColumns:
             total.addmm_(weights * own, kernels.matrices[m])
         return backend.astype(total, np.float64)
 
-    def blocks(self, rows: Any) -> Any:
+    def blocks(self, rows: RowIndex) -> ArrayOrTensor:
         """Return K_b between samples of its own, (B, q, q), in double precision; `rows` has the shape (B, q)."""
         kernels, (B, q) = self.kernels, rows.shape
         out = kernels.backend.zeros((B, q, q), self.dtype)

@@ -191,7 +191,7 @@ class FeatureMaps:
         normalize: str | None,
         sample_weight: NDArray[np.float64] | None = None,
         approximation: str = "nystroem",
-        rank: Any = 500,
+        rank: int | Sequence[int] = 500,
         random_state: Seed = None,
         budget: float = np.inf,
     ) -> FeatureMaps:

@@ -68,7 +68,7 @@ def solve_block(
         return backend.zeros(right.shape) if factor is None else backend.cho_solve(factor, sides)
 
 
-def solve_blocks(A: Any, right: Any, width: int = 256) -> Any:
+def solve_blocks(A: ArrayOrTensor, right: ArrayOrTensor, width: int = 256) -> ArrayOrTensor:
     """Return A_b⁻¹ right_b of symmetric positive definite tensors, (B, n, n) and (B, n, k); A is overwritten.
 
     A device factorises large matrices of a batch one by one: by panels of a few hundred columns all advance together.
@@ -186,7 +186,7 @@ def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: ArrayOrTensor)
     return out
 
 
-def nonzero_rows(V: ArrayOrTensor) -> Any:
+def nonzero_rows(V: ArrayOrTensor) -> ArrayOrTensor:
     """Return which rows of a vector, or of a matrix, are not zero, as row numbers of the backend."""
     return backend_of(V).nonzero(V if V.ndim == 1 else (V != 0).any(1))
 

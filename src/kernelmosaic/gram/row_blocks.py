@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -148,7 +149,7 @@ def _parquet_files(path: Any) -> list[Path]:
     return files
 
 
-def _pyarrow_parquet() -> Any:
+def _pyarrow_parquet() -> ModuleType:
     try:
         parquet = import_module("pyarrow.parquet")
     except ImportError as error:

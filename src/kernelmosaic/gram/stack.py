@@ -21,6 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
+from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -210,7 +211,7 @@ class MatrixStack(GramStack):
             yield from ((rows, columns) for columns in row_strips(rows.stop if lower else n_columns, side))
 
     @property
-    def loops(self) -> Any:
+    def loops(self) -> ModuleType | None:
         """The compiled passes over matrices, or None on a device and where there are few samples."""
         if self.backend is not NUMPY or self.n_samples <= self.options.few_samples:
             return None
@@ -264,7 +265,7 @@ class MatrixStack(GramStack):
             self.backend.diagonal_view(K)[...] = (each * known).sum(0)
         return K
 
-    def exact_placed_products(self, beta: ArrayOrTensor) -> Any:
+    def exact_placed_products(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return K_m β of every kernel where the stack is, (P, n, columns), from entries in double precision."""
         source: MatrixStack = self.exact if self.has_exact else self
         out, every = source.backend.zeros((self.n_kernels, *beta.shape)), slice(0, self.n_samples)

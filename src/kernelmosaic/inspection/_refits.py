@@ -30,7 +30,7 @@ Rows = NDArray[np.intp]
 # One fit -------------------------------------------------------------------------------------------------------------
 
 
-def last_step(estimator: Estimator) -> Any:
+def last_step(estimator: Estimator) -> Estimator:
     """Return the estimator itself, of a pipeline its last step, or raise if that has no kernels of its own."""
     model = estimator
     while hasattr(model, "steps"):
@@ -52,7 +52,7 @@ def behind_pipeline(estimator: Estimator, X: MatrixLike) -> tuple[Any, Any]:
     return estimator, X
 
 
-def fit(estimator: Estimator, X: MatrixLike, y: TargetLike, weight: Array | None) -> Any:
+def fit(estimator: Estimator, X: MatrixLike, y: TargetLike, weight: Array | None) -> Estimator:
     """Fit an estimator, or the last step of a pipeline, with the weights of the samples, and return it."""
     if weight is None:
         return estimator.fit(X, y)

@@ -233,7 +233,7 @@ class _Fold:
             alone = score_of(base)
             return [0.0 if m in base else score_of(sorted([*base, m])) - alone for m in range(len(names))]
 
-    def _fit(self, estimator: Estimator, rows: Rows) -> Any:
+    def _fit(self, estimator: Estimator, rows: Rows) -> Estimator:
         weight = None if self.weight is None else self.weight[rows]
         return fit(clone(estimator), _safe_indexing(self.X, rows), self.y[rows], weight)
 
@@ -251,7 +251,7 @@ class _Fold:
             outputs[known] = model._outputs(_safe_indexing(X, np.flatnonzero(known)))
         return self._score(_with_outputs(model, outputs), held, X)
 
-    def _keeping(self, specs: list[KernelSpec], kept: list[int], fixed: dict[int, float]) -> Any:
+    def _keeping(self, specs: list[KernelSpec], kept: list[int], fixed: dict[int, float]) -> Estimator:
         """Return the estimator with some of its kernels, and with what parameters say of these."""
         estimator = clone(self.estimator)
         model = last_step(estimator)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class _Composite(Kernel):
             setattr(self, f"{name}_", clone(one).fit(X, y))
         return self
 
-    def validate(self, X: MatrixLike) -> Any:
+    def validate(self, X: MatrixLike) -> MatrixLike:
         for one in self._given():
             X = one.validate(X)
         return X

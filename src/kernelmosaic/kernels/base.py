@@ -102,7 +102,7 @@ class Kernel(BaseEstimator, ABC):
         fitted: Self = clone(self).fit(X) if self.learned and not hasattr(self, self.learned) else self
         return fitted
 
-    def validate(self, X: MatrixLike) -> Any:
+    def validate(self, X: MatrixLike) -> MatrixLike:
         """Return X in the form `_block` reads, or raise naming what is wrong.
 
         The form depends on the input kind only, has a ``shape`` and slices by rows, and is itself valid input.
@@ -240,7 +240,7 @@ def pairwise_statistic(
     return np.asarray(cdist(X, Y, "cityblock"), dtype=kind)
 
 
-def _with_short_indices(X: MatrixLike) -> Any:
+def _with_short_indices(X: MatrixLike) -> MatrixLike:
     """Return samples whose indices, if they are sparse, have 32 bits, as scikit-learn's distances ask for."""
     if not sparse.issparse(X) or X.indices.dtype == np.int32:
         return X
@@ -304,17 +304,17 @@ def is_number(text: str) -> bool:
     return True
 
 
-def is_positive(value: Any) -> bool:
+def is_positive(value: object) -> bool:
     """Whether a parameter is a positive, finite number."""
     return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < np.inf
 
 
-def is_whole(value: Any, least: int = 1) -> bool:
+def is_whole(value: object, least: int = 1) -> bool:
     """Whether a parameter is a whole number of at least so much."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
-def suggest_kernel(given: Any) -> str:
+def suggest_kernel(given: object) -> str:
     """Return what to write instead of something that is not a kernel, as the end of a message."""
     if isclass(given) and issubclass(given, Kernel):
         return f"that is a class: write {_call(given)}."
@@ -332,7 +332,7 @@ def suggest_kernel(given: Any) -> str:
     return "give a kernel of kernelmosaic.kernels, such as Gaussian(), Linear() or Polynomial(degree=2)."
 
 
-def shown(given: Any) -> str:
+def shown(given: object) -> str:
     """Write what is not a kernel, a matrix by its shape."""
     return f"an array of shape {tuple(given.shape)}" if hasattr(given, "shape") else repr(given)
 

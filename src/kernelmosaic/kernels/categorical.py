@@ -68,7 +68,7 @@ class Clinical(Kernel):
             raise ValueError(f"X: the range of column {j} overflows; give it in a larger unit.")
         return self
 
-    def validate(self, X: MatrixLike) -> Any:
+    def validate(self, X: MatrixLike) -> MatrixLike:
         """Return X as a table of numbers, or of objects where some are not, or raise naming what is missing."""
         if not hasattr(X, "shape"):  # NumPy would make text of numbers that stand beside it
             X = np.asarray(X, dtype=object)

@@ -7,14 +7,12 @@ every pass over squared distances, on the host, on a device or compiled, compute
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
-from kernelmosaic._typing import DType, MatrixLike
+from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike, RowIndex
 from kernelmosaic.backend import NUMPY, TINY, backend_of, is_tensor, row_strips
 
 #: The error that a squared distance may have, by the precision of the kernel: relative to itself, or to the scale of
@@ -46,7 +44,9 @@ def unreliable_share(n_columns: int, largest: float, scale: float, dtype: DType 
     return zero if rounding * largest <= error * scale else max(zero, rounding / error)
 
 
-def squared_distances(X: MatrixLike, Y: MatrixLike, scale: float = 0.0, centre: Any = None, norms: Any = None) -> Any:
+def squared_distances(
+    X: MatrixLike, Y: MatrixLike, scale: float = 0.0, centre: ArrayOrTensor = None, norms: ArrayOrTensor = None
+) -> ArrayOrTensor:
     """Return the squared distances between the rows of X and those of Y, arrays, sparse rows or tensors.
 
     Equal rows are at distance zero exactly. Dense rows are multiplied less a centre, since far from the origin norms
@@ -92,11 +92,11 @@ def squared_distances(X: MatrixLike, Y: MatrixLike, scale: float = 0.0, centre: 
     return backend.astype(S, kind)
 
 
-def _squared_norms(X: MatrixLike) -> Any:
+def _squared_norms(X: MatrixLike) -> ArrayOrTensor:
     return (X * X).sum(1) if is_tensor(X) else row_norms(X, squared=True)
 
 
-def _squared_differences(X: MatrixLike, Y: MatrixLike, i: Any, j: Any, many: bool) -> Any:
+def _squared_differences(X: MatrixLike, Y: MatrixLike, i: RowIndex, j: RowIndex, many: bool) -> ArrayOrTensor:
     """Return the squared distances of some pairs of rows, to the last digit or two."""
     d = int(X.shape[1])
     # Fewer differences NumPy forms about as fast as a compiled loop.

@@ -104,7 +104,7 @@ class Radial(StatisticKernel):
         return np.ones(X.shape[0])
 
 
-def _distinct_rows(X: MatrixLike) -> Any:
+def _distinct_rows(X: MatrixLike) -> MatrixLike:
     """Repeated samples do not depend on the scale of the data, and would make the nearest distance zero."""
     if not sparse.issparse(X):
         return np.unique(X, axis=0)

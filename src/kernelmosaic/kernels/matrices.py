@@ -29,7 +29,7 @@ class _Prepared:
     looks: int = 0
     proved: bool = False
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: object) -> None:
         self.given = given
         self.result: Any = None
 
@@ -53,7 +53,7 @@ class MatrixRows(Kernel):
     matrix_parameter: ClassVar[str]
 
     @abstractmethod
-    def _prepare(self, given: Any) -> Any:
+    def _prepare(self, given: object) -> Any:
         """Check the given matrix and return what `_block` reads."""
 
     @abstractmethod
@@ -119,7 +119,7 @@ def row_numbers(X: MatrixLike, n_rows: int, matrix: str) -> NDArray[np.intp]:
     return rows.astype(np.intp, copy=False)
 
 
-def square_matrix(given: Any, name: str, owner: str) -> tuple[AnyArray, bool]:
+def square_matrix(given: object, name: str, owner: str) -> tuple[AnyArray, bool]:
     """Return the given matrix as floats, not copied when it holds floats, after checking its shape and its numbers.
 
     And whether the numbers of every two samples alone are those of a positive semi-definite matrix, up to rounding.
@@ -234,7 +234,7 @@ class Precomputed(MatrixRows):
     def __init__(self, K: ArrayOrTensor) -> None:
         self.K = K
 
-    def _prepare(self, given: Any) -> AnyArray:
+    def _prepare(self, given: object) -> AnyArray:
         if sparse.issparse(given):
             raise ValueError("K is sparse: Precomputed needs a dense matrix; K.toarray() makes one.")
         gaps = _gaps(given)
@@ -307,7 +307,7 @@ class Precomputed(MatrixRows):
         return np.asarray(self._prepared()[X, X], dtype=np.float64)
 
 
-def _gaps(given: Any) -> NDArray[np.bool_] | None:
+def _gaps(given: object) -> NDArray[np.bool_] | None:
     """Return which samples a matrix has nothing but NaN for, None if there are none."""
     try:
         K = np.asarray(given)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from kernelmosaic._typing import MatrixLike
 from kernelmosaic.kernels.base import is_whole, shorten
 from kernelmosaic.kernels.tanimoto import Tanimoto
 
@@ -96,7 +97,7 @@ def _molecules(smiles: Sequence[str]) -> list[Any]:
     return molecules
 
 
-def _counts(kind: str, molecules: list[Any], size: int) -> Any:
+def _counts(kind: str, molecules: list[Any], size: int) -> MatrixLike:
     """Return one kind of fingerprint, a row per molecule, columns folded to so many."""
     from rdkit.Chem import rdFingerprintGenerator as make
     from rdkit.Chem import rdMolDescriptors

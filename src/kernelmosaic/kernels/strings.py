@@ -40,7 +40,7 @@ class SequenceKernel(Kernel):
         result[:] = [self._read(s, i) for i, s in enumerate(strings)]
         return result
 
-    def _read(self, value: Any, position: int) -> str:
+    def _read(self, value: object, position: int) -> str:
         if not isinstance(value, str | bytes):
             raise TypeError(
                 f"X[{position}] is {value!r}, a {type(value).__name__}: {type(self).__name__} needs str or bytes."

@@ -195,7 +195,7 @@ class SubsetFamily(Sequence[Named]):
             parts.append(np.pad(flat.reshape(-1, size), ((0, 0), (0, widest - size)), constant_values=n))
         return np.concatenate(parts)
 
-    def validate(self, X: MatrixLike) -> Any:
+    def validate(self, X: MatrixLike) -> MatrixLike:
         """Return samples as the kernels read them."""
         return self.kernel.validate(X)
 

@@ -45,7 +45,7 @@ class Tanimoto(Kernel):
     costs_by_entries = True
     keeps_scale = True
 
-    def validate(self, X: MatrixLike) -> Any:
+    def validate(self, X: MatrixLike) -> MatrixLike:
         X = super().validate(X)
         least = (X.data if sparse.issparse(X) else X).min(initial=0)
         if least < 0:
@@ -74,7 +74,7 @@ class Tanimoto(Kernel):
         return np.ones(X.shape[0])
 
 
-def _sums(X: MatrixLike) -> Any:
+def _sums(X: MatrixLike) -> MatrixLike:
     total = X.sum(1)
     return total if is_tensor(total) else np.asarray(total).ravel()
 
@@ -120,7 +120,7 @@ def _compiled_minima(X: MatrixLike, Y: MatrixLike) -> AnyArray:
     return np.asarray(sums_of_minima(left, right, same))
 
 
-def _compact(X: MatrixLike) -> Any:
+def _compact(X: MatrixLike) -> MatrixLike:
     """Return samples as the compiled loops read them: every number once, in single precision if that loses nothing."""
     if sparse.issparse(X):
         X = X.copy()

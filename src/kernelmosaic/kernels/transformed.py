@@ -32,7 +32,7 @@ class Correlation(Kernel):
            [-1., -1.,  1.]])
     """
 
-    def validate(self, X: MatrixLike) -> Any:
+    def validate(self, X: MatrixLike) -> MatrixLike:
         return check_array(X, dtype=(np.float64, np.float32), ensure_min_features=2, input_name="X", estimator=self)
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:

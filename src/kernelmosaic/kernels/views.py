@@ -150,7 +150,7 @@ def text_columns(X: MatrixLike) -> set[int]:
     return {j for j, one in columns if one.dtype.kind not in "biufc" and first_text(one[:, None]) is not None}
 
 
-def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn | Subsets, Any]:
+def _read_item(i: int, item: object) -> tuple[str | None, Kernel | PerColumn | Subsets, Any]:
     if isinstance(item, _KINDS):
         return None, item, None
     if isinstance(item, str | type) or callable(item) or hasattr(item, "shape"):
@@ -305,7 +305,7 @@ def _n_columns(X: MatrixLike) -> int:
     return int(shape[1]) if len(shape) > 1 else 1
 
 
-def take_columns(X: MatrixLike, columns: NDArray[np.intp] | None) -> Any:
+def take_columns(X: MatrixLike, columns: NDArray[np.intp] | None) -> MatrixLike:
     """Return some columns of an array or sparse matrix, all of them if columns is None."""
     return X if columns is None else _safe_indexing(X, columns, axis=1)
 
@@ -394,7 +394,7 @@ def per_column(kernel: Kernel) -> PerColumn:
     return PerColumn(kernel)
 
 
-def check_kernel(name: str, given: Any, owner: str) -> None:
+def check_kernel(name: str, given: object, owner: str) -> None:
     """Raise, with what to write instead, if a parameter of the owner is no kernel."""
     if not isinstance(given, Kernel):
         raise TypeError(f"{name}={given!r}: {owner} needs a kernel; {suggest_kernel(given)}")
@@ -437,7 +437,7 @@ def _distinguishing(kernels: list[Kernel]) -> list[str]:
     return [f"({part})" if part else "" for part in parts]
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     """A parameter as it stands in a name; None for a matrix, say, which a few letters cannot identify."""
     if value is None or isinstance(value, bool | str):
         return str(value)

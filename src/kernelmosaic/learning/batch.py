@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.gram.columns import ColumnKernels
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.certificate import AIM, Iteration, Learned, Start, known_forms
@@ -304,11 +305,11 @@ class _Search:
             H = H - shift[:, :, None] * shift[:, None, :] / total[:, :, None]
         return rows, step, H * self.backend.asarray(share)[:, None, None], share
 
-    def _bounds(self, program: ProgramBatch, base: Any, known: Any, beta: Any, eta: Array) -> _Bounds:
+    def _bounds(self, program: ProgramBatch, base: Any, known: Any, beta: ArrayOrTensor, eta: Array) -> _Bounds:
         """Return what feasible coefficients are worth; products are those of the difference from known ones."""
         return self._bounds_of(program, beta, known + self.kernels.each(beta - base), eta)
 
-    def _bounds_of(self, program: ProgramBatch, beta: Any, each: Any, eta: Array) -> _Bounds:
+    def _bounds_of(self, program: ProgramBatch, beta: ArrayOrTensor, each: Any, eta: Array) -> _Bounds:
         xp = self.xp
         values = xp.einsum("bm,mbn->bn", self.backend.asarray(eta), each)
         intercept = program.intercepts(program.target - values)

@@ -91,7 +91,7 @@ def linear_model(program: Program) -> ConicProgram:
     model = ConicProgram(linear, np.concatenate([program.ridge, np.zeros(tube + 1)]))
     eye = sparse.identity(n, format="csr")
 
-    def wide(A: ArrayOrTensor) -> Any:
+    def wide(A: ArrayOrTensor) -> ArrayOrTensor:
         return sparse.hstack([A, sparse.csr_matrix((A.shape[0], len(linear) - A.shape[1]))])
 
     if tube:

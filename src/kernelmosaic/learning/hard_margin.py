@@ -274,7 +274,7 @@ class WithIdentity(GramStack):
         if last in np.asarray(kernels):
             yield last, identity
 
-    def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Any:
+    def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         K = self.stack.combine(weights[:-1], out)
         return K.add_diagonal(self.share(weights) * self.diagonal)
 

@@ -334,7 +334,7 @@ def make_norm(norm: Any, l1_ratio: Any = 0.5) -> WeightNorm:
     return SumNorm() if norm == 1 else PowerNorm(float(norm))
 
 
-def read_fixed(given: Any, names: Sequence[str], views: Sequence[str]) -> Weights:
+def read_fixed(given: object, names: Sequence[str], views: Sequence[str]) -> Weights:
     """Return the weights that kernels keep, NaN for the others, from a dict by names of kernels or views."""
     if not isinstance(given, Mapping):
         raise TypeError(f"fixed_weights={given!r}: give a dict from the names of kernels, or of views, to weights.")

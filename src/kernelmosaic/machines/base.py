@@ -163,7 +163,7 @@ def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
     return float(value)
 
 
-def check_count(name: str, value: Any) -> int:
+def check_count(name: str, value: object) -> int:
     """Return a whole number of at least 1, or raise naming the parameter and its value."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name}={value!r}: give a whole number of at least 1.")

@@ -236,7 +236,7 @@ def class_targets(labels: AnyArray) -> Matrix:
     return H
 
 
-def center(K: ArrayOrTensor) -> Any:
+def center(K: ArrayOrTensor) -> ArrayOrTensor:
     """Return ΠKΠ for a square matrix, in place."""
     means = K.mean(0)
     K -= means

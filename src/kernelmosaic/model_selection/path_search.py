@@ -163,7 +163,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
             del self.best_estimator_
         return self
 
-    def _best(self) -> Any:
+    def _best(self) -> Estimator:
         check_is_fitted(self)
         return self.best_estimator_
 
@@ -231,7 +231,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         return self._best().transform(X)
 
     @available_if(_has("transform"))  # type: ignore[untyped-decorator]
-    def fit_transform(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> Any:
+    def fit_transform(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> MatrixLike:
         """Fit, then return the samples as the best estimator transforms them."""
         return self.fit(X, y, **params).transform(X)
 

@@ -133,7 +133,7 @@ def _one_per_kernel(owner: Any, parameter: str, X: MatrixLike) -> tuple[Array, l
     return values, [f"{_LETTERS[parameter]}[{name}]" for name in names]
 
 
-def _positive_number(name: str, value: Any) -> float:
+def _positive_number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
         raise ValueError(
             f"{name}={value!r}: the search starts from the estimator's own value, which must be a positive number."

@@ -8,7 +8,7 @@ from itertools import combinations, product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 from kernelmosaic._typing import ArrayOrTensor
@@ -90,7 +90,7 @@ class ResponseSurface:
         Z = np.atleast_2d(np.asarray(Z, dtype=np.float64))
         return np.asarray(self.constant + Z @ self.linear + np.einsum("im,mh,ih->i", Z, self.quadratic, Z))
 
-    def gradient(self, z: Any) -> Array:
+    def gradient(self, z: ArrayLike) -> Array:
         """Return the gradient at one point."""
         return np.asarray(self.linear + 2 * self.quadratic @ np.asarray(z, dtype=np.float64))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class Display:
         return ax
 
 
-def pyplot() -> Any:
+def pyplot() -> ModuleType:
     """Return matplotlib's pyplot, or raise naming the extra that brings it."""
     try:
         import matplotlib.pyplot as plt
@@ -42,7 +43,7 @@ def pyplot() -> Any:
     return plt
 
 
-def fitted_model(estimator: Estimator) -> Any:
+def fitted_model(estimator: Estimator) -> Estimator:
     """Return the fitted estimator itself, of a search its best one, of a pipeline its last step."""
     check_is_fitted(estimator)
     while True:

@@ -202,7 +202,7 @@ def _points(X: MatrixLike) -> Array:
     return np.asarray(dense, dtype=np.float64)
 
 
-def _like(X: MatrixLike, plane: Array) -> Any:
+def _like(X: MatrixLike, plane: Array) -> MatrixLike:
     """The plane in the form of the samples: a frame keeps its names, a sparse matrix is one."""
     if sparse.issparse(X):
         return sparse.csr_array(plane)

@@ -60,7 +60,7 @@ class ContributionsDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Estimator, X: MatrixLike, *, truth: Any = None, max_views: int = 15, ax: AxesOrNone = None
+        cls, estimator: Estimator, X: MatrixLike, *, truth: object = None, max_views: int = 15, ax: AxesOrNone = None
     ) -> Self:
         """Draw what a fitted estimator makes of a sample.
 
@@ -208,7 +208,7 @@ class ViewMapDisplay(Display):
         return self
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
 
 

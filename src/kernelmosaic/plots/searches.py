@@ -27,7 +27,7 @@ from kernelmosaic.plots._common import (
 _SEARCHES = "MKLClassifierCV, MKLRegressorCV and PathSearchCV"
 
 
-def _search_of(estimator: Estimator) -> Any:
+def _search_of(estimator: Estimator) -> Estimator:
     """Return the search along C in a fitted pipeline, or what stands in its place."""
     if hasattr(estimator, "steps") and not hasattr(estimator, "Cs_"):
         return _search_of(estimator.steps[-1][1])

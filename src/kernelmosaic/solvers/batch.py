@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor
+from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import Backend
 from kernelmosaic.gram.columns import ColumnKernels
 from kernelmosaic.gram.linear_algebra import solve_blocks
@@ -47,20 +47,20 @@ class ProgramBatch(Program):
         ridged = any(p.has_ridge for p in programs)
         return cls(**vectors, epsilon=programs[0].epsilon, total=programs[0].total, is_ridged=ridged)
 
-    def rows(self, which: Any) -> Self:
+    def rows(self, which: RowIndex) -> Self:
         """Return some of the programs."""
         names = ("target", "lower", "upper", "ridge")
         return replace(self, **{name: getattr(self, name)[which] for name in names})
 
-    def linear_term(self, beta: ArrayOrTensor) -> Any:
+    def linear_term(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         terms = self.target * beta - self.epsilon * abs(beta) - 0.5 * self.ridge * beta**2
         return terms.sum(1)
 
-    def _loss(self, u: ArrayOrTensor, residual: ArrayOrTensor, intercept: Any) -> Any:
+    def _loss(self, u: ArrayOrTensor, residual: ArrayOrTensor, intercept: ArrayOrTensor) -> ArrayOrTensor:
         terms = u * residual - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
         return terms.sum(1) + intercept[:, 0] * (self.total or 0.0)
 
-    def intercepts(self, z: Any, passes: int = 7, candidates: int = 32) -> Any:
+    def intercepts(self, z: ArrayOrTensor, passes: int = 7, candidates: int = 32) -> ArrayOrTensor:
         """Return about the best intercept of every program, (B, 1), for z = t − Kβ: where Σu is the total.
 
         The sum falls with the intercept: each pass looks at many candidates at once, and keeps the two between which it
@@ -83,7 +83,7 @@ class ProgramBatch(Program):
             low, high = b.gather(1, at - 1), b.gather(1, at)
         return 0.5 * (low + high)
 
-    def nearest(self, beta: Any) -> Any:
+    def nearest(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return the points of the feasible sets nearest to the rows of beta."""
         xp = _library(beta)
         near = replace(self, target=beta, ridge=xp.ones_like(beta), epsilon=0.0, is_ridged=True)
@@ -101,7 +101,7 @@ def replace_vectors(program: ProgramBatch, change: Any) -> ProgramBatch:
     return replace(program, **{name: change(getattr(program, name)) for name in names})
 
 
-def _library(array: Any) -> Any:
+def _library(array: ArrayOrTensor) -> Any:
     import torch
 
     return torch
@@ -127,12 +127,12 @@ class BatchState:
     base: Any
     base_values: Any
 
-    def rows(self, which: Any) -> BatchState:
+    def rows(self, which: RowIndex) -> BatchState:
         """Return some of the columns."""
         own = self.base_values[:, which]
         return BatchState(self.x[which], self.z[which], self.y[which], self.base[which], own)
 
-    def store(self, which: Any, some: BatchState) -> None:
+    def store(self, which: RowIndex, some: BatchState) -> None:
         """Take over columns that `rows` returned."""
         for name in ("x", "z", "y", "base"):
             getattr(self, name)[which] = getattr(some, name)
@@ -211,7 +211,7 @@ def take_steps(
     return primal, rho * size(z - before, dim=1) / largest.clip(1e-300)
 
 
-def free_samples(program: ProgramBatch, beta: Any) -> Any:
+def free_samples(program: ProgramBatch, beta: ArrayOrTensor) -> ArrayOrTensor:
     """Return which coefficients may move both ways, (B, n).
 
     Those at a bound are off it by the little that the nearest feasible point moves them all.
