@@ -329,7 +329,7 @@ def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | N
 def _held_out(model: Estimator, outputs: Array) -> FoldOutputs:
     predicted, classes = model._predictions(outputs), getattr(model, "classes_", None)
     kept = model if model._has_plain_function else None
-    slopes = getattr(model, "_slopes", None)
+    slopes = model.__dict__.pop("_slopes", None)  # the certificate's, for the other folds
     return FoldOutputs(outputs, predicted, classes, model.weights_, model.duality_gap_, kept, slopes=slopes)
 
 
@@ -573,12 +573,13 @@ class PathResult:
         every = [path[i] for path in self.found[m]]
         if not self._is_predictor():
             return None
-        coefficients = [one.all_coefficients(len(train)) for one, (train, _) in zip(every, self.folds, strict=True)]
+        found = [one.all_coefficients(len(train)) for one, (train, _) in zip(every, self.folds, strict=True)]
         if self.classes is not None and any(
             one.classes is None or not np.array_equal(one.classes, self.classes) for one in every
         ):
             return None
-        if any(own is None for own in coefficients):
+        coefficients = [own for own in found if own is not None]
+        if len(coefficients) < len(found):
             return None
         sums, counts = np.zeros((len(coefficients[0]), len(self.given.y))), np.zeros(len(self.given.y))
         for own, (train, _) in zip(coefficients, self.folds, strict=True):
@@ -695,7 +696,8 @@ def search_paths(
     def follow(norms: Sequence[Any], values: Array, starts: Sequence[KnownFit | None]) -> list[Held]:
         def tasks() -> Iterator[tuple[Any, ...]]:
             # Made one fold after the other: fitted models are large, and go when their fold is done.
-            return (task(norms, values, *fold, start) for fold, start in zip(folds, starts, strict=True))
+            each = zip(folds, starts, strict=True)
+            return (task(norms, values, train, held, start) for (train, held), start in each)
 
         together = None if given.device is None else follow_together(list(tasks()), FoldOutputs)
         by_fold = []
