@@ -138,6 +138,14 @@ MUTATIONS = (
         "estimators/test_objective.py",
     ),
     _m(
+        "refused-fits-stay",
+        "fits of a path that their shared certificate refuses are not learned again",
+        "estimators/_shared.py",
+        "                        failed.append(model)\n",
+        "                        pass\n",
+        "estimators/test_path_work.py",
+    ),
+    _m(
         "intercept-missing",
         "solutions without their intercept",
         "solvers/program.py",
@@ -168,8 +176,8 @@ MUTATIONS = (
         "feasible-ignores-a-short-sum",
         "the nearest feasible point may sum to less than the total",
         "solvers/program.py",
-        "nearest._sum_excess(clipped) == 0:",
-        "nearest._sum_excess(clipped) <= 0:",
+        "self._sum_excess(clipped) == 0:",
+        "self._sum_excess(clipped) <= 0:",
         "solvers/test_program.py",
     ),
     _m(
@@ -416,9 +424,9 @@ MUTATIONS = (
         "scaling-sees-held-out-rows",
         "columns of a fold scaled by all samples, those held out included",
         "estimators/_path.py",
-        "        return paths, steps, given, train, held, options.scale\n",
+        "        return paths, steps, given, train, held, options.scale, start\n",
         "        scaled = given.standardizer(model._read_kernels())(given.X)\n"
-        "        return paths, steps, replace(given, X=scaled), train, held, False\n",
+        "        return paths, steps, replace(given, X=scaled), train, held, False, start\n",
         "estimators/test_cv.py",
     ),
     # Kernels ---------------------------------------------------------------------------------------------------------
