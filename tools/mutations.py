@@ -138,6 +138,14 @@ MUTATIONS = (
         "estimators/test_objective.py",
     ),
     _m(
+        "refused-fits-stay",
+        "fits of a path that their shared certificate refuses are not learned again",
+        "estimators/_shared.py",
+        "                        failed.append(model)\n",
+        "                        pass\n",
+        "estimators/test_path_work.py",
+    ),
+    _m(
         "intercept-missing",
         "solutions without their intercept",
         "solvers/program.py",

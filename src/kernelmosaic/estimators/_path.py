@@ -329,7 +329,7 @@ def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | N
 def _held_out(model: Estimator, outputs: Array) -> FoldOutputs:
     predicted, classes = model._predictions(outputs), getattr(model, "classes_", None)
     kept = model if model._has_plain_function else None
-    slopes = getattr(model, "_slopes", None)
+    slopes = model.__dict__.pop("_slopes", None)  # the certificate's, for the other folds
     return FoldOutputs(outputs, predicted, classes, model.weights_, model.duality_gap_, kept, slopes=slopes)
 
 
