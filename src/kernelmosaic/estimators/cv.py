@@ -45,7 +45,7 @@ class PathSearch(BaseEstimator):
     """What all searches along a path share: folds, scores, the choice, and what is routed to whom."""
 
     _: KW_ONLY
-    Cs: Any = 20
+    Cs: Any = 11
     norms: Any = None
     cv: Any = 5
     scoring: Any = None
@@ -249,7 +249,7 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
     ----------
     kernels : list, default=None
         As in :class:`MKLClassifier`.
-    Cs : int or array-like, default=20
+    Cs : int or array-like, default=11
         The values of C to try, or their number: that many from 0.01 to 1000, evenly spaced on a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
@@ -359,7 +359,7 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
     ----------
     kernels : list, default=None
         As in :class:`MKLRegressor`.
-    Cs : int or array-like, default=20
+    Cs : int or array-like, default=11
         The values of C to try, or their number: that many from 0.01 to 1000 standard deviations of y, evenly spaced on
         a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")

@@ -54,7 +54,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
     estimator : estimator
         Of this package, with a parameter ``C``, or ``alpha``, ``kappa`` or ``nu`` in its place; or a pipeline that ends
         in one, whose first steps are fitted to the training samples of every fold.
-    Cs : int or array-like, default=20
+    Cs : int or array-like, default=11
         The values of that parameter to try, or how many: so many between bounds that depend on the estimator (0.01 and
         1000; of regressions, in standard deviations of y; localized 0.1 and 1000; survival 0.001 and 100; ``alpha``
         10⁻⁴ and 10²; ``nu`` 0.01 and 0.5), evenly on a logarithmic scale.
