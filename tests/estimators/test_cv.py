@@ -113,7 +113,7 @@ def test_discriminant():
     expected = grid_scores(DiscriminantMKLClassifier(KERNELS, tol=1e-6), "alpha", alphas, X, y)
     uniform = grid_scores(DiscriminantMKLClassifier(KERNELS, weights="uniform"), "alpha", alphas, X, y)
     plain = DiscriminantMKLClassifier(KERNELS, tol=1e-6)
-    model = PathSearchCV(plain, Cs=alphas, norms=(1, "uniform"), cv=3, scale=False).fit(X, y)
+    model = PathSearchCV(plain, Cs=alphas, norms=(1, "uniform"), cv=3, scale=False, near=None).fit(X, y)
     np.testing.assert_array_equal(model.scores_by_norm_[1], expected)
     np.testing.assert_array_equal(model.scores_by_norm_["uniform"], uniform)
     assert model.best_estimator_.alpha_ == model.best_estimator_.alpha == model.C_

@@ -201,7 +201,7 @@ def test_searches_of_scikit_learn_take_structured_arrays():
 def test_cross_validation_along_the_path_is_a_grid_search():
     Cs = [0.01, 0.1, 1.0]
     plain = MKLSurvival(KERNELS)
-    model = PathSearchCV(plain, Cs=Cs, norms=(1, "uniform"), cv=3, scale=False).fit(X, structured(Y))
+    model = PathSearchCV(plain, Cs=Cs, norms=(1, "uniform"), cv=3, scale=False, near=None).fit(X, structured(Y))
     folds = list(StratifiedKFold(3).split(X, EVENT))
     for norm, scores in model.scores_by_norm_.items():
         one = MKLSurvival(KERNELS, weights="uniform" if norm == "uniform" else None)

@@ -21,7 +21,7 @@ GIVEN = [Gaussian(0.7), Gaussian(3.0), Linear()]
 WEIGHT = RNG.randint(0, 3, 100).astype(float)
 #: How many stacks a search of three folds makes: one where kernels learn nothing of a fold but a factor.
 SEARCHES = {
-    "given widths": (MKLClassifierCV(GIVEN, norms=(1, "uniform"), scale=False), Y, None, 1),
+    "given widths": (MKLClassifierCV(GIVEN, norms=(1, "uniform"), near=None, scale=False), Y, None, 1),
     "widths and scales of the fold": (MKLClassifierCV([Gaussian("median"), Linear()], norms=(1,)), Y, None, 3),
     "squared slack": (MKLClassifierCV(GIVEN, norms=(1,), slack=2, scale=False), Y, None, 1),
     "three classes": (MKLClassifierCV(GIVEN, norms=(1,), scale=False, class_weight="balanced"), THREE, None, 1),
