@@ -100,7 +100,8 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
     >>> from kernelmosaic.datasets import make_gaussians
     >>> from kernelmosaic.kernels import Linear
     >>> X, y = make_gaussians(n_components=4, n_samples=200, random_state=0)
-    >>> model = LocalizedBayesianMKLClassifier([Linear(), Linear(), Linear()], tol=1e-3).fit(X, y)
+    >>> kernels = [Linear(), Linear(), Linear()]
+    >>> model = LocalizedBayesianMKLClassifier(kernels, tol=1e-3).fit(X, y)
     >>> model.gate(X).shape, bool(abs(model.gate(X).sum(axis=1) - 1).max() < 1e-9)
     ((200, 3), True)
     """
