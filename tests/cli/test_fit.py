@@ -171,7 +171,7 @@ def test_regression_is_guessed_and_its_price_follows_the_scale(capsys, tmp_path)
     model = pipeline.named_steps["model"]
     scale = np.std(table["y"])
     assert model.epsilon == pytest.approx(0.1 * scale)
-    power = np.log10(model.C / scale)
+    power = 2 * np.log10(model.C / scale)  # two values a decade
     assert power == pytest.approx(round(power), abs=5e-3)
     assert pipeline.training_["score"]["mean"] > 0.9
     assert "RMS" in said.out

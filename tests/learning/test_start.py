@@ -66,6 +66,16 @@ def test_weights_of_other_penalties_are_no_end():
     assert MachineProblem(stack, machine, options(4, penalties=np.array([1.0, 2.0, 0.5, 1.0]))).known(start) is None
 
 
+@pytest.mark.parametrize("norm", [1, 1.5, 2, 4, "elastic"])
+def test_a_kernel_without_weight_at_the_start_is_learned_like_any_other(norm):
+    """Steps of a power norm are relative to the weights: from zero they went nowhere."""
+    stack, machine, learner = StoredStack(KERNELS), SVC(SIGNS, 100.0), SOLVERS["plain"]["newton"]
+    cold = learner(options(4, norm=norm)).learn(stack, machine)
+    found = learner(options(4, norm=norm)).learn(stack, machine, Start(np.array([0.0, 0.0, 0.0, 1.0])))
+    assert found.gap <= 1e-6
+    np.testing.assert_allclose(found.weights, cold.weights, atol=5e-3)
+
+
 def test_coefficients_at_a_bound_start_at_the_new_bound():
     beta = np.where(SIGNS > 0, 1.0, -0.5)
     start = Start(beta=beta, machine=SVC(SIGNS, 1.0)).continued(SVC(SIGNS, 2.0))

@@ -308,16 +308,14 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
         baseline = baseline_of(training.target.task, y, y, request.nu)
         held = getattr(pipeline.named_steps["model"], "loo_probabilities_", None)
         return Trained(request, training, pipeline, [point], point.C, baseline, seconds, said, probabilities=held)
-    found = _follow_paths(pipeline, request, table, target, folds, advance)
-    curves = [_curve(found, m, training, y) for m in range(len(found.norms))]
-    if request.loss == "cox":
-        from kernelmosaic.estimators.cv import likelihood
 
-        scores = found.scores(likelihood, {})
-    else:
-        scores = np.array([[point.scores for point in curve] for curve in curves]).swapaxes(1, 2)
+    def scores_of(found: PathResult) -> NDArray[np.float64]:
+        return _scores(found, request, training.target.task, y)
+
+    found = _follow_paths(pipeline, request, table, target, folds, advance, scores_of)
+    scores = scores_of(found)
     m, i = found.best(scores)
-    curve, C, search = curves[m], curves[m][i].C, None
+    curve, C, search = _curve(found, m, training.target.task, y), float(found.Cs[i]), None
     norm, norms = found.norms[m], dict(zip(found.norms, scores, strict=True))
     learned = found.learned(scores) if norm == "uniform" else {}
     if request.method == "rmkl":
@@ -364,7 +362,13 @@ def _left_out_point(model: Any, task: TaskName, y: AnyArray, groups: NDArray[np.
 
 
 def _follow_paths(
-    pipeline: Pipeline, request: FitRequest, table: MatrixLike, target: TargetLike, folds: Any, advance: Advance
+    pipeline: Pipeline,
+    request: FitRequest,
+    table: MatrixLike,
+    target: TargetLike,
+    folds: Any,
+    advance: Advance,
+    scores: Callable[[PathResult], NDArray[np.float64]],
 ) -> PathResult:
     """Return what the fits to all parts but one say of that one."""
     from joblib import parallel_config
@@ -372,30 +376,45 @@ def _follow_paths(
     from kernelmosaic.estimators._path import PathOptions, read_samples, search_paths
     from kernelmosaic.estimators.cv import MKLSurvivalCV, TunedMKL
 
-    options = PathOptions(
-        scale=False,  # columns are prepared by the pipeline
-        n_jobs=request.jobs,
-        show=lambda text, done: advance("cross-validation", done),
-    )
     # As the CV estimators choose, unless C, the norm, or what kernels cost, is given.
     price, like = price_of(request), MKLSurvivalCV if request.task == "survival" else TunedMKL
     free = request.method == "mkl" and request.task != "one-class" and request.norm is None and not request.costs
     norms, Cs = like.norms if free else [None], like.Cs if price is None else [price]
+    options = PathOptions(
+        scale=False,  # columns are prepared by the pipeline
+        n_jobs=request.jobs,
+        show=lambda text, done: advance("cross-validation", done),
+        near=like.near if free else None,
+        scores=scores,
+    )
     # Threads: the compiled loops let others run, and nothing has to be copied or started.
     with parallel_config(backend="threading"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what stopped early is counted
         return search_paths(pipeline, read_samples(pipeline, table, target), folds, Cs, norms, options)
 
 
-def _curve(found: PathResult, m: int, training: TrainingTable, y: AnyArray) -> list[CurvePoint]:
+def _scores(found: PathResult, request: FitRequest, task: TaskName, y: AnyArray) -> NDArray[np.float64]:
+    """Return the scores by norm, part and C that the choice is made by; NaN where nothing was tried."""
+    if request.loss == "cox":
+        from kernelmosaic.estimators.cv import likelihood
+
+        return found.scores(likelihood, {})
+    curves = [_curve(found, m, task, y) for m in range(len(found.norms))]
+    return np.array([[point.scores for point in curve] for curve in curves]).swapaxes(1, 2)
+
+
+def _curve(found: PathResult, m: int, task: TaskName, y: AnyArray) -> list[CurvePoint]:
     """Return what was found at each C, with one of the norms."""
     curve, gaps = [], found.gaps(m)
     for i, C in enumerate(found.Cs):
-        parts = [path[i].predicted for path in found.found[m]]
-        predictions = np.empty((len(y), *parts[0].shape[1:]), dtype=parts[0].dtype)
-        for (_, held), predicted in zip(found.folds, parts, strict=True):
-            predictions[held] = predicted
-        scores = [score_of(training.target.task, y[held], predictions[held]) for _, held in found.folds]
+        parts = [path[i] for path in found.found[m]]
+        if any(part.is_untried for part in parts):
+            curve.append(CurvePoint(float(C), np.full(len(parts), np.nan), np.empty(0), 0))
+            continue
+        predictions = np.empty((len(y), *parts[0].predicted.shape[1:]), dtype=parts[0].predicted.dtype)
+        for (_, held), part in zip(found.folds, parts, strict=True):
+            predictions[held] = part.predicted
+        scores = [score_of(task, y[held], predictions[held]) for _, held in found.folds]
         curve.append(CurvePoint(float(C), np.array(scores), predictions, int(np.sum(~(gaps[:, i] <= found.tol)))))
     return curve
 

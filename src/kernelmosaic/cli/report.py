@@ -302,6 +302,7 @@ def _add_curve(page: Page, trained: Trained, draws: bool) -> None:
     rows = [
         [f"{p.C:g}", f"{factor * p.mean:.3f}", f"{factor * p.spread:.3f}", "yes" if p.C == trained.C else "no"]
         for p in trained.curve
+        if not np.isnan(p.mean)
     ]
     page.table(Table(f"Mean and spread of the {score}{unit} over the folds.", (name, score, "spread", "used"), rows))
     if trained.search is not None:

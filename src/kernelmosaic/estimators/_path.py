@@ -192,6 +192,11 @@ class FoldOutputs:
     coefficients: Array | None = None
     slopes: list[Array] | None = None
 
+    @property
+    def is_untried(self) -> bool:
+        """Whether no fit was made."""
+        return self is UNTRIED
+
     def all_coefficients(self, n: int) -> Array | None:
         """Return the coefficients of all n training samples; None where neither they nor the model are kept."""
         if self.coefficients is not None or self.model is None:
@@ -337,7 +342,7 @@ def _guess(done: Sequence[Any], like: Sequence[FoldOutputs]) -> Array:
     """Return where the weights will be that the last fit left: they move about as those of the other fold did."""
     if not done or done[-1].weights_.shape != like[-1].weights.shape:
         return like[-1].weights
-    moved: Array = np.maximum(done[-1].weights_ + (like[-1].weights - like[-2].weights), 0.0)
+    moved: Array = np.maximum(done[-1].weights_ + (like[-1].weights - like[-2].weights), 0.1 * like[-1].weights)
     return moved if np.all(moved.sum(axis=-1) > 0) else like[-1].weights
 
 

@@ -43,7 +43,7 @@ class Newton(Learner):
         """Return the search for the weights once it has ended."""
         problem = make_problem(machine, stack, self.options, start)
         weights = self._from_a_part(stack, machine) if start.weights is None else start.weights
-        theta = None if weights is None else problem.scaled(weights)
+        theta = None if weights is None else problem.norm.opened(problem.scaled(weights))
         search = NewtonSearch(problem, start.beta, theta, problem.known(start), start.weights is not None)
         search.improve()
         return search

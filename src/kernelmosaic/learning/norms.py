@@ -56,6 +56,10 @@ class WeightNorm(ABC):
     def retract(self, theta: Weights) -> Weights:
         """Bring a point near the set back onto it."""
 
+    def opened(self, theta: Weights) -> Weights:
+        """Return a start near another one from which steps reach every point of the set."""
+        return theta
+
     def lowest_plane_point(self, constants: Weights, slopes: Weights) -> tuple[Weights, float, Weights] | None:
         """Return where the largest of constants_k − ⟨slopes_k, θ⟩ is least, a bound of it and the shares that prove it.
 
@@ -131,6 +135,11 @@ class PowerNorm(WeightNorm):
     def retract(self, theta: Weights) -> Weights:
         theta = np.maximum(theta, 0.0)
         return theta / np.linalg.norm(theta, ord=self.p)
+
+    def opened(self, theta: Weights) -> Weights:
+        # Steps are relative to the weights: from zero there is none.
+        least = 1e-3 * float(theta.max())
+        return theta if theta.min() >= least else self.retract(np.maximum(theta, least))
 
 
 class ElasticNorm(WeightNorm):
