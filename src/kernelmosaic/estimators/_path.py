@@ -712,7 +712,9 @@ def search_paths(
         paths = [[type(model)(**{**own, rule.parameter: float(C)}) for C in values[::order]] for own in each]
         return paths, steps, given, train, held, options.scale, start
 
-    def follow(norms: Sequence[Any], values: Array, starts: Sequence[KnownFit | None]) -> list[Held]:
+    def follow(
+        norms: Sequence[Any], values: Array, starts: Sequence[KnownFit | None], before: int, all_folds: int
+    ) -> list[Held]:
         def tasks() -> Iterator[tuple[Any, ...]]:
             # Made one fold after the other: fitted models are large, and go when their fold is done.
             both = zip(folds, starts, strict=True)
@@ -722,7 +724,8 @@ def search_paths(
         by_fold = []
         for done, paths in enumerate(_run(tasks(), options.n_jobs) if together is None else together, start=1):
             by_fold.append(paths)
-            options.show(f"{done} of {len(folds)} folds", done)
+            share = (before + done) * len(folds) // all_folds
+            options.show(f"{share} of {len(folds)} folds", share)
         if all(fold[0][0].weights.ndim == 0 for fold in by_fold):
             raise ValueError("cv: no fold has training samples of two classes; give other folds.")
         return [[fold[m][::order] for fold in by_fold] for m in range(len(norms))]
@@ -730,10 +733,11 @@ def search_paths(
     def result(norms: list[Any], found: list[Held]) -> PathResult:
         return PathResult(estimator, model, given, classes, list(folds), values, norms, bool(options.scale), tol, found)
 
-    if options.near is None or len(norms) == 1:
-        return result(norms, follow(norms, values, [None] * len(folds)))
+    cold, n_folds = [None] * len(folds), len(folds)
+    if options.near is None or len(norms) == 1 or len(values) <= 2 * options.near + 1:
+        return result(norms, follow(norms, values, cold, 0, n_folds))
     assert options.scores is not None
-    equal = result(["uniform"], follow(["uniform"], values, [None] * len(folds)))
+    equal = result(["uniform"], follow(["uniform"], values, cold, 0, 2 * n_folds))
     best = equal.best(options.scores(equal))[1]
     first, last = max(best - options.near, 0), min(best + options.near + 1, len(values))
     others = [norm for norm in norms if norm != "uniform"]
@@ -741,7 +745,7 @@ def search_paths(
         path[last - 1 if rule.descending else first].known(len(train))
         for path, (train, _) in zip(equal.found[0], folds, strict=True)
     ]
-    rest = dict(zip(others, follow(others, values[first:last], starts), strict=True))
+    rest = dict(zip(others, follow(others, values[first:last], starts, n_folds, 2 * n_folds), strict=True))
 
     def filled(path: Sequence[FoldOutputs]) -> list[FoldOutputs]:
         return [UNTRIED] * first + list(path) + [UNTRIED] * (len(values) - last)
