@@ -190,7 +190,7 @@ class FoldOutputs:
     gap: float
     model: Estimator = None
     coefficients: Array | None = None
-    slopes: list[Array] | None = None
+    slopes: list[Array | None] | None = None
 
     @property
     def is_untried(self) -> bool:
@@ -324,17 +324,17 @@ def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | N
                 # Functions hold support samples, and where they are plain all outputs are computed at once.
                 model._fit_validated(inside, keep_function=not model._has_plain_outputs)
         shared.known = None
-        for model in shared.certify():
+        refused, slopes = shared.certify()
+        for model in refused:
             model._fit_validated(inside, keep_function=not model._has_plain_outputs)
         every = [model for models in paths for model in models]
         outputs = iter(_outputs(every, shared.training_sets, inside.X.shape[0], outside))
-    return [[_held_out(model, next(outputs)) for model in models] for models in paths]
+    return [[_held_out(model, next(outputs), slopes.get(id(model))) for model in models] for models in paths]
 
 
-def _held_out(model: Estimator, outputs: Array) -> FoldOutputs:
+def _held_out(model: Estimator, outputs: Array, slopes: list[Array | None] | None) -> FoldOutputs:
     predicted, classes = model._predictions(outputs), getattr(model, "classes_", None)
     kept = model if model._has_plain_function else None
-    slopes = model.__dict__.pop("_slopes", None)  # the certificate's, for the other folds
     return FoldOutputs(outputs, predicted, classes, model.weights_, model.duality_gap_, kept, slopes=slopes)
 
 

@@ -43,7 +43,7 @@ class KnownFit:
 
     weights: Array
     coefficients: Array | None = None
-    slopes: list[Array] | None = None
+    slopes: list[Array | None] | None = None
 
     def start(self, machine: Any, output: int, kept: NDArray[np.intp]) -> Start:
         """Return what a machine starts from: β, if known, and weights, of all outputs where it has several."""
@@ -203,12 +203,13 @@ class PathContext(FitContext):
     def common_set(self) -> TrainingSet | None:
         return next(iter(self._sets.values()), None)
 
-    def certify(self) -> list[Any]:
-        """Certify all fits that wait; return the models that prove less than what their learners had met.
+    def certify(self) -> tuple[list[Any], dict[int, list[Array | None]]]:
+        """Certify all fits that wait; return the models that prove less than what their learners had met, and slopes.
 
-        Rounding hides the difference. From now on fits are certified at once, in double precision where that helps.
+        The slopes ½ βᵀK_mβ, one array per output, are those of every certified model, by its `id`. Rounding hides what
+        a model proves less. From now on fits are certified at once, in double precision where that helps.
         """
-        self.is_open, failed = False, []
+        self.is_open, failed, slopes = False, [], {}
         while self._waiting:
             data = self._waiting[0][1]
             group: list[tuple[Any, TrainingSet, Sequence[Any], Learner, Sequence[Learned]]] = []
@@ -223,10 +224,10 @@ class PathContext(FitContext):
                     each = list(zip(machines, found, strict=True))
                     learned = [one.certified(data.stack, sizes, machine, learner, products) for machine, one in each]
                     model._set_history(learned, [machine.objective_scale for machine in machines])
-                    model._slopes = [one.slopes for one in learned]
+                    slopes[id(model)] = [one.slopes for one in learned]
                     if model.duality_gap_ > model.tol >= max(one.gap for one in found):
                         failed.append(model)
-        return failed
+        return failed, slopes
 
 
 def _start_key(learner: Learner, machine: Any, output: int) -> Any:
