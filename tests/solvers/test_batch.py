@@ -78,8 +78,10 @@ def test_steps_lead_to_the_solution_of_each_program(name, monkeypatch):
         np.testing.assert_allclose(state.z[k].numpy(), solved.beta, atol=2e-4 * max(1.0, abs(solved.beta).max()))
 
 
-def test_products_are_those_of_each_column():
+@pytest.mark.parametrize("large", [1, 8192])
+def test_products_are_those_of_each_column(large):
     columns = kernels()
+    columns.large = large
     beta, eta = RNG.randn(3, N), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 0.9]])
     matrices = columns.matrices.numpy()
     each = np.einsum("mij,bj->mbi", matrices, beta)
@@ -87,6 +89,8 @@ def test_products_are_those_of_each_column():
     np.testing.assert_allclose(columns.exact(torch.tensor(beta)).numpy(), each, atol=1e-12)
     found = columns.combined(eta).products(torch.tensor(beta)).numpy()
     np.testing.assert_allclose(found, np.einsum("bm,mbi->bi", eta, each), atol=1e-12)
+    # Of large matrices, each is multiplied with the columns it has a weight in.
+    assert columns.n_products == 6 + 6 + (4 if large == 1 else 6)
     rows = np.array([[3, 1], [5, 8], [0, 59]])
     blocks = columns.combined(eta).blocks(torch.tensor(rows)).numpy()
     for b, own in enumerate(rows):

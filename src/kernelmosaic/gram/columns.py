@@ -27,6 +27,9 @@ class ColumnKernels:
         Products of one matrix with one column so far.
     """
 
+    #: From so many samples on, a product takes longer than to choose the columns it is needed for.
+    large = 8192
+
     def __init__(self, stack: StoredStack) -> None:
         self.stack, self.backend, self.matrices = stack, stack.backend, stack.matrices
         self.n_kernels, self.n_samples = stack.n_kernels, stack.n_samples
@@ -77,6 +80,12 @@ class CombinedColumns:
         # Every kernel that has a weight in some column, with its weights in all of them: to read a matrix takes longer
         # than to multiply it with a few columns more.
         self.parts = [(m, weights[:, m : m + 1]) for m in np.flatnonzero(eta.any(axis=0)).tolist()]
+        # Of large matrices, the columns in which a kernel has a weight, if they are at most three quarters of them.
+        self.rows = {
+            m: kernels.backend.index(np.flatnonzero(eta[:, m]))
+            for m, _ in self.parts
+            if kernels.n_samples >= kernels.large and np.count_nonzero(eta[:, m]) <= 0.75 * len(eta)
+        }
 
     def products(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return K_b β_b in double precision, (B, n), from products in that of the entries."""
@@ -84,8 +93,12 @@ class CombinedColumns:
         own = backend.astype(beta, self.dtype)
         total = backend.zeros(beta.shape, self.dtype)
         for m, weights in self.parts:
-            kernels.n_products += len(weights)
-            total.addmm_(weights * own, kernels.matrices[m])
+            rows = self.rows.get(m)
+            if rows is None:
+                total.addmm_(weights * own, kernels.matrices[m])
+            else:
+                total.index_add_(0, rows, (weights[rows] * own[rows]) @ kernels.matrices[m])
+            kernels.n_products += len(weights if rows is None else rows)
         return backend.astype(total, np.float64)
 
     def blocks(self, rows: RowIndex) -> ArrayOrTensor:

@@ -42,8 +42,11 @@ class BatchOptions:
         Of alternating directions between two looks at the bounds.
     rounds, certificates : int
         Most looks at the bounds before a certificate, and most certificates: what is left then is learned alone.
-    free : int
-        Blocks of the free samples have at most so many: of more, some stand for all.
+    idle : int
+        Looks in a row at which no gap is a tenth lower than before end the rounds, too.
+    entries : int
+        Blocks of the free samples have at most so many entries in all columns together: of more samples, some stand for
+        all.
     settled : float
         Share of the whole gap below which the machine's own lets the weights move.
     unbalanced : float
@@ -58,9 +61,10 @@ class BatchOptions:
     steps: int = 20
     rounds: int = 25
     certificates: int = 3
-    free: int = 1024
+    idle: int = 4
+    entries: int = 2**28
     settled: float = 0.3
-    unbalanced: float = 3.0
+    unbalanced: float = 2.0
     floor: float = 0.02
     beyond: float = 0.1
 
@@ -183,7 +187,8 @@ class _Search:
         V = xp.einsum("bm,mbn->bn", self.backend.asarray(self.eta), values)
         self.state.y = p.target - V - p.intercepts(p.target - V)
         self.beta = beta.clone()
-        self.lowest, self.from_eta, self.damping = np.full(B, np.inf), self.eta.copy(), np.zeros(B)
+        self.lowest, self.from_eta = np.full(B, np.inf), self.eta.copy()
+        self.damping, self.promised = np.zeros(B), np.zeros(B)
 
     def _first_weights(self) -> Array:
         """Return the weights to start from: those that are kept, those of a part of the samples, or like ones."""
@@ -212,9 +217,9 @@ class _Search:
 
     def _advance(self, left: NDArray[np.intp]) -> None:
         """Take rounds until the bounds of all these columns, in the entries' precision, are close enough."""
-        rho = None
+        rho, idle, lowest = None, 0, np.full(len(self.machines), np.inf)
         for _ in range(self.options.rounds):
-            if len(left) == 0:
+            if len(left) == 0 or idle == self.options.idle:
                 return
             self.counts.rounds += 1
             self.shared = shared = self._sharing(left, rho)
@@ -228,6 +233,8 @@ class _Search:
             unbalanced = max(balance, 1.0 / balance) > self.options.unbalanced
             # For a few stragglers a new matrix costs more than their steps.
             rho = shared.rho * balance if unbalanced and 4 * len(left) > len(self.machines) else None
+            idle = 0 if np.any(gaps < 0.9 * lowest[left]) else idle + 1
+            lowest[left] = np.minimum(lowest[left], gaps)
             left = left[~(gaps <= 0.9 * self.tol)]
 
     def _sharing(self, left: NDArray[np.intp], rho: float | None) -> SharedInverse:
@@ -259,8 +266,9 @@ class _Search:
         counts, primal, dual = packed[:, -3:].T
         worth = self._worth(left, packed[:, :-3])
         learns = not self.keeps_weights and self.kernels.n_kernels > 1
-        if not np.all(worth.gap <= 0.9 * self.tol) and (learns or np.any(counts <= self.options.free)):
-            rows, step, H, share = self._newton(program, at, free, counts, eta)
+        most = int(np.sqrt(self.options.entries / len(left)))
+        if not np.all(worth.gap <= 0.9 * self.tol) and (learns or np.any(counts <= most)):
+            rows, step, H, share = self._newton(program, at, free, counts, eta, most)
             exact = self.backend.asarray(share == 1, np.bool_)[:, None]
             near = program.nearest(at.beta.scatter_add(1, rows, xp.where(exact, step, 0.0)))
             polished = self._bounds(program, at.beta, at.each, near, eta)
@@ -286,7 +294,9 @@ class _Search:
         columns = [one[:, None] if one.ndim == 1 else one for one in numbers]
         return self.backend.to_numpy(self.xp.cat([one.double() for one in columns], 1))
 
-    def _newton(self, program: ProgramBatch, at: _Bounds, free: Any, counts: Array, eta: Array) -> tuple[Any, ...]:
+    def _newton(
+        self, program: ProgramBatch, at: _Bounds, free: Any, counts: Array, eta: Array, most: int
+    ) -> tuple[Any, ...]:
         """Return free samples, the Newton step on them, ∂²J/∂η² while they stay free, and how many each stands for."""
         xp = self.xp
         slope = program.target - at.values - program.ridge * at.beta - at.intercept
@@ -294,7 +304,7 @@ class _Search:
             slope = slope - program.epsilon * xp.sign(at.beta)
         each = at.each.permute(1, 2, 0)
         right = xp.cat([xp.stack([slope, xp.ones_like(slope)], 2), each], 2)
-        rows, answer, share = solve_free_blocks(self.kernels, program, free, right, eta, counts, self.options.free)
+        rows, answer, share = solve_free_blocks(self.kernels, program, free, right, eta, counts, most)
         step, ones = answer[:, :, 0], answer[:, :, 1]
         own = xp.take_along_dim(each, rows[:, :, None], 1).transpose(1, 2)
         H = own @ answer[:, :, 2:]
@@ -337,18 +347,24 @@ class _Search:
                 continue
             options = self.learners[b].options
             scale = 1.0 / options.penalties**2
+            gained, promised = self.lowest[b] - worth.upper[k], self.promised[b]
             if worth.dual[k] > self.lowest[b]:
-                # Whatever the machine has left to gain, these weights are worse than those before: back to them.
+                # Whatever the machine has left to gain, these weights are worse than those before: most of the way back
                 self.damping[b] = max(4.0 * self.damping[b], 0.05)
-                self.lowest[b], changed[k] = np.inf, self.from_eta[b]
+                changed[k] = self.from_eta[b] + 0.25 * (self.eta[b] - self.from_eta[b])
                 continue
-            self.damping[b] *= 0.25 if np.isfinite(self.lowest[b]) else 1.0
+            if gained < 0.25 * promised:  # of a step that gained little of what it promised, the next is shorter
+                self.damping[b] = max(4.0 * self.damping[b], 0.05)
+            elif gained > 0.75 * promised:
+                self.damping[b] *= 0.25
             self.lowest[b], self.from_eta[b] = worth.upper[k], self.eta[b]
             theta, slopes = self.eta[b] / scale, worth.q[k] * scale
             # A slope falls at most with the power 2 of θ when only the kernel's own weight changes.
             steepest = 2.0 * slopes / np.maximum(theta, 1e-3 / len(theta))
             H = curvature[k] * np.outer(scale, scale) + np.diag(self.damping[b] * steepest)
-            theta = theta + options.norm.newton_direction(theta, slopes, H)
+            step = options.norm.newton_direction(theta, slopes, H)
+            self.promised[b] = slopes @ step - 0.5 * step @ H @ step
+            theta = theta + step
             changed[k] = options.norm.retract(theta) * scale
         change = self.backend.asarray(changed - self.eta[left])
         # The multipliers follow the outputs.
