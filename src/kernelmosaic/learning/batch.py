@@ -241,10 +241,12 @@ class _Search:
         """Return the matrix that the columns share, made anew where their weights have left its range, or for ρ."""
         eta, shared = self.eta[left], self.shared
         if shared is None:
-            # As large as the multipliers are beside the coefficients.
-            room: Any = self.program.upper - self.program.lower
+            # As large as the multipliers are beside the coefficients, most of which are at their bounds, if any.
+            program: Any = self.program
+            room = (program.upper - program.lower).amax(1).clip(None, 1e6)
             mean = float(np.mean(self.kernels.stack.combine(eta.mean(axis=0)).diagonal()))
-            rho = mean / np.sqrt(float(room.clip(None, 1e6).amax()))
+            size = float((program.target**2).mean()) ** 0.5
+            rho = max(size / float(room.log().mean().exp()), mean / np.sqrt(float(room.amax())))
         elif rho is None:
             # Steps bear kernels that exceed the shared one by a third.
             beyond = np.maximum(eta.max(axis=0) - 1.3 * shared.weights, 0.0).sum()
