@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import kendalltau
 from sklearn.kernel_ridge import KernelRidge
 
 
@@ -38,7 +40,7 @@ def table(pairs):
 
 def test_units_have_names_of_their_own_and_the_longest_come_first(pairs):
     units = pairs.all_units([], list(pairs.GROUPS))
-    assert len({unit.name for unit in units}) == len(units) == 10 * 6 + 2 * 6 + 3 * 3 * 3 + 1
+    assert len({unit.name for unit in units}) == len(units) == 10 * 7 + 2 * 7 + 3 * 3 * 3 + 1
     assert units[0].name == "certified"
     assert {unit.method for unit in units[1:13]} == {pairs.SINGLE}
     assert units[-1].method == pairs.MEANS
@@ -78,3 +80,16 @@ def test_the_best_single_product_is_that_of_the_values(pairs, table, new):
     found, outputs = pairs.best_single(task)
     assert found["kernel"].count("true") == 2
     assert pairs.scores(table.y[task.test], outputs)["r"] > 0.5
+
+
+def test_normal_scores_see_the_order_of_the_targets_alone(pairs, table, monkeypatch):
+    monkeypatch.setattr(pairs, "BINS", 6)
+    found = []
+    for y in (table.y, np.exp(table.y)):
+        task = pairs.make_task(replace(table, y=y), pairs.Unit("davis", "published", 0, pairs.SCORES))
+        _, outputs = pairs.normal_scores(task)
+        # Means of bins of targets, or between two of them.
+        assert y.min() <= outputs.min() < outputs.max() <= y.max()
+        found.append(outputs)
+        assert pairs.scores(y[task.test], outputs)["ci"] > 0.7
+    assert kendalltau(*found).statistic > 0.95
