@@ -511,22 +511,30 @@ def published_section(table: list[Row]) -> str:
     for name in BARS:
         if not _has(table, name, FACTORS):
             continue
-        best = next(one for one in (LEARNED, FACTORS) if _has(table, name, one))
-        ours = [mean_of(table, name, "published", best, what) for what in ("ci", "mse")]
-        bars = [met(ours[0] >= BARS[name][0]), met(ours[1] <= BARS[name][1])]
         own = [(row["method"], row["ci"], row["mse"]) for row in rows if row["set"] == name and row["method"] in chosen]
         lines += [(SETS[name], method, f"{ci:.3f}", f"{mse:.3f}") for method, ci, mse in dict.fromkeys(own)]
-        lines.append((SETS[name], f"**{best}**", f"**{ours[0]:.3f}** ({bars[0]})", f"**{ours[1]:.3f}** ({bars[1]})"))
+        for one in (FACTORS, LEARNED, SCORES):
+            if _has(table, name, one):
+                ci, mse = (mean_of(table, name, "published", one, what) for what in ("ci", "mse"))
+                bars = met(ci >= BARS[name][0]), met(mse <= BARS[name][1])
+                lines.append((SETS[name], f"**{one}**", f"**{ci:.3f}** ({bars[0]})", f"**{mse:.3f}** ({bars[1]})"))
     return markdown(("set", "method", "CI", "MSE"), lines)
 
 
-def _kiba(numbers: dict[str, str]) -> str:
+def _kiba(numbers: dict[str, str], table: list[Row]) -> str:
     if "kiba_factors" not in numbers:
         return "- KIBA: not run to the end.\n"
-    rest = f", {numbers['kiba_kron']} by KronRLS at the smallest ridge tried" if "kiba_kron" in numbers else ""
-    return (
+    rest = f", {numbers['kiba_kron']} by KronRLS" if "kiba_kron" in numbers else ""
+    text = (
         f"- KIBA: MSE {numbers['kiba_factors']} with factorised weights{rest}, {numbers['kiba_means']} by the means: "
-        f"weights and ridge from {DRUGS} drugs\n  gain nothing over one product and a smaller ridge.\n"
+        f"weights and ridge from {DRUGS} drugs\n  gain nothing over one product.\n"
+    )
+    if not _has(table, "kiba", SCORES):
+        return text
+    before, after = (mean_of(table, "kiba", "published", method, "ci") for method in (FACTORS, SCORES))
+    return text + (
+        f"- KIBA, *normal scores*: the concordance index rises from {before:.3f} to {after:.3f}. Half of the targets\n"
+        "  lie between 11.2 and 11.9 of 0 to 17.2, and squared errors hardly see their order.\n"
     )
 
 
@@ -585,7 +593,7 @@ def part() -> str:
         picture=PICTURE,
         published=published_section(table),
         drugs=DRUGS,
-        kiba=_kiba(numbers),
+        kiba=_kiba(numbers, table),
         new=_new(table),
         bytes_of_one=f"{8 * proof['pairs'] ** 2 / 1e9:.1f}",
         pairs=f"{int(proof['pairs']):,}",
@@ -618,7 +626,10 @@ ECFP and the alignment of KIBA), the ridge chosen by two folds. Kernels and prot
 was looked at. For want of time three things changed after the first figures of Davis and drug response: fewer steps on
 Davis and KIBA, fewer drugs on KIBA, and the product of both kernels of a member with itself, which was left out first
 and makes every weight a product of two. KronRLS tried eight ridges on drug response with conjugate gradients to 1e-4,
-and seven on Davis and KIBA to 1e-3.
+and seven on Davis and KIBA to 1e-3. *Normal scores* came last, when the other figures of KIBA were known: the targets
+are replaced by the normal scores of their ranks, the ridge is the best of four multiples on one training fold, and
+outputs are mapped back to targets by the means of 50 bins of that fold. They were chosen on a training fold of KIBA,
+where one product, ECFP with the alignment, had a concordance index of 0.855 without and 0.870 with them.
 
 ### Conclusion
 
