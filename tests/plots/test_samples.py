@@ -28,6 +28,17 @@ def close():
     plt.close("all")
 
 
+@pytest.mark.parametrize("contributions", [[-0.4, 0.8, 2.3], [-3.0, -0.01, 0.2], [1.0, 2.0, 3.0]])
+def test_the_numbers_of_a_waterfall_are_within_its_axes(contributions):
+    display = ContributionsDisplay(np.array(contributions), ["rna", "protein", "a long name"], 0.1, "").plot()
+    display.figure_.canvas.draw()
+    inside = display.ax_.get_window_extent()
+    for text in display.ax_.texts:
+        box = text.get_window_extent()
+        assert inside.x0 <= box.x0
+        assert box.x1 <= inside.x1
+
+
 def test_a_waterfall_ends_at_the_decision():
     model = MKLClassifier(KERNELS, weights="uniform", calibration="sigmoid").fit(X, Y)
     display = ContributionsDisplay.from_estimator(model, X[:1], truth=Y[0])

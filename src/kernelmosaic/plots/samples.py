@@ -127,6 +127,7 @@ class ContributionsDisplay(Display):
         ax.set_yticks(places, self.shown_, fontsize=9)
         ax.set(xlabel="decision", ylim=(len(ends) - 0.4, -0.6))
         ax.set_title(self.title, fontsize=9, loc="left")
+        ax.use_sticky_edges = False  # the ends of bars would have no margin, and no room for their numbers
         ax.margins(x=0.18)
         ax.tick_params(axis="y", length=0)
         ax.spines[["top", "right", "left"]].set_visible(False)
