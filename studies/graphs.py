@@ -25,7 +25,19 @@ from typing import Any, NamedTuple
 
 import common
 import numpy as np
-from common import Row, Store, cpu_time, data_file, in_parallel, machine, markdown, met, read_table, write_table
+from common import (
+    Row,
+    Store,
+    cpu_time,
+    data_file,
+    in_parallel,
+    machine,
+    markdown,
+    met,
+    read_table,
+    update_table,
+    write_table,
+)
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, train_test_split
 from sklearn.svm import SVC
@@ -271,7 +283,10 @@ def run(options: Any, every: Sequence[Unit] = ()) -> None:
 
 
 def write_tables(store: Store, published: Path) -> None:
-    """Write the fits of all repetitions that are complete, times and weights, and the figures published for kernels."""
+    """Write the fits of all repetitions that are complete, times and weights, and the figures published for kernels.
+
+    Fits of runs in other folders stay in the tables.
+    """
     done = {unit: store.units[unit.name] for unit in all_units() if unit.name in store.units}
     rows = []
     for name, protocol, repeat, method in dict.fromkeys((u.set, u.protocol, u.repeat, u.method) for u in done):
@@ -283,11 +298,10 @@ def write_tables(store: Store, published: Path) -> None:
                 | {f"fold {k}": f"{100 * one['right'] / one['test']:.2f}" for k, one in enumerate(found)}
                 | {"seconds": f"{np.mean([one['seconds'] for one in found]):.2f}"}
             )
-    write_table("graphs", rows)
+    update_table("graphs", rows, ["set", "protocol", "repeat", "method"])
     times = {unit.set: found["kernels"] for unit, found in done.items()}
-    write_table(
-        "graphs_times", [{"set": name} | {k: f"{v:.2f}" for k, v in one.items()} for name, one in times.items()]
-    )
+    took = [{"set": name} | {k: f"{v:.2f}" for k, v in one.items()} for name, one in times.items()]
+    update_table("graphs_times", took, ["set"])
     shares = {
         (name, method): np.mean(
             [np.atleast_2d(f["weights"]).sum(axis=0) for u, f in done.items() if (u.set, u.method) == (name, method)],
@@ -295,18 +309,17 @@ def write_tables(store: Store, published: Path) -> None:
         )
         for name, method in dict.fromkeys((u.set, u.method) for u in done if u.method in (RIDGE, MARGIN))
     }
-    write_table(
-        "graphs_weights",
-        [
-            {"set": name, "method": method} | {k: f"{share:.3f}" for k, share in zip(KERNELS, one, strict=True)}
-            for (name, method), one in shares.items()
-        ],
-    )
+    weights = [
+        {"set": name, "method": method} | {k: f"{share:.3f}" for k, share in zip(KERNELS, one, strict=True)}
+        for (name, method), one in shares.items()
+    ]
+    update_table("graphs_weights", weights, ["set", "method"])
     with published.open(encoding="utf-8", newline="") as file:
         kept = [row for row in csv.DictReader(file) if row["protocol"] in "AB"]
     keys = ("set", "method", "accuracy", "protocol", "source")
     write_table("graphs_published", [{key: row[key] for key in keys} for row in kept])
-    write_table("graphs_machine", [{"machine": one} for one in dict.fromkeys(f["machine"] for f in done.values())])
+    machines = dict.fromkeys(found["machine"] for found in done.values())
+    update_table("graphs_machine", [{"machine": one} for one in machines], ["machine"])
 
 
 class Figures:
