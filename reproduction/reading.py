@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,7 @@ def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] = EXPERIMEN
         raise FileNotFoundError(f"{folder} {fault}; give a folder that `python -m reproduction` made.") from None
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{folder / 'run.json'} cannot be read; it is not what a run writes.") from None
-    work = _work(folder, catalogue, facts["environment"].get("commit") or "")
+    work = _work(folder, catalogue, _commit(folder))
     tables = {name: folder / f"{name}.csv" for name in catalogue}
     results = [
         Result(one, one.beside_published(read_rows(tables[name])), work.get(name, Work(version=one.version)))
@@ -122,20 +122,8 @@ def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] = EXPERIMEN
 
 
 def _work(folder: Path, known: Mapping[str, Experiment], commit: str) -> dict[str, Work]:
-    kept = folder / _WORK
-    if kept.exists():
-        with kept.open(newline="", encoding="utf-8") as file:
-            lines = [line for line in csv.DictReader(file) if line["experiment"] in known]
-        return {
-            line["experiment"]: Work(
-                int(line["units"]),
-                int(line["failed"]),
-                float(line["seconds"]),
-                int(line.get("version") or 1),
-                line.get("commit") or commit,
-            )
-            for line in lines
-        }
+    if (folder / _WORK).exists():
+        return {name: own for name, own in _read_work(folder, commit).items() if name in known}
     found = {}
     for name, experiment in known.items():
         path = folder / f"{name}.jsonl"
@@ -152,6 +140,9 @@ def _work(folder: Path, known: Mapping[str, Experiment], commit: str) -> dict[st
 def keep_summaries(run: Run, folder: str | Path) -> list[Path]:
     """Copy what a report needs, the tables and a line on each experiment's work, to a small folder.
 
+    Experiments in that folder that the run has no table of stay, with the commit they were run by: a run may take
+    several sittings, and a report then says what is of which.
+
     Returns
     -------
     list of Path
@@ -161,16 +152,38 @@ def keep_summaries(run: Run, folder: str | Path) -> list[Path]:
     if folder.resolve() == run.folder.resolve():
         raise ValueError(f"{folder} is the run itself; name another folder for its summaries.")
     folder.mkdir(parents=True, exist_ok=True)
-    names = ["run.json", *(f"{one.experiment.name}.csv" for one in run.results)]
+    done = {one.experiment.name: one.work for one in run.results}
+    before = _read_work(folder, _commit(folder)) if (folder / _WORK).exists() else {}
+    kept = {name: work for name, work in before.items() if (folder / f"{name}.csv").exists()}
+    names = ["run.json", *(f"{name}.csv" for name in done)]
     for name in names:
         shutil.copyfile(run.folder / name, folder / name)
-    _write_work(run.results, folder / _WORK)
+    _write_work(kept | done, folder / _WORK)
     return [folder / name for name in (*names, _WORK)]
 
 
-def _write_work(results: Sequence[Result], path: Path) -> None:
+def _commit(folder: Path) -> str:
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return str(facts["environment"].get("commit") or "")
+
+
+def _read_work(folder: Path, commit: str) -> dict[str, Work]:
+    with (folder / _WORK).open(newline="", encoding="utf-8") as file:
+        return {
+            line["experiment"]: Work(
+                int(line["units"]),
+                int(line["failed"]),
+                float(line["seconds"]),
+                int(line.get("version") or 1),
+                line.get("commit") or commit,
+            )
+            for line in csv.DictReader(file)
+        }
+
+
+def _write_work(work: Mapping[str, Work], path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("experiment", *(one.name for one in fields(Work))))
-        for one in results:
-            writer.writerow((one.experiment.name, *astuple(one.work)))
+        for name, own in work.items():
+            writer.writerow((name, *astuple(own)))

@@ -275,6 +275,20 @@ def test_the_page_names_the_commit_of_what_was_run_at_another(folder, tmp_path):
     assert "of commit abc1234" not in make_markdown(run)
 
 
+def test_summaries_of_a_run_in_several_sittings_keep_what_it_has_not_run(folder, tmp_path):
+    run = read_run(folder, TOYS)
+    first, second = run.results
+    named = replace(run, results=[replace(first, work=replace(first.work, commit="abc1234"))])
+    keep_summaries(named, tmp_path / "kept")
+    keep_summaries(replace(run, results=[second]), tmp_path / "kept")
+    found = read_run(tmp_path / "kept", TOYS)
+    assert [one.work.commit for one in found.results] == ["abc1234", ""]
+    assert [one.work.units for one in found.results] == [first.work.units, second.work.units]
+    # What is run again is of the later run.
+    keep_summaries(run, tmp_path / "kept")
+    assert [one.work.commit for one in read_run(tmp_path / "kept", TOYS).results] == ["", ""]
+
+
 def test_readings_of_one_table_stand_side_by_side():
     other = replace(EXPERIMENTS["000-table1-raw"], name="raw")
     cells = [("BANANA", "SVM", "kP"), ("BANANA", "LMKL", "kP-kG")]
