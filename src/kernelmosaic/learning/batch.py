@@ -43,7 +43,7 @@ class BatchOptions:
     rounds, certificates : int
         Most looks at the bounds before a certificate, and most certificates: what is left then is learned alone.
     idle : int
-        Looks in a row at which no gap is a tenth lower than before end the rounds, too.
+        Looks in a row that lower no gap by a tenth, all of them together, end the rounds, too.
     entries : int
         Blocks of the free samples have at most so many entries in all columns together: of more samples, some stand for
         all.
@@ -158,6 +158,8 @@ class _Search:
         self.options, self.counts, self.many = options, counts, many
         self.backend, self.xp = kernels.backend, kernels.backend.xp
         self.program = ProgramBatch.of([machine.program for machine in machines], self.backend)
+        # An entry takes 32 bytes: its place, two copies in single and two in double precision.
+        self.entries = max(min(options.entries, self.backend.free_bytes() / 64), len(machines))
         self.tol = learners[0].options.tol
         self.keeps_weights = isinstance(learners[0], FixedWeights)
         self.best: list[Learned | None] = [None] * len(machines)
@@ -187,8 +189,9 @@ class _Search:
         V = xp.einsum("bm,mbn->bn", self.backend.asarray(self.eta), values)
         self.state.y = p.target - V - p.intercepts(p.target - V)
         self.beta = beta.clone()
-        self.lowest, self.from_eta = np.full(B, np.inf), self.eta.copy()
-        self.damping, self.promised = np.zeros(B), np.zeros(B)
+        # Of the weights before: the upper bound, what their step promised, and how much steps are damped.
+        self.from_eta, self.upper = self.eta.copy(), np.full(B, np.inf)
+        self.promised, self.damping = np.zeros(B), np.zeros(B)
 
     def _first_weights(self) -> Array:
         """Return the weights to start from: those that are kept, those of a part of the samples, or like ones."""
@@ -233,8 +236,9 @@ class _Search:
             unbalanced = max(balance, 1.0 / balance) > self.options.unbalanced
             # For a few stragglers a new matrix costs more than their steps.
             rho = shared.rho * balance if unbalanced and 4 * len(left) > len(self.machines) else None
-            idle = 0 if np.any(gaps < 0.9 * lowest[left]) else idle + 1
-            lowest[left] = np.minimum(lowest[left], gaps)
+            lower = gaps < 0.9 * lowest[left]
+            idle = 0 if lower.any() else idle + 1
+            lowest[left] = np.where(lower, gaps, lowest[left])
             left = left[~(gaps <= 0.9 * self.tol)]
 
     def _sharing(self, left: NDArray[np.intp], rho: float | None) -> SharedInverse:
@@ -243,10 +247,13 @@ class _Search:
         if shared is None:
             # As large as the multipliers are beside the coefficients, most of which are at their bounds, if any.
             program: Any = self.program
-            room = (program.upper - program.lower).amax(1).clip(None, 1e6)
+            room, target = (program.upper - program.lower).amax(1), program.target
             mean = float(np.mean(self.kernels.stack.combine(eta.mean(axis=0)).diagonal()))
-            size = float((program.target**2).mean()) ** 0.5
-            rho = max(size / float(room.log().mean().exp()), mean / np.sqrt(float(room.amax())))
+            rho = mean / np.sqrt(float(room.clip(1e-300, 1e6).amax()))
+            if bool(self.xp.isfinite(room).all()):
+                target = target if program.total is None else target - target.mean(1, keepdim=True)
+                size = float((target**2).mean()) ** 0.5
+                rho = max(rho, size / float(room.clip(1e-300, None).log().mean().exp()))
         elif rho is None:
             # Steps bear kernels that exceed the shared one by a third.
             beyond = np.maximum(eta.max(axis=0) - 1.3 * shared.weights, 0.0).sum()
@@ -268,7 +275,7 @@ class _Search:
         counts, primal, dual = packed[:, -3:].T
         worth = self._worth(left, packed[:, :-3])
         learns = not self.keeps_weights and self.kernels.n_kernels > 1
-        most = int(np.sqrt(self.options.entries / len(left)))
+        most = int(np.sqrt(self.entries / len(left)))
         if not np.all(worth.gap <= 0.9 * self.tol) and (learns or np.any(counts <= most)):
             rows, step, H, share = self._newton(program, at, free, counts, eta, most)
             exact = self.backend.asarray(share == 1, np.bool_)[:, None]
@@ -342,32 +349,34 @@ class _Search:
     def _move_weights(
         self, left: NDArray[np.intp], worth: _Worth, curvature: Array, state: BatchState, at: _Bounds
     ) -> None:
-        """Take Newton steps on the weights where machines are solved well enough, or go back and damp the next."""
+        """Take Newton steps on the weights where machines are solved well enough, or shorten and damp them."""
         changed = self.eta[left].copy()
         for k, b in enumerate(left):
-            if worth.gap[k] <= 0.9 * self.tol or worth.own[k] > self.options.settled * worth.gap[k]:
+            done = worth.gap[k] <= 0.9 * self.tol or not np.isfinite(worth.gap[k])
+            if done or worth.own[k] > self.options.settled * worth.gap[k]:
                 continue
             options = self.learners[b].options
             scale = 1.0 / options.penalties**2
-            gained, promised = self.lowest[b] - worth.upper[k], self.promised[b]
-            if worth.dual[k] > self.lowest[b]:
-                # Whatever the machine has left to gain, these weights are worse than those before: most of the way back
+            promised = self.promised[b]
+            if worth.dual[k] > self.upper[b]:
+                # Whatever the machine has left to gain, these weights are worse than those before: the next are nearer.
                 self.damping[b] = max(4.0 * self.damping[b], 0.05)
-                changed[k] = self.from_eta[b] + 0.25 * (self.eta[b] - self.from_eta[b])
+                self.promised[b] = 0.25 * promised
+                between = self.from_eta[b] + 0.25 * (self.eta[b] - self.from_eta[b])
+                changed[k] = options.norm.retract(between / scale) * scale
                 continue
-            if gained < 0.25 * promised:  # of a step that gained little of what it promised, the next is shorter
+            if self.upper[b] - worth.dual[k] < 0.25 * promised:  # the step gained little, at the most
                 self.damping[b] = max(4.0 * self.damping[b], 0.05)
-            elif gained > 0.75 * promised:
+            elif self.upper[b] - worth.upper[k] > 0.75 * promised:
                 self.damping[b] *= 0.25
-            self.lowest[b], self.from_eta[b] = worth.upper[k], self.eta[b]
+            self.upper[b], self.from_eta[b] = worth.upper[k], self.eta[b]
             theta, slopes = self.eta[b] / scale, worth.q[k] * scale
             # A slope falls at most with the power 2 of θ when only the kernel's own weight changes.
             steepest = 2.0 * slopes / np.maximum(theta, 1e-3 / len(theta))
             H = curvature[k] * np.outer(scale, scale) + np.diag(self.damping[b] * steepest)
-            step = options.norm.newton_direction(theta, slopes, H)
-            self.promised[b] = slopes @ step - 0.5 * step @ H @ step
-            theta = theta + step
-            changed[k] = options.norm.retract(theta) * scale
+            new = options.norm.retract(theta + options.norm.newton_direction(theta, slopes, H))
+            self.promised[b] = slopes @ (new - theta) - 0.5 * (new - theta) @ H @ (new - theta)
+            changed[k] = new * scale
         change = self.backend.asarray(changed - self.eta[left])
         # The multipliers follow the outputs.
         state.y = state.y - self.xp.einsum("bm,mbn->bn", change, at.each)
