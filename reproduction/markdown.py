@@ -89,28 +89,29 @@ def write_markdown(run: Run, path: str | Path) -> Path:
 
 def _about(run: Run) -> list[str]:
     facts, machine = run.facts, run.facts["environment"]
-    seconds = sum(one.work.seconds for one in run.results)
+    own = [one.work for one in run.results if one.work.commit in ("", machine.get("commit"))]
+    seconds = sum(one.seconds for one in own)
     quick = "" if facts["scale"]["name"] == "full" else " **A quick look: its figures are no evidence.**"
     papers = sorted({one.experiment.paper for one in run.results})
     versions = ", ".join(f"{name} {machine.get(name)}" for name in _VERSIONS)
-    units = sum(one.work.units for one in run.results)
+    units = sum(one.units for one in own)
     commit = f" of commit {machine['commit']}" if machine.get("commit") else ""
     where = f"{machine.get('cpus')} CPUs ({machine.get('machine')}, {str(machine.get('system')).split('-')[0]})"
     made = (
         f"Run{commit} on {facts.get('started', 'an unknown day')[:10]} with seed {facts['seed']} at "
-        f"{facts['scale']['name']} scale: {len(run.results)} experiments, {units} units, {_duration(seconds)} of work "
+        f"{facts['scale']['name']} scale: {len(own)} experiments, {units} units, {_duration(seconds)} of work "
         f"on {where}; {versions}.{quick}"
     )
     others: dict[str, list[str]] = {}
     for one in run.results:
         if one.work.commit not in ("", machine.get("commit")):
             others.setdefault(one.work.commit, []).append(f"`{one.experiment.name}`")
-    made += "".join(f" Run by themselves, of commit {its}: {', '.join(names)}." for its, names in others.items())
+    made += "".join(f" Of another run, commit {its}: {', '.join(names)}." for its, names in others.items())
     earlier = ", ".join(f"`{one.experiment.name}`" for one in run.results if one.is_earlier)
     if earlier:
         made += (
             f"\n\n**Not yet run again**: {earlier}. Their figures are of an earlier definition, under other readings "
-            "and with fewer splits than this page describes."
+            "and with other splits than this page describes."
         )
     # A study of several papers is none of its own.
     return [made, "\n".join(f"- **{paper}** {_PAPERS[paper]}" for paper in papers if paper in _PAPERS)]

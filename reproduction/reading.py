@@ -105,7 +105,7 @@ def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] = EXPERIMEN
         raise FileNotFoundError(f"{folder} {fault}; give a folder that `python -m reproduction` made.") from None
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{folder / 'run.json'} cannot be read; it is not what a run writes.") from None
-    work = _work(folder, catalogue, _commit(folder))
+    work = _work(folder, catalogue, facts["environment"].get("commit") or "")
     tables = {name: folder / f"{name}.csv" for name in catalogue}
     results = [
         Result(one, one.beside_published(read_rows(tables[name])), work.get(name, Work(version=one.version)))
@@ -153,18 +153,18 @@ def keep_summaries(run: Run, folder: str | Path) -> list[Path]:
         raise ValueError(f"{folder} is the run itself; name another folder for its summaries.")
     folder.mkdir(parents=True, exist_ok=True)
     done = {one.experiment.name: one.work for one in run.results}
-    before = _read_work(folder, _commit(folder)) if (folder / _WORK).exists() else {}
+    before = {}
+    if (folder / _WORK).exists():
+        facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        if any(facts[name] != run.facts[name] for name in ("seed", "scale")):
+            raise ValueError(f"{folder} has summaries of another seed or scale; name another folder.")
+        before = _read_work(folder, facts["environment"].get("commit") or "")
     kept = {name: work for name, work in before.items() if (folder / f"{name}.csv").exists()}
     names = ["run.json", *(f"{name}.csv" for name in done)]
     for name in names:
         shutil.copyfile(run.folder / name, folder / name)
     _write_work(kept | done, folder / _WORK)
     return [folder / name for name in (*names, _WORK)]
-
-
-def _commit(folder: Path) -> str:
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    return str(facts["environment"].get("commit") or "")
 
 
 def _read_work(folder: Path, commit: str) -> dict[str, Work]:

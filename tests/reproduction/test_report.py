@@ -271,7 +271,7 @@ def test_the_page_names_the_commit_of_what_was_run_at_another(folder, tmp_path):
     moved = replace(run, results=[replace(one, work=replace(one.work, commit="abc1234")), *rest])
     keep_summaries(moved, tmp_path / "kept")
     text = make_markdown(read_run(tmp_path / "kept", TOYS))
-    assert f" Run by themselves, of commit abc1234: `{one.experiment.name}`." in text
+    assert f" Of another run, commit abc1234: `{one.experiment.name}`." in text
     assert "of commit abc1234" not in make_markdown(run)
 
 
@@ -285,6 +285,8 @@ def test_summaries_of_a_run_in_several_sittings_keep_what_it_has_not_run(folder,
     assert [one.work.commit for one in found.results] == ["abc1234", ""]
     assert [one.work.units for one in found.results] == [first.work.units, second.work.units]
     # What is run again is of the later run.
+    with pytest.raises(ValueError, match="seed or scale"):
+        keep_summaries(replace(run, facts=run.facts | {"seed": 99}), tmp_path / "kept")
     keep_summaries(run, tmp_path / "kept")
     assert [one.work.commit for one in read_run(tmp_path / "kept", TOYS).results] == ["", ""]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ def _counts(kind: str, molecules: list[Any], size: int) -> MatrixLike:
     from rdkit.Chem import rdFingerprintGenerator as make
     from rdkit.Chem import rdMolDescriptors
 
-    generators = {
+    generators: dict[str, Callable[[], Any]] = {
         "morgan1": lambda: make.GetMorganGenerator(radius=1),
         "morgan2": lambda: make.GetMorganGenerator(radius=2),
         "morgan3": lambda: make.GetMorganGenerator(radius=3),
