@@ -287,7 +287,10 @@ def normal_scores(task: Task) -> tuple[Row, np.ndarray]:
     inner = [outputs(~held, factor, task.X[held], 1e-2) for factor in NEAR_ALPHA]
     best = int(np.argmin([np.mean((one - scored.y[held]) ** 2) for one in inner]))
     order = np.argsort(inner[best])
-    bins = [(inner[best][part].mean(), task.y[held][part].mean()) for part in np.array_split(order, BINS)]
+    bins = [
+        (inner[best][part].mean(), task.y[held][part].mean())
+        for part in np.array_split(order, min(BINS, len(order) // 3))
+    ]
     places, levels = np.array(bins).T
     found = outputs(np.ones(len(held), dtype=bool), NEAR_ALPHA[best], task.Z, 1e-3)
     told = {"alpha": float(model.alpha_), "factor": NEAR_ALPHA[best], "slope": float(model.stationarity_)}

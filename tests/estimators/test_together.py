@@ -20,7 +20,6 @@ THREE = Y + (X[:, 2] > 0)
 TARGET = np.sin(X[:, 0]) + 0.1 * RNG.randn(100)
 GIVEN = [Gaussian(0.7), Gaussian(3.0), Linear()]
 WEIGHT = RNG.randint(0, 3, 100).astype(float)
-ONES = torch.ones(3, dtype=torch.float64)
 #: How many stacks a search of three folds makes: one where kernels learn nothing of a fold but a factor.
 SEARCHES = {
     "given widths": (MKLClassifierCV(GIVEN, norms=(1, "uniform"), near=None, scale=False), Y, None, 1),
@@ -54,13 +53,18 @@ def test_scores_and_weights_are_those_of_fits_one_by_one(name, monkeypatch):
     np.testing.assert_allclose(found.scores_, expected.scores_, atol=most)
 
 
+def counted(monkeypatch, **options):
+    """Return where the work of searches is counted, whose paths are followed by these options."""
+    counts, learn = Counts(), _together.learn_paths
+    given = {"options": BatchOptions(**options), "counts": counts}
+    monkeypatch.setattr(_together, "learn_paths", lambda *args: learn(*args, **given))
+    return counts
+
+
 @pytest.mark.parametrize("options", [{}, {"entries": 1000}, {"columns": 6, "steps": 10}], ids=str)
 @pytest.mark.parametrize("norm", [1, 2])
 def test_all_problems_of_a_path_end_together(norm, options, monkeypatch):
-    counts, learn = Counts(), _together.learn_paths
-    monkeypatch.setattr(
-        _together, "learn_paths", lambda *given: learn(*given, options=BatchOptions(**options), counts=counts)
-    )
+    counts = counted(monkeypatch, **options)
     model = MKLClassifierCV(GIVEN, Cs=np.logspace(-2, 2, 10), cv=3, norms=(norm,), scale=False, device="cpu")
     model.set_params(refit=False).fit(X, Y)
     assert model.duality_gaps_.max() <= 1e-3
@@ -70,10 +74,7 @@ def test_all_problems_of_a_path_end_together(norm, options, monkeypatch):
 
 
 def test_rounds_that_gain_nothing_leave_a_problem_to_be_learned_alone(monkeypatch):
-    counts, learn = Counts(), _together.learn_paths
-    options = BatchOptions(steps=0, idle=2, certificates=1)
-    monkeypatch.setattr(_together, "learn_paths", lambda *given: learn(*given, options=options, counts=counts))
-    monkeypatch.setattr("kernelmosaic.learning.batch.take_steps", lambda kernels, program, state, *rest: (ONES, ONES))
+    counts = counted(monkeypatch, steps=0, idle=2, certificates=1, entries=1)
     model = MKLClassifierCV(GIVEN, Cs=[1.0], cv=3, norms=("uniform",), scale=False, device="cpu")
     model.set_params(refit=False).fit(X, Y)
     assert model.duality_gaps_.max() <= 1e-3
