@@ -240,11 +240,28 @@ class TorchBackend(Backend):
         return found[:, 0] if right.ndim == 1 else found
 
     def invert_lower(self, factor: ArrayOrTensor) -> ArrayOrTensor:
-        one = self.xp.eye(len(factor), dtype=factor.dtype, device=factor.device)
-        return self.xp.linalg.solve_triangular(factor, one, upper=False)
+        n, half = len(factor), len(factor) // 2
+        if n <= 2048:
+            one = self.xp.eye(n, dtype=factor.dtype, device=factor.device)
+            return self.xp.linalg.solve_triangular(factor, one, upper=False)
+        # By quarters: two thirds of the operations, and products of matrices instead of substitutions.
+        out = self.xp.zeros_like(factor)
+        out[:half, :half] = first = self.invert_lower(factor[:half, :half])
+        out[half:, half:] = second = self.invert_lower(factor[half:, half:])
+        self.xp.mm(-second, factor[half:, :half] @ first, out=out[half:, :half])
+        return out
 
     def cho_inverse(self, factor: ArrayOrTensor) -> ArrayOrTensor:
         return self.xp.cholesky_inverse(factor)
+
+    @property
+    def multiplies_halves(self) -> bool:
+        """Whether products of matrices in half precision, added up in single, are faster than those in single."""
+        return str(self.device).startswith("cuda") and "out_dtype" in (self.xp.mm.__doc__ or "")
+
+    def half_product(self, A: ArrayOrTensor, B: ArrayOrTensor) -> ArrayOrTensor:
+        """Return AB of matrices in half precision, in single precision."""
+        return self.xp.mm(A, B, out_dtype=self.xp.float32) if self.multiplies_halves else A.float() @ B.float()
 
     def top_k(self, values: ArrayOrTensor, k: int) -> ArrayOrTensor:
         return self.xp.topk(values, min(k, len(values)), sorted=False).indices

@@ -61,7 +61,7 @@ def counted(monkeypatch, **options):
     return counts
 
 
-@pytest.mark.parametrize("options", [{}, {"entries": 1000}, {"columns": 6, "steps": 10}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"half": True}, {"entries": 1000}, {"columns": 6, "steps": 10}], ids=str)
 @pytest.mark.parametrize("norm", [1, 2])
 def test_all_problems_of_a_path_end_together(norm, options, monkeypatch):
     counts = counted(monkeypatch, **options)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernelmosaic.backend import torch_backend
-from kernelmosaic.gram.columns import ColumnKernels
+from kernelmosaic.gram.columns import ColumnKernels, HalfMatrix, HalfRows
 from kernelmosaic.gram.linear_algebra import solve_blocks
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.machines.base import SVC, SVR, Huber
@@ -30,11 +30,11 @@ PROGRAMS = {
 BACKEND = torch_backend("cpu")
 
 
-def kernels(dtype=np.float64):
+def kernels(dtype=np.float64, half=None):
     X = RNG.randn(N, 3)
     distances = ((X[:, np.newaxis] - X) ** 2).sum(-1)
     matrices = np.stack([np.exp(-distances / width) for width in (0.5, 20.0)]).astype(dtype)
-    return ColumnKernels(StoredStack(torch.tensor(matrices)))
+    return ColumnKernels(StoredStack(torch.tensor(matrices)), half)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -78,6 +78,42 @@ def test_steps_lead_to_the_solution_of_each_program(name, monkeypatch):
         np.testing.assert_allclose(state.z[k].numpy(), solved.beta, atol=2e-4 * max(1.0, abs(solved.beta).max()))
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_steps_in_half_precision_lead_to_the_solution_from_products_that_are_known(name):
+    programs, columns = PROGRAMS[name], kernels(np.float32, half=True)
+    eta = np.array([[1.0, 0.0], [0.5, 0.5], [0.2, 0.9]])
+    batch = ProgramBatch.of(programs, BACKEND)
+    zero = torch.zeros((3, N), dtype=torch.float64)
+    state = BatchState(zero, zero, zero, zero, torch.zeros((2, 3, N), dtype=torch.float64))
+    shared = SharedInverse.of(columns, eta.max(axis=0), 1.0)
+    for _ in range(20):
+        take_steps(columns, batch, state, eta, shared, 30, half=True)
+        state.base, state.base_values = state.z, columns.each(state.z)
+    matrices = columns.matrices.numpy().astype(np.float64)
+    for k, program in enumerate(programs):
+        solved = solve_smo(np.tensordot(eta[k], matrices, axes=1), program, tol=1e-12)
+        np.testing.assert_allclose(state.z[k].numpy(), solved.beta, atol=2e-4 * max(1.0, abs(solved.beta).max()))
+
+
+@pytest.mark.parametrize("size", [1e-20, 1.0, 1e20])
+def test_halves_of_any_size_keep_three_digits(size):
+    A = RNG.randn(N + 1, 5)
+    A, rows = torch.tensor(size * (A @ A.T)).float(), torch.tensor(RNG.randn(4, N + 1) / size).float()
+    found, expected = HalfMatrix.of(A, BACKEND).times(HalfRows.of(rows)), rows.double() @ A.double()
+    assert torch.linalg.norm(found.double() - expected) <= 1e-3 * torch.linalg.norm(expected)
+    # The diagonal is not rounded.
+    alone = HalfMatrix.of(torch.diag(A.diagonal()), BACKEND).times(HalfRows.of(rows))
+    np.testing.assert_allclose(alone.numpy(), (rows * A.diagonal()).numpy(), rtol=1e-6)
+
+
+def test_a_large_factor_is_inverted_by_quarters():
+    A = RNG.randn(2100, 30)
+    factor = np.linalg.cholesky(A @ A.T + 10.0 * np.eye(2100))
+    inverse = BACKEND.invert_lower(torch.tensor(factor)).numpy()
+    np.testing.assert_allclose(inverse @ factor, np.eye(2100), atol=1e-10)
+    assert not np.triu(inverse, 1).any()
+
+
 @pytest.mark.parametrize("large", [1, 8192])
 def test_products_are_those_of_each_column(large):
     columns = kernels()
@@ -89,8 +125,11 @@ def test_products_are_those_of_each_column(large):
     np.testing.assert_allclose(columns.exact(torch.tensor(beta)).numpy(), each, atol=1e-12)
     found = columns.combined(eta).products(torch.tensor(beta)).numpy()
     np.testing.assert_allclose(found, np.einsum("bm,mbi->bi", eta, each), atol=1e-12)
+    columns.halves = [HalfMatrix.of(K, BACKEND) for K in columns.matrices]
+    rough = columns.combined(eta, half=True).products(torch.tensor(beta)).numpy()
+    assert 0.0 < np.linalg.norm(rough - found) <= 1e-3 * np.linalg.norm(found)
     # Of large matrices, each is multiplied with the columns it has a weight in.
-    assert columns.n_products == 6 + 6 + (4 if large == 1 else 6)
+    assert columns.n_products == 6 + 6 + 2 * (4 if large == 1 else 6)
     rows = np.array([[3, 1], [5, 8], [0, 59]])
     blocks = columns.combined(eta).blocks(torch.tensor(rows)).numpy()
     for b, own in enumerate(rows):

@@ -2,13 +2,75 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, cast
+
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import ArrayOrTensor, RowIndex
+from kernelmosaic.backend import TorchBackend
 from kernelmosaic.gram.stack import StoredStack
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class HalfRows:
+    """Rows in half precision, each over its size, and in single precision.
+
+    The entries are padded by zeros to a multiple of eight, as the units of a device that multiply halves read them.
+    """
+
+    single: Any
+    entries: Any
+    size: Any
+
+    @classmethod
+    def of(cls, rows: Any) -> HalfRows:
+        size = rows.abs().amax(1, keepdim=True).clip(1e-30)
+        return cls(rows, _padded((rows / size).half()), size)
+
+    def rows(self, which: RowIndex) -> HalfRows:
+        """Return some of the rows."""
+        return HalfRows(self.single[which], self.entries[which], self.size[which])
+
+
+def _padded(entries: Any) -> Any:
+    n = entries.shape[1]
+    out = entries.new_zeros((entries.shape[0], n + -n % 8))
+    out[:, :n] = entries
+    return out
+
+
+@dataclass(frozen=True)
+class HalfMatrix:
+    """A symmetric matrix in half precision over its largest entry, and its diagonal in single precision.
+
+    A product errs by 3e-4 of its size and takes a fifth of the time, so that it serves where the next products make up
+    for the error. The diagonal is apart because like entries are rounded alike: the error of the others averages out.
+    """
+
+    entries: Any
+    size: Any
+    diagonal: Any
+    backend: TorchBackend
+
+    @classmethod
+    def of(cls, matrix: Any, backend: TorchBackend) -> HalfMatrix:
+        n, (least, most) = len(matrix), backend.xp.aminmax(matrix)
+        size = backend.xp.maximum(-least, most).clip(1e-30)
+        entries = matrix.new_zeros((n + -n % 8, n + -n % 8), dtype=backend.xp.float16)
+        height = max(1, 2**26 // n)
+        for i in range(0, n, height):
+            entries[i : min(i + height, n), :n] = matrix[i : i + height] / size
+        entries.fill_diagonal_(0.0)
+        return cls(entries, size, matrix.diagonal().clone(), backend)
+
+    def times(self, rows: HalfRows) -> Any:
+        """Return the product with every row, (B, n), in single precision."""
+        found = self.backend.half_product(rows.entries, self.entries)[:, : rows.single.shape[1]]
+        return (found * (rows.size * self.size)).addcmul_(rows.single, self.diagonal)
 
 
 class ColumnKernels:
@@ -20,9 +82,13 @@ class ColumnKernels:
     ----------
     stack : StoredStack
         The matrices, on a device.
+    half : bool, optional
+        Whether to keep them in half precision, too; where that is faster and there is memory, unless given.
 
     Attributes
     ----------
+    halves : list of HalfMatrix
+        Those; empty where they are not kept.
     n_products : int
         Products of one matrix with one column so far.
     """
@@ -30,10 +96,15 @@ class ColumnKernels:
     #: From so many samples on, a product takes longer than to choose the columns it is needed for.
     large = 8192
 
-    def __init__(self, stack: StoredStack) -> None:
-        self.stack, self.backend, self.matrices = stack, stack.backend, stack.matrices
+    def __init__(self, stack: StoredStack, half: bool | None = None) -> None:
+        self.stack, self.matrices, self.backend = stack, stack.matrices, cast(TorchBackend, stack.backend)
         self.n_kernels, self.n_samples = stack.n_kernels, stack.n_samples
         self.n_products = 0
+        if half is None:
+            # Beside the halves, five matrices in single precision while one is inverted.
+            room = self.backend.free_bytes() >= (2.0 * self.n_kernels + 20.0) * self.n_samples**2
+            half = self.backend.multiplies_halves and stack.dtype == np.float32 and room
+        self.halves = [HalfMatrix.of(K, self.backend) for K in self.matrices] if half else []
 
     def each(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return K_m β_b of every kernel in double precision, (P, B, n), from products in that of the entries."""
@@ -41,17 +112,17 @@ class ColumnKernels:
         self.n_products += self.n_kernels * len(beta)
         return self.backend.xp.stack([self.backend.astype(own @ K, np.float64) for K in self.matrices])
 
-    def combined(self, eta: Array) -> CombinedColumns:
-        """Return the K_b of weights η, (B, P), which are sent to the device once."""
-        return CombinedColumns(self, eta)
+    def combined(self, eta: Array, half: bool = False) -> CombinedColumns:
+        """Return the K_b of weights η, (B, P), which are sent to the device once; in half precision if it is kept."""
+        return CombinedColumns(self, eta, half and bool(self.halves))
 
     def exact(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return what `each` does from entries in double precision."""
         self.n_products += self.n_kernels * len(beta)
         return self.stack.exact_placed_products(beta.T).transpose(1, 2)
 
-    def inverse(self, weights: Array, ridge: float) -> ArrayOrTensor:
-        """Return (Σ_m weights_m K_m + ridge)⁻¹ in the precision of the entries, as good as rounding leaves it."""
+    def inverse(self, weights: Array, ridge: float) -> Any:
+        """Return (Σ_m weights_m K_m + ridge)⁻¹ as good as rounding leaves it, as a `HalfMatrix` if halves are kept."""
         A = self.stack.combine(weights).matrix
         diagonal, backend = self.backend.diagonal_view(A), self.backend
         diagonal += ridge
@@ -60,7 +131,14 @@ class ColumnKernels:
             diagonal += ridge
             ridge *= 2.0
             factor = backend.cholesky(A)
-        return backend.cho_inverse(factor)
+        if not self.halves:
+            return backend.cho_inverse(factor)
+        del A, diagonal
+        root = backend.invert_lower(factor)
+        del factor
+        size = float(root.abs().amax())
+        root = _padded((root / size).half())
+        return HalfMatrix.of(backend.half_product(root.T, root)[: self.n_samples, : self.n_samples] * size**2, backend)
 
 
 class CombinedColumns:
@@ -72,33 +150,39 @@ class CombinedColumns:
         The matrices.
     eta : ndarray of shape (B, P)
         The weights.
+    half : bool
+        Whether products are those of the matrices in half precision.
     """
 
-    def __init__(self, kernels: ColumnKernels, eta: Array) -> None:
-        self.kernels, self.dtype = kernels, kernels.stack.dtype
+    def __init__(self, kernels: ColumnKernels, eta: Array, half: bool) -> None:
+        self.kernels, self.dtype, self.half = kernels, kernels.stack.dtype, half
         weights = kernels.backend.asarray(eta, self.dtype)
         # Every kernel that has a weight in some column, with its weights in all of them: to read a matrix takes longer
         # than to multiply it with a few columns more.
         self.parts = [(m, weights[:, m : m + 1]) for m in np.flatnonzero(eta.any(axis=0)).tolist()]
         # Of large matrices, the columns in which a kernel has a weight, if they are at most three quarters of them.
-        self.rows = {
-            m: kernels.backend.index(np.flatnonzero(eta[:, m]))
-            for m, _ in self.parts
-            if kernels.n_samples >= kernels.large and np.count_nonzero(eta[:, m]) <= 0.75 * len(eta)
-        }
+        self.rows: dict[int, Any] = {}
+        for m, own in self.parts:
+            rows = np.flatnonzero(eta[:, m])
+            if kernels.n_samples >= kernels.large and len(rows) <= 0.75 * len(eta):
+                chosen = kernels.backend.index(rows)
+                self.rows[m] = chosen, own[chosen]
 
     def products(self, beta: ArrayOrTensor) -> ArrayOrTensor:
-        """Return K_b β_b in double precision, (B, n), from products in that of the entries."""
+        """Return K_b β_b in double precision, (B, n), from products in that of the entries, or in half precision."""
         kernels, backend = self.kernels, self.kernels.backend
         own = backend.astype(beta, self.dtype)
+        halves = HalfRows.of(own) if self.half else None
         total = backend.zeros(beta.shape, self.dtype)
         for m, weights in self.parts:
-            rows = self.rows.get(m)
-            if rows is None:
-                total.addmm_(weights * own, kernels.matrices[m])
+            rows, some = self.rows.get(m, (slice(None), weights))
+            if halves is not None:
+                total[rows] += some * kernels.halves[m].times(halves.rows(rows))
+            elif m in self.rows:
+                total[rows] += (some * own[rows]) @ kernels.matrices[m]
             else:
-                total.index_add_(0, rows, (weights[rows] * own[rows]) @ kernels.matrices[m])
-            kernels.n_products += len(weights if rows is None else rows)
+                total.addmm_(weights * own, kernels.matrices[m])
+            kernels.n_products += len(some)
         return backend.astype(total, np.float64)
 
     def blocks(self, rows: RowIndex) -> ArrayOrTensor:

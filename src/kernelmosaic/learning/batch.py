@@ -51,6 +51,8 @@ class BatchOptions:
         Share of the whole gap below which the machine's own lets the weights move.
     unbalanced : float
         ρ changes where another one, by this factor, would balance the primal and the dual residual.
+    half : bool, optional
+        Whether kernels multiply in half precision up to the first certificate; where that is faster, unless given.
     floor, beyond : float
         The matrix that all columns share has this share of the largest weight in every kernel, and is made anew where
         weights exceed it by this share of its own.
@@ -65,6 +67,7 @@ class BatchOptions:
     entries: int = 2**28
     settled: float = 0.3
     unbalanced: float = 2.0
+    half: bool | None = None
     floor: float = 0.02
     beyond: float = 0.1
 
@@ -107,7 +110,7 @@ def learn_paths(
         Where the work is added up.
     """
     options, counts = options or BatchOptions(), counts or Counts()
-    kernels = ColumnKernels(stack)
+    kernels = ColumnKernels(stack, options.half)
     search: _Search | None = None
     found: list[list[Learned]] = [[] for _ in paths]
     for some in _neighbours(paths[0], max(1, options.columns // len(paths)), options.apart):
@@ -208,8 +211,8 @@ class _Search:
     def learn(self) -> list[Learned]:
         """Return what was learned, certified; what did not end here is learned alone."""
         left = np.arange(len(self.machines))
-        for _ in range(self.options.certificates):
-            self._advance(left)
+        for i in range(self.options.certificates):
+            self._advance(left, half=i == 0)
             left = self._certify(left)
             if len(left) == 0:
                 break
@@ -218,7 +221,7 @@ class _Search:
             self.best[b] = self._alone(int(b))
         return [one for one in self.best if one is not None]
 
-    def _advance(self, left: NDArray[np.intp]) -> None:
+    def _advance(self, left: NDArray[np.intp], half: bool) -> None:
         """Take rounds until the bounds of all these columns, in the entries' precision, are close enough."""
         rho, idle, lowest = None, 0, np.full(len(self.machines), np.inf)
         for _ in range(self.options.rounds):
@@ -228,7 +231,7 @@ class _Search:
             self.shared = shared = self._sharing(left, rho)
             at = self.backend.index(left)
             program, state, eta = self.program.rows(at), self.state.rows(at), self.eta[left]
-            residuals = take_steps(self.kernels, program, state, eta, shared, self.options.steps)
+            residuals = take_steps(self.kernels, program, state, eta, shared, self.options.steps, half)
             self.counts.steps += self.options.steps
             gaps, balance = self._look(left, program, state, residuals)
             self.state.store(at, state)
@@ -268,34 +271,58 @@ class _Search:
         self, left: NDArray[np.intp], program: ProgramBatch, state: BatchState, residuals: tuple[Any, Any]
     ) -> tuple[Array, float]:
         """Return the gaps of columns, and by which factor ρ would balance their residuals; move their weights."""
-        xp, eta = self.xp, self.eta[left]
+        eta = self.eta[left]
         at = self._bounds(program, state.base, state.base_values, program.nearest(state.z), eta)
         free = free_samples(program, at.beta)
         packed = self._fetch(at.numbers, free.sum(1), *residuals)
         counts, primal, dual = packed[:, -3:].T
         worth = self._worth(left, packed[:, :-3])
         learns = not self.keeps_weights and self.kernels.n_kernels > 1
+        settled = learns & (worth.own <= self.options.settled * worth.gap)
         most = int(np.sqrt(self.entries / len(left)))
-        if not np.all(worth.gap <= 0.9 * self.tol) and (learns or np.any(counts <= most)):
-            rows, step, H, share = self._newton(program, at, free, counts, eta, most)
-            exact = self.backend.asarray(share == 1, np.bool_)[:, None]
-            near = program.nearest(at.beta.scatter_add(1, rows, xp.where(exact, step, 0.0)))
-            polished = self._bounds(program, at.beta, at.each, near, eta)
-            packed = self._fetch(polished.numbers, H.flatten(1))
-            width = at.numbers.shape[1]
-            other = self._worth(left, packed[:, :width])
-            better = other.own < worth.own
-            take = self.backend.asarray(better, np.bool_)[:, None]
-            at, worth = polished.where(take, at, xp), other.where(better, worth)
-            # Where the Newton step is better, the steps go on from it.
-            state.x, state.z = xp.where(take, at.beta, state.x), xp.where(take, at.beta, state.z)
-            state.y = xp.where(take, program.target - at.values - at.intercept, state.y)
-            if learns:
-                P = self.kernels.n_kernels
-                self._move_weights(left, worth, packed[:, width:].reshape(-1, P, P), state, at)
+        # What a Newton step may improve: coefficients, where all that are free fit a block, or weights.
+        some = np.flatnonzero(~(worth.gap <= 0.9 * self.tol) & ((counts <= most) | settled))
+        if len(some):
+            # Where blocks are for weights alone, half as many samples stand for all.
+            most = most if np.any(counts[some] <= most) else most // 2
+            at, worth = self._improve(left, some, program, state, at, worth, free, counts, most, learns)
         state.base, state.base_values = at.beta, at.each
         balance = np.sqrt(np.maximum(primal, 1e-300) / np.maximum(dual, 1e-300))
         return worth.gap, float(np.clip(np.median(balance), 0.1, 10.0))
+
+    def _improve(
+        self,
+        left: NDArray[np.intp],
+        some: NDArray[np.intp],
+        program: ProgramBatch,
+        state: BatchState,
+        at: _Bounds,
+        worth: _Worth,
+        free: Any,
+        counts: Array,
+        most: int,
+        learns: bool,
+    ) -> tuple[_Bounds, _Worth]:
+        """Take Newton steps of some columns, on their coefficients where that is better, and on their weights."""
+        xp, which, eta = self.xp, self.backend.index(some), self.eta[left[some]]
+        own, mine, known = program.rows(which), at.rows(which), worth.rows(some)
+        rows, step, H, share = self._newton(own, mine, free[which], counts[some], eta, most)
+        exact = self.backend.asarray(share == 1, np.bool_)[:, None]
+        near = own.nearest(mine.beta.scatter_add(1, rows, xp.where(exact, step, 0.0)))
+        polished = self._bounds(own, mine.beta, mine.each, near, eta)
+        width, packed = at.numbers.shape[1], self._fetch(polished.numbers, H.flatten(1))
+        other = self._worth(left[some], packed[:, :width])
+        better = other.own < known.own
+        take = self.backend.asarray(better, np.bool_)[:, None]
+        mine, known = polished.where(take, mine, xp), other.where(better, known)
+        # Where the Newton step is better, the steps go on from it.
+        state.x[which] = xp.where(take, mine.beta, state.x[which])
+        state.z[which] = xp.where(take, mine.beta, state.z[which])
+        state.y[which] = xp.where(take, own.target - mine.values - mine.intercept, state.y[which])
+        if learns:
+            P = self.kernels.n_kernels
+            self._move_weights(left[some], known, packed[:, width:].reshape(-1, P, P), state, which, mine)
+        return at.replaced(which, mine), worth.replaced(some, known)
 
     def _fetch(self, *numbers: Any) -> Array:
         """Bring numbers of the columns to this process, all at once."""
@@ -347,7 +374,7 @@ class _Search:
         return _Worth(gap, own, upper, dual, q)
 
     def _move_weights(
-        self, left: NDArray[np.intp], worth: _Worth, curvature: Array, state: BatchState, at: _Bounds
+        self, left: NDArray[np.intp], worth: _Worth, curvature: Array, state: BatchState, which: Any, at: _Bounds
     ) -> None:
         """Take Newton steps on the weights where machines are solved well enough, or shorten and damp them."""
         changed = self.eta[left].copy()
@@ -379,7 +406,7 @@ class _Search:
             changed[k] = new * scale
         change = self.backend.asarray(changed - self.eta[left])
         # The multipliers follow the outputs.
-        state.y = state.y - self.xp.einsum("bm,mbn->bn", change, at.each)
+        state.y[which] -= self.xp.einsum("bm,mbn->bn", change, at.each)
         self.eta[left] = changed
 
     # The certificate -----------------------------------------------------------------------------------------------
@@ -432,6 +459,19 @@ class _Bounds:
         both = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
         return _Bounds(*(xp.where(take, mine, theirs) for mine, theirs in both))
 
+    def rows(self, which: Any) -> _Bounds:
+        """Return those of some columns."""
+        return _Bounds(
+            self.beta[which], self.each[:, which], self.values[which], self.intercept[which], self.numbers[which]
+        )
+
+    def replaced(self, which: Any, some: _Bounds) -> _Bounds:
+        """Return these with what `rows` returned replaced, in their place."""
+        self.each[:, which] = some.each
+        for name in ("beta", "values", "intercept", "numbers"):
+            getattr(self, name)[which] = getattr(some, name)
+        return self
+
 
 @dataclass(frozen=True)
 class _Worth:
@@ -447,3 +487,13 @@ class _Worth:
         """Return these where a mask of columns says so, and others elsewhere."""
         both = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
         return _Worth(*(np.where(take.reshape(-1, *[1] * (mine.ndim - 1)), mine, theirs) for mine, theirs in both))
+
+    def rows(self, which: NDArray[np.intp]) -> _Worth:
+        """Return those of some columns."""
+        return _Worth(*(getattr(self, one.name)[which] for one in fields(self)))
+
+    def replaced(self, which: NDArray[np.intp], some: _Worth) -> _Worth:
+        """Return these with what `rows` returned replaced, in their place."""
+        for one in fields(self):
+            getattr(self, one.name)[which] = getattr(some, one.name)
+        return self

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import Backend
-from kernelmosaic.gram.columns import ColumnKernels
+from kernelmosaic.gram.columns import ColumnKernels, HalfMatrix, HalfRows
 from kernelmosaic.gram.linear_algebra import solve_blocks
 from kernelmosaic.solvers.program import Program
 
@@ -60,7 +60,7 @@ class ProgramBatch(Program):
         terms = u * residual - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
         return terms.sum(1) + intercept[:, 0] * (self.total or 0.0)
 
-    def intercepts(self, z: ArrayOrTensor, passes: int = 7, candidates: int = 32) -> ArrayOrTensor:
+    def intercepts(self, z: ArrayOrTensor, passes: int = 12, candidates: int = 8) -> ArrayOrTensor:
         """Return about the best intercept of every program, (B, 1), for z = t − Kβ: where Σu is the total.
 
         The sum falls with the intercept: each pass looks at many candidates at once, and keeps the two between which it
@@ -151,7 +151,14 @@ class SharedInverse:
     @classmethod
     def of(cls, kernels: ColumnKernels, weights: Array, rho: float) -> SharedInverse:
         M = kernels.inverse(weights, rho)
-        return cls(weights, rho, M, M.sum(1).double())
+        one = kernels.backend.asarray(np.ones((1, kernels.n_samples)), kernels.stack.dtype)
+        return cls(weights, rho, M, _times(M, one)[0])
+
+
+def _times(M: Any, rows: Any) -> Any:
+    """Return the product of rows with a symmetric matrix, which may be in half precision, in double precision."""
+    half = isinstance(M, HalfMatrix)
+    return (M.times(HalfRows.of(rows.float())) if half else rows.to(M.dtype) @ M).double()
 
 
 def take_steps(
@@ -161,6 +168,7 @@ def take_steps(
     eta: Array,
     shared: SharedInverse,
     steps: int,
+    half: bool = False,
     relaxed: float = 1.6,
 ) -> tuple[Any, Any]:
     """Take steps of all columns, and return the sizes of their last primal and dual residuals, relative, (B,).
@@ -179,11 +187,14 @@ def take_steps(
         What all columns share.
     steps : int
         How many.
+    half : bool
+        Whether kernels multiply in half precision, if they are kept in it: what is multiplied is how far coefficients
+        are from those whose products are known well, so that the error vanishes with it.
     relaxed : float
         Over-relaxation, between 1 and 2.
     """
     xp, rho, M = _library(state.x), shared.rho, shared.M
-    combined, weights = kernels.combined(eta), kernels.backend.asarray(eta)
+    combined, weights = kernels.combined(eta, half), kernels.backend.asarray(eta)
     known = xp.einsum("bm,mbn->bn", weights, state.base_values)
     constant = program.target - known
     x, z, y, before = state.x, state.z, state.y, state.z
@@ -192,7 +203,9 @@ def take_steps(
     for _ in range(steps):
         change = combined.products(x - state.base)
         right = constant - change + rho * (z - x) - y
-        step = (right.to(M.dtype) @ M).double()
+        if program.total is not None:  # what is left of it in the end is an intercept, which would be rounded
+            right = right - right.mean(1, keepdim=True)
+        step = _times(M, right)
         if program.total is not None:
             left = x.sum(1, keepdim=True) + step.sum(1, keepdim=True) - program.total
             step = step - left / shared.ones.sum() * shared.ones
