@@ -408,15 +408,21 @@ def run_threads(work: Callable[[Any], None], items: Iterable[Any], n_bytes: int)
 def map_threads(work: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> list[Any]:
     """Return work(item) of every item, so many at a time; whatever each of them starts keeps to its one thread."""
     items = list(items)
-    if min(n_threads, len(items)) <= 1:
-        return [work(item) for item in items]
+    return list(iterate_threads(work, items, min(n_threads, len(items))))
+
+
+def iterate_threads(work: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> Iterator[Any]:
+    """Yield what `map_threads` returns, in the order of the items, which are read one by one only on one thread."""
+    if n_threads <= 1:
+        yield from map(work, items)
+        return
 
     def alone(item: object) -> Any:
         _THREAD.is_one_of_several = True
         return work(item)
 
-    with one_blas_thread(), ThreadPoolExecutor(min(n_threads, len(items))) as pool:
-        return list(pool.map(alone, items))
+    with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
+        yield from pool.map(alone, items)
 
 
 #: What this thread knows of the others.

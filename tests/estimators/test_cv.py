@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +17,7 @@ from sklearn.metrics import log_loss, make_scorer, roc_auc_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from tests.calls import recorded
 
 from kernelmosaic import (
     BilinearMKLClassifier,
@@ -28,6 +32,8 @@ from kernelmosaic import (
     load,
     save,
 )
+from kernelmosaic.backend import allowed_threads
+from kernelmosaic.estimators import _path
 from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum
 from kernelmosaic.machines import SVC, SVR
@@ -302,6 +308,22 @@ def test_jobs_change_nothing():
     one, two = search.fit(X, y), clone(search).set_params(n_jobs=2).fit(X, y)
     np.testing.assert_allclose(one.weights_paths_, two.weights_paths_, atol=1e-6)
     np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(X), atol=1e-6)
+
+
+def test_threads_change_nothing():
+    X, y = make_classification(900, 6, random_state=0)
+    search = MKLClassifierCV(KERNELS, Cs=CS[:2], cv=3, norms=[1], refit=False)
+    filters, threads = list(warnings.filters), allowed_threads()
+    with recorded(_path._follow_fold, lambda _: threading.get_ident()) as followed:
+        model = clone(search).fit(X, y)
+    other = clone(search).set_params(n_jobs=1).fit(X, y)
+    np.testing.assert_allclose(model.weights_paths_, other.weights_paths_, atol=1e-6)
+    np.testing.assert_array_equal(model.scores_, other.scores_)
+    # The first fold shows the others the way; these have threads of their own where linear algebra may use several.
+    assert followed[0] == threading.get_ident()
+    assert (set(followed[1:]) == {followed[0]}) == (threads == 1)
+    assert list(warnings.filters) == filters
+    assert allowed_threads() == threads
 
 
 def test_without_a_refit_there_are_scores_alone():

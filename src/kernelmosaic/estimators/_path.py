@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
@@ -17,7 +19,7 @@ from sklearn.utils import Tags, _safe_indexing, check_random_state, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
-from kernelmosaic.backend import to_host
+from kernelmosaic.backend import NUMPY, allowed_threads, iterate_threads, to_host
 from kernelmosaic.estimators._calibration import NEVER, Calibration, check_calibration
 from kernelmosaic.estimators._conformal import Conformal
 from kernelmosaic.estimators._input import FitInput, count_samples, is_streamed, level_of_caller
@@ -311,9 +313,7 @@ def _learn_nothing(paths: Paths, predicted: AnyArray, classes: AnyArray | None) 
 
 def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | None, start: KnownFit | None) -> Held:
     """Fit the models of all paths to the samples inside, and return what each says of those outside."""
-    with PathContext() as shared, warnings.catch_warnings():
-        # Gaps are kept, and the search speaks of them once.
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with PathContext() as shared:
         for p, models in enumerate(paths):
             for i, model in enumerate(models):
                 shared.known = start if i == 0 else None
@@ -721,8 +721,10 @@ def search_paths(
             return (task(norms, values, train, held, start) for (train, held), start in both)
 
         together = None if given.device is None else follow_together(list(tasks()), FoldOutputs)
+        spare = 1 if steps is not None else _spare_threads(model, given, min(len(train) for train, _ in folds))
         by_fold = []
-        for done, paths in enumerate(_run(tasks(), options.n_jobs) if together is None else together, start=1):
+        found = _run(tasks(), options.n_jobs, spare) if together is None else together
+        for done, paths in enumerate(found, start=1):
             by_fold.append(paths)
             share = (before + done) * len(folds) // all_folds
             options.show(f"{share} of {len(folds)} folds", share)
@@ -759,10 +761,39 @@ def _with(model: Estimator, **params: Any) -> Estimator:
     return type(model)(**{**model.get_params(deep=False), **params})
 
 
-def _run(tasks: Iterator[Any], n_jobs: int | None) -> Iterator[Held]:
-    leader = _follow_fold(*next(tasks))
+def _run(tasks: Iterator[Any], n_jobs: int | None, n_threads: int) -> Iterator[Held]:
+    leader = _follow_fold_quietly(*next(tasks))
     yield leader
-    yield from Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_follow_fold)(*one, leader) for one in tasks)
+    if n_jobs is None and effective_n_jobs(None) == 1 and n_threads > 1:
+        # Filters of warnings are those of all threads.
+        with _without_gaps():
+            yield from iterate_threads(lambda one: _follow_fold(*(*one, leader)), tasks, n_threads)
+        return
+    parallel = Parallel(n_jobs=n_jobs, return_as="generator")
+    yield from parallel(delayed(_follow_fold_quietly)(*one, leader) for one in tasks)
+
+
+def _spare_threads(model: Any, given: FitInput, n_train: int, few: int = 500, share: float = 0.25) -> int:
+    """Return on how many threads folds are followed: all of ours, where matrices are large enough and memory is there.
+
+    Of fewer samples, most of the work has the interpreter's lock.
+    """
+    n_bytes = 8.0 * n_train**2 * len(term_names(model._read_kernels()))
+    room = min(getattr(model, "memory_budget", None) or np.inf, share * NUMPY.free_bytes())
+    return int(min(allowed_threads(), room / n_bytes)) if n_train >= few and given.device is None else 1
+
+
+@contextmanager
+def _without_gaps() -> Iterator[None]:
+    """Without warnings of gaps: they are kept, and the search speaks of them once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def _follow_fold_quietly(*task: Any) -> Held:
+    with _without_gaps():
+        return _follow_fold(*task)
 
 
 def _follow_fold(

@@ -266,7 +266,8 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
         estimator of the samples held out: its `predict`, `decision_function` and `predict_proba`, which is
         calibrated by the other folds.
     n_jobs : int, default=None
-        The number of folds computed at the same time, in separate processes.
+        The number of folds computed at the same time, in separate processes. None computes them in threads, as many as
+        linear algebra may use, where folds are large enough to gain and there is memory for their kernels.
     refit : bool, default=True
         Whether to fit the chosen parameters to all samples; otherwise there are only scores.
     scale : bool, default=True

@@ -421,6 +421,38 @@ def write_gaussian(distances: AnyArray, rate: Any, weight: Any, out: AnyArray) -
             row[j] = weight * _exp(rate * own[j])
 
 
+@njit(cache=True, nogil=True, fastmath=MATH)
+def write_gaussians(
+    distances: AnyArray,
+    rates: AnyArray,
+    weights: AnyArray,
+    kernels: NDArray[np.intp],
+    matrices: AnyArray,
+    top: int,
+    left: int,
+) -> None:
+    """Write weights[a] exp(rates[a] D) into matrices[kernels[a]], from (top, left) on, and its mirror image.
+
+    A block on the diagonal, of which the lower triangle of D is read, is its own transpose; it is changed.
+    """
+    height, width = distances.shape
+    if top == left:
+        mirror_lower(distances, 0, height)
+    room = np.empty((_SQUARE, width), dtype=matrices.dtype)
+    for a in range(rates.shape[0]):
+        rate, weight, out = rates[a], weights[a], matrices[kernels[a]]
+        for start in range(0, height, _SQUARE):
+            rows = min(_SQUARE, height - start)
+            for i in range(rows):
+                row, own, target = room[i], distances[start + i], out[top + start + i, left : left + width]
+                for j in range(width):
+                    row[j] = weight * _exp(rate * own[j])
+                for j in range(width):
+                    target[j] = row[j]
+            if top != left:
+                write_transposed(room[:rows], out, left, top + start)
+
+
 def _exp(x: ArrayOrTensor) -> ArrayOrTensor:
     """Exponential in the precision of x; compiled code takes the one or the other."""
     raise NotImplementedError

@@ -354,23 +354,20 @@ class ComputedStack(MatrixStack):
         for m, block in self.kernel_set.blocks(left, right, [int(m) for m in kernels], self.dtype):
             yield m, self.backend.astype(block, self.dtype)
 
-    def square_blocks(self, kernels: Kernels, square: tuple[slice, slice]) -> Iterator[tuple[int, Any]]:
-        """Yield what `placed_blocks` does for a square, Gaussians by compiled passes; a block lasts until the next."""
-        rest = [int(m) for m in kernels]
+    def write_square(self, kernels: Kernels, square: tuple[slice, slice], matrices: AnyArray, loops: Any) -> None:
+        """Write a square of the lower triangle of matrices on the host, and its mirror image."""
+        (rows, columns), rest = square, [int(m) for m in kernels]
         for members in self._gaussians(rest):
-            from kernelmosaic.gram._numba_stack import write_distances, write_gaussian
-
-            rates, weights = self._constants(members, np.ones(self.n_kernels))
+            constants = np.array(self._constants(members, np.ones(self.n_kernels)), self.dtype)
             X, V, norms = self._less_centre(members[0])
-            share = _unreliable(rates, V, norms[square[0]], norms[square[1]], self.dtype)
-            (rows, columns), room = square, np.empty((2, *(some.stop - some.start for some in square)), self.dtype)
+            share = _unreliable(constants[0].tolist(), V, norms[rows], norms[columns], self.dtype)
+            distances = np.empty([some.stop - some.start for some in square], self.dtype)
             inner = V[rows] @ V[columns].T
-            write_distances(inner, norms[rows], norms[columns], X[rows], X[columns], share, room[0])
-            for m, rate, weight in zip(members, *np.array([rates, weights], self.dtype), strict=True):
-                write_gaussian(room[0], rate, weight, room[1])
-                yield m, room[1]
+            loops.write_distances(inner, norms[rows], norms[columns], X[rows], X[columns], share, distances)
+            loops.write_gaussians(distances, *constants, np.array(members), matrices, rows.start, columns.start)
             rest = [m for m in rest if m not in members]
-        yield from self.placed_blocks(rest, *square)
+        for m, block in self.placed_blocks(rest, *square):
+            _write_square(matrices[m], square, block, loops)
 
     def _less_centre(self, m: int) -> tuple[Any, Any, Any]:
         """Return the samples that a kernel reads, the same less their mean, and their squared norms then."""
@@ -658,8 +655,7 @@ class StoredStack(MatrixStack):
             kernels = [m for m in kernels if m not in cheap]
 
             def fill(square: tuple[slice, slice]) -> None:
-                for m, block in computed.square_blocks(cheap, square):
-                    _write_square(matrices[m], square, block, loops)
+                computed.write_square(cheap, square, matrices, loops)
 
             # A statistic and the kernels that are functions of it stay in the cache; memory is written to once an
             # entry, and never read.

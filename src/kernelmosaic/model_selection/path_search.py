@@ -74,7 +74,8 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         with an estimator of the samples held out: its `predict`, and of a classifier `decision_function` and
         `predict_proba`, which is calibrated by the other folds.
     n_jobs : int, default=None
-        Folds worked on at the same time, in processes of their own.
+        Folds worked on at the same time, in processes of their own. None works on them in threads, as many as linear
+        algebra may use, where folds are large enough to gain and there is memory for their kernels.
     refit : bool, default=True
         Whether to fit the choice to all samples; else there are scores, and no predictions.
     scale : bool, default=True
