@@ -108,7 +108,7 @@ def methods(kernels: list[tuple[Any, ...]], n_classes: int) -> dict[str, Any]:
         "MKL, sparse": searched(MKLClassifier(kernels), C=PRICES),
         "MKL, `norm=2`": searched(MKLClassifier(kernels, norm=2), C=PRICES),
         "RMKL": Penalised(kernels),
-        "localized": searched(LocalizedMKLClassifier(kernels, n_init=1), C=PRICES),
+        "localized": searched(LocalizedMKLClassifier(kernels, step="lbfgs", n_init=1), C=PRICES),
         "discriminant": searched(DiscriminantMKLClassifier(kernels), alpha=[1e-4, 1e-3, 1e-2, 1e-1]),
     }
     if n_classes > 2:
@@ -197,7 +197,7 @@ def regressors(kernels: list[tuple[Any, ...]], _: int) -> dict[str, Any]:
         "uniform weights": GridSearchCV(MKLRegressor(kernels, weights="uniform"), grid, cv=3),
         "MKL, sparse": GridSearchCV(MKLRegressor(kernels), grid, cv=3),
         "MKL, `norm=2`": GridSearchCV(MKLRegressor(kernels, norm=2), grid, cv=3),
-        "localized": GridSearchCV(LocalizedMKLRegressor(kernels, n_init=1), grid, cv=3),
+        "localized": GridSearchCV(LocalizedMKLRegressor(kernels, step="lbfgs", n_init=1), grid, cv=3),
     }
 
 
@@ -217,8 +217,8 @@ def timed(name: str, X: np.ndarray, y: np.ndarray, kernels: list[tuple[Any, ...]
         "uniform weights": MKLClassifier(kernels, C=10, weights="uniform"),
         "MKL, sparse": MKLClassifier(kernels, C=10),
         "MKL, `norm=2`": MKLClassifier(kernels, C=10, norm=2),
-        "localized, one start": LocalizedMKLClassifier(kernels, C=10, n_init=1),
-        "localized, three starts": LocalizedMKLClassifier(kernels, C=10),
+        "localized, one start": LocalizedMKLClassifier(kernels, C=10, step="lbfgs", n_init=1),
+        "localized, three starts": LocalizedMKLClassifier(kernels, C=10, step="lbfgs"),
         "discriminant": DiscriminantMKLClassifier(kernels),
     }
     if len(np.unique(y)) > 2:

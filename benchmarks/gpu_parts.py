@@ -205,7 +205,12 @@ class Parts:
         X, y = make_mixture(n)
         width = make_kernels(X)[N_KERNELS // 2].width
         model = LocalizedMKLClassifier(
-            [Linear(), Polynomial(2), Gaussian(width)], C=self.C, device=str(self.device), tol=1e-3, max_iter=30
+            [Linear(), Polynomial(2), Gaussian(width)],
+            C=self.C,
+            step="lbfgs",
+            device=str(self.device),
+            tol=1e-3,
+            max_iter=30,
         )
         meter = Meter(self.device)
         with meter.attached(False), warnings.catch_warnings():

@@ -90,7 +90,8 @@ def _gauss4(settings: Settings) -> Samples:
 
 
 def _localized(kernels: list[Any], settings: Settings, **options: Any) -> Any:
-    return LocalizedMKLClassifier(kernels, C=_PRICE, random_state=settings.seed_for("picture"), **options)
+    gates = {"step": "lbfgs", **options}
+    return LocalizedMKLClassifier(kernels, C=_PRICE, random_state=settings.seed_for("picture"), **gates)
 
 
 def _row(count: int) -> tuple[Any, list[Any]]:

@@ -22,10 +22,12 @@ _SVM_LINEAR = Method("SVM", "kL", MKLClassifier([_LINEAR], weights="uniform"))
 _SVM_QUADRATIC = Method("SVM", "kP", MKLClassifier([_QUADRATIC], weights="uniform"))
 _SVM_GAUSSIAN = Method("SVM", "kG", MKLClassifier([_GAUSSIAN], weights="uniform"))
 _MKL_MIXED = Method("MKL", "kP-kG", MKLClassifier([_QUADRATIC, _GAUSSIAN]), cost=2)
-_LMKL_MIXED = Method("LMKL", "kP-kG", LocalizedMKLClassifier([_QUADRATIC, _GAUSSIAN], n_init=1), cost=5)
-_LMKL_LINEAR = Method("LMKL", "kL-kL-kL", LocalizedMKLClassifier([Linear(), Linear(), Linear()], n_init=1), cost=5)
+_LMKL_MIXED = Method("LMKL", "kP-kG", LocalizedMKLClassifier([_QUADRATIC, _GAUSSIAN], step="lbfgs", n_init=1), cost=5)
+_LMKL_LINEAR = Method(
+    "LMKL", "kL-kL-kL", LocalizedMKLClassifier([Linear(), Linear(), Linear()], step="lbfgs", n_init=1), cost=5
+)
 _MKL_SMOOTH = Method("MKL", "kL-kP", MKLClassifier([_LINEAR, _QUADRATIC]), cost=2)
-_LMKL_SMOOTH = Method("LMKL", "kL-kP", LocalizedMKLClassifier([_LINEAR, _QUADRATIC], n_init=1), cost=10)
+_LMKL_SMOOTH = Method("LMKL", "kL-kP", LocalizedMKLClassifier([_LINEAR, _QUADRATIC], step="lbfgs", n_init=1), cost=10)
 
 _GATES = "Gates are learned by quasi-Newton steps from one random start, not by fifty steps of 0.01. "
 _NOTES = (
@@ -149,7 +151,8 @@ BANANA = Experiment(
 )
 
 _COPIES = tuple(
-    Method("LMKL", "-".join(["kL"] * p), LocalizedMKLClassifier([Linear()] * p, n_init=1), cost=p) for p in (2, 3, 4, 5)
+    Method("LMKL", "-".join(["kL"] * p), LocalizedMKLClassifier([Linear()] * p, step="lbfgs", n_init=1), cost=p)
+    for p in (2, 3, 4, 5)
 )
 
 LOCAL_LINEAR = Experiment(

@@ -91,9 +91,9 @@ LOCALIZED = Experiment(
             Method("SVM", "kP", MKLClassifier([_QUADRATIC], weights="uniform")),
             Method("SVM", "kG", MKLClassifier([_GAUSSIAN], weights="uniform")),
             Method("MKL", "kP-kG", MKLClassifier([_QUADRATIC, _GAUSSIAN]), cost=2),
-            Method("LMKL", "kP-kG", LocalizedMKLClassifier([_QUADRATIC, _GAUSSIAN], n_init=1), cost=5),
+            Method("LMKL", "kP-kG", LocalizedMKLClassifier([_QUADRATIC, _GAUSSIAN], step="lbfgs", n_init=1), cost=5),
             Method("SVM", "kL", MKLClassifier([_LINEAR], weights="uniform")),
-            Method("LMKL", "kL-kL-kL", LocalizedMKLClassifier([Linear()] * 3, n_init=1), cost=5),
+            Method("LMKL", "kL-kL-kL", LocalizedMKLClassifier([Linear()] * 3, step="lbfgs", n_init=1), cost=5),
         ),
         pairs=(
             Pair(("LMKL", "kP-kG"), ("MKL", "kP-kG"), "LMKL vs MKL"),

@@ -140,7 +140,7 @@ MODELS = {
     "features": (3, MKLClassifier(KERNELS, tol=1e-6, approximation="nystroem", rank=20, random_state=0)),
     "bilinear": (3, BilinearMKLClassifier(KERNELS, tol=1e-6)),
     "bilinear, two": (2, BilinearMKLClassifier(KERNELS, tol=1e-6)),
-    "localized": (2, LocalizedMKLClassifier(KERNELS, tol=1e-4, n_init=1, random_state=0)),
+    "localized": (2, LocalizedMKLClassifier(KERNELS, step="lbfgs", tol=1e-4, n_init=1, random_state=0)),
 }
 
 

@@ -291,7 +291,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     gating: Any = "softmax"
     gating_columns: Any = None
     gating_kernel: Any = None
-    step: Any = "lbfgs"
+    step: Any = "armijo"
     n_init: int = 3
     slack: int = 1
     n_iter_no_change: int = 3
@@ -532,9 +532,9 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     gating_kernel : Kernel, default=None
         Gates in the space of this kernel: they read the leading coordinates (at most 20) of its kernel principal
         component analysis of the training set, so that sequences and precomputed kernels can be gated.
-    step : {"lbfgs", "armijo", "fixed"}, default="lbfgs"
-        How the gates are improved: quasi-Newton or steepest descent, both with a line search; or fifty steps of 0.01,
-        `max_iter` if that is less.
+    step : {"armijo", "lbfgs", "fixed"}, default="armijo"
+        How the gates are improved: steepest descent, or quasi-Newton steps in half of the time, whose gates predict a
+        little worse, both with a line search; or fifty steps of 0.01, `max_iter` if that is less.
     n_init : int, default=3
         Random starts, of which the one with the least objective is kept; they run in parallel.
     slack : {1, 2}, default=1

@@ -132,7 +132,7 @@ class GateLearner:
     """
 
     gating: GateModel
-    step: str | Step = "lbfgs"
+    step: str | Step = "armijo"
     tol: float = 1e-3
     max_iter: int = 100
     verbose: bool = False
