@@ -144,7 +144,7 @@ def compared(theirs: tuple[float, float], ours: tuple[float, float]) -> tuple[st
 
 def filling(X: np.ndarray) -> tuple[str, ...]:
     """Return what the stack takes, and what its exponentials and the writing of its entries alone do."""
-    n, dtype = len(X), np.float64 if len(X) <= 1000 else np.float32
+    n, dtype = len(X), np.float64 if len(X) <= 500 else np.float32
     kernel_set = fit_mosaic(X, 10)
     views = kernel_set.views(X)
     block = -np.random.default_rng(0).uniform(0, 5, size=(256, 256)).astype(dtype)

@@ -793,7 +793,7 @@ def mirror(K: ArrayOrTensor, rows: slice, columns: slice) -> None:
         square[...] = tril(square) + tril(square, -1).T
 
 
-def matrix_dtype(n_samples: int, dtype: DType = None, double_samples: int = 1000) -> np.dtype[Any]:
+def matrix_dtype(n_samples: int, dtype: DType = None, double_samples: int = 500) -> np.dtype[Any]:
     """Return the precision of stored matrices: the given one, else double for small sets and single above."""
     return np.dtype(dtype if dtype is not None else (np.float64 if n_samples <= double_samples else np.float32))
 
