@@ -685,7 +685,9 @@ class WeightedMKL(BaseMKL):
         sparse = self.norm == 1 and parameters.weights is None and parameters.fixed is None and self.solver == "newton"
         if not sparse or parameters.learns_C or data.stack.is_implicit or not np.isfinite(getattr(self, "C", 1.0)):
             return learned
-        learner = make_learner(parameters, data.stack, machines)
+        learner: Any = make_learner(parameters, data.stack, machines)
+        # One step moves the weights that are left; what takes more of them needs those that were left out.
+        short = type(learner)(replace(learner.options, max_iter=2))
         found = []
         for machine, one in zip(machines, learned, strict=True):
             small = np.flatnonzero((one.weights > 0) & (one.weights < most * one.weights.max(initial=0.0)))
@@ -696,8 +698,9 @@ class WeightedMKL(BaseMKL):
                 rest = np.where(np.isin(np.arange(len(one.weights)), idle), 0.0, one.weights)
                 start = Start(rest, one.solution.beta, machine)
                 with data.threads():
-                    less = learner.learn(data.stack, machine, start)
-                    less = less.certified(data.stack, data.sizes(), machine, learner)
+                    less = short.learn(data.stack, machine, start)
+                    if less.gap <= self.tol and not less.weights[idle].any():
+                        less = less.certified(data.stack, data.sizes(), machine, learner)
                 if less.gap <= self.tol and not less.weights[idle].any():
                     history = [*one.history, less.history[-1]]
                     one = replace(less, n_solves=one.n_solves + less.n_solves, history=history)
