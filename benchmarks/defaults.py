@@ -292,7 +292,7 @@ def oneclass(store: Store, folder: Path | None, quick: bool) -> None:
         "`MKLOneClass()`": MKLOneClass(),
         '`weights="uniform"`': MKLOneClass(weights="uniform"),
         'old kernels, `"diagonal"`': MKLOneClass(old, normalize="diagonal"),
-        "`LocalizedMKLOneClass()`": LocalizedMKLOneClass(step="lbfgs", n_init=1),
+        '`LocalizedMKLOneClass(step="lbfgs")`': LocalizedMKLOneClass(step="lbfgs", n_init=1),
         'localized, `gating="softmax"`': LocalizedMKLOneClass(gating="softmax", step="lbfgs", n_init=1),
     }
     print(f"\n| set, normal class | {' | '.join(models)} |\n| --- |{' --- |' * len(models)}")

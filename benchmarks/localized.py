@@ -43,7 +43,7 @@ N_TEST = 100_000
 
 
 def gauss4(n_seeds: int, n_init: int) -> None:
-    """1500 training points, 100,000 test points, default settings but the kernels and, if asked for, the starts."""
+    """1500 training points, 100,000 test points, default settings but the kernels, the step and maybe the starts."""
     models = {
         "LMKL kL-kP": LocalizedMKLClassifier([Linear(), Polynomial()], step="lbfgs", n_init=n_init),
         "LMKL kL-kL-kL": LocalizedMKLClassifier([Linear()] * 3, step="lbfgs", n_init=n_init),

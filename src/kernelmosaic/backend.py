@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import local
 from typing import Any
@@ -254,10 +254,17 @@ class TorchBackend(Backend):
     def cho_inverse(self, factor: ArrayOrTensor) -> ArrayOrTensor:
         return self.xp.cholesky_inverse(factor)
 
-    @property
+    @cached_property
     def multiplies_halves(self) -> bool:
-        """Whether products of matrices in half precision, added up in single, are faster than those in single."""
-        return str(self.device).startswith("cuda") and "out_dtype" in (self.xp.mm.__doc__ or "")
+        """Whether the device has units for products of matrices in half precision, added up in single."""
+        cuda = str(self.device).startswith("cuda") and self.xp.version.hip is None
+        if not cuda or self.xp.cuda.get_device_capability(self.device) < (7, 0):
+            return False
+        one = self.xp.ones((8, 8), dtype=self.xp.float16, device=self.device)
+        try:
+            return bool(self.xp.mm(one, one, out_dtype=self.xp.float32).dtype == self.xp.float32)
+        except (RuntimeError, TypeError):  # an older torch
+            return False
 
     def half_product(self, A: ArrayOrTensor, B: ArrayOrTensor) -> ArrayOrTensor:
         """Return AB of matrices in half precision, in single precision."""

@@ -18,6 +18,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSpli
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tests.calls import recorded
+from threadpoolctl import threadpool_info
 
 from kernelmosaic import (
     BilinearMKLClassifier,
@@ -310,20 +311,58 @@ def test_jobs_change_nothing():
     np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(X), atol=1e-6)
 
 
-def test_threads_change_nothing():
-    X, y = make_classification(900, 6, random_state=0)
+def test_threads_change_nothing(monkeypatch):
+    X, y = two_classes()
     search = MKLClassifierCV(KERNELS, Cs=CS[:2], cv=3, norms=[1], refit=False)
-    filters, threads = list(warnings.filters), allowed_threads()
-    with recorded(_path._follow_fold, lambda _: threading.get_ident()) as followed:
-        model = clone(search).fit(X, y)
     other = clone(search).set_params(n_jobs=1).fit(X, y)
+    monkeypatch.setattr(_path, "_spare_threads", lambda *args: 2)
+    filters, threads = list(warnings.filters), allowed_threads()
+
+    def see(_):
+        return (threading.get_ident(), sklearn.get_config()["assume_finite"], allowed_threads())
+
+    with sklearn.config_context(assume_finite=True), recorded(_path._follow_fold, see) as followed:
+        model = clone(search).fit(X, y)
     np.testing.assert_allclose(model.weights_paths_, other.weights_paths_, atol=1e-6)
     np.testing.assert_array_equal(model.scores_, other.scores_)
-    # The first fold shows the others the way; these have threads of their own where linear algebra may use several.
-    assert followed[0] == threading.get_ident()
-    assert (set(followed[1:]) == {followed[0]}) == (threads == 1)
+    # The first fold shows the others the way; these have threads of their own, and what each of them starts has one.
+    assert followed[0] == (threading.get_ident(), True, threads)
+    assert [one[1:] for one in followed[1:]] == [(True, 1)] * 2
+    assert threading.get_ident() not in {one[0] for one in followed[1:]}
     assert list(warnings.filters) == filters
     assert allowed_threads() == threads
+
+
+def test_folds_have_threads_where_they_are_large_and_memory_is_there():
+    X, y = make_classification(900, 6, random_state=0)
+    model, threads = MKLClassifier(KERNELS), allowed_threads()
+
+    def spare(model=model, n=900, cv=5):
+        given = _path.read_samples(model, X[:n], y[:n])
+        return _path._spare_threads(model, given, list(KFold(cv).split(X[:n])))
+
+    assert spare() == (threads if threads <= 8 else 1)
+    # Little of the work of small folds lets others run, and kernels of 720 samples take 12 MB.
+    assert spare(n=500) == 1
+    assert spare(MKLClassifier(KERNELS, memory_budget=1.9e7)) <= 1
+    # Two folds have no others than the first that leads and one that follows.
+    assert spare(cv=2) <= 1
+
+
+def test_an_error_in_a_search_leaves_threads_and_filters_as_they_were(monkeypatch):
+    X, y = two_classes()
+    monkeypatch.setattr(_path, "_spare_threads", lambda *args: 2)
+    filters, model = list(warnings.filters), MKLClassifier(KERNELS)
+
+    def raised(text, done):
+        return 1 / 0 if done == 2 else None
+
+    folds, options = list(KFold(3).split(X)), _path.PathOptions(show=raised)
+    with pytest.raises(ZeroDivisionError) as kept:
+        _path.search_paths(model, _path.read_samples(model, X, y), folds, CS[:2], [1], options)
+    assert kept.traceback
+    assert list(warnings.filters) == filters
+    assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {allowed_threads()}
 
 
 def test_without_a_refit_there_are_scores_alone():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_classification
 
 from kernelmosaic import MKLClassifierCV, MKLRegressorCV
 from kernelmosaic.estimators import _together
@@ -71,6 +72,17 @@ def test_all_problems_of_a_path_end_together(norm, options, monkeypatch):
     # None is learned by itself.
     assert counts.alone == 0
     assert 0 < counts.rounds <= 80
+
+
+@pytest.mark.parametrize("C", [10.0, 1e3])
+def test_half_precision_ends_where_it_would_round_more_than_the_ridge(C, monkeypatch):
+    counts = counted(monkeypatch, half=True)
+    A, b = make_classification(600, 5, random_state=0)
+    model = MKLClassifierCV([Gaussian(3.0), Linear()], Cs=[C], cv=2, norms=(1,), slack=2, scale=False, device="cpu")
+    model.set_params(refit=False).fit(A, b)
+    # Without bounds ρ starts at a thousandth; coefficients grew to 1e36 by steps in half precision.
+    assert model.duality_gaps_.max() <= 1e-3
+    assert counts.rounds <= 40
 
 
 def test_rounds_that_gain_nothing_leave_a_problem_to_be_learned_alone(monkeypatch):

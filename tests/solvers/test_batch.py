@@ -106,6 +106,16 @@ def test_halves_of_any_size_keep_three_digits(size):
     np.testing.assert_allclose(alone.numpy(), (rows * A.diagonal()).numpy(), rtol=1e-6)
 
 
+def test_a_small_ridge_is_not_left_to_half_precision():
+    columns, weights = kernels(np.float32, half=True), np.ones(2)
+    K = columns.matrices.numpy().astype(np.float64).sum(axis=0)
+    largest = np.linalg.eigvalsh(K)[-1]
+    rough, single = columns.inverse(weights, largest / 1e3), columns.inverse(weights, largest / 1e5)
+    assert isinstance(rough, HalfMatrix)
+    assert not isinstance(single, HalfMatrix)
+    np.testing.assert_allclose(single.numpy() @ (K + largest / 1e5 * np.eye(N)), np.eye(N), atol=0.02)
+
+
 def test_a_large_factor_is_inverted_by_quarters():
     A = RNG.randn(2100, 30)
     factor = np.linalg.cholesky(A @ A.T + 10.0 * np.eye(2100))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
+from sklearn import config_context, get_config
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, _safe_indexing, check_random_state, get_tags
@@ -721,13 +723,14 @@ def search_paths(
             return (task(norms, values, train, held, start) for (train, held), start in both)
 
         together = None if given.device is None else follow_together(list(tasks()), FoldOutputs)
-        spare = 1 if steps is not None else _spare_threads(model, given, min(len(train) for train, _ in folds))
+        spare = 1 if steps is not None else _spare_threads(model, given, folds)
         by_fold = []
-        found = _run(tasks(), options.n_jobs, spare) if together is None else together
-        for done, paths in enumerate(found, start=1):
-            by_fold.append(paths)
-            share = (before + done) * len(folds) // all_folds
-            options.show(f"{share} of {len(folds)} folds", share)
+        run = nullcontext(together) if together is not None else closing(_run(tasks(), options.n_jobs, spare))
+        with run as found:
+            for done, paths in enumerate(found, start=1):
+                by_fold.append(paths)
+                share = (before + done) * len(folds) // all_folds
+                options.show(f"{share} of {len(folds)} folds", share)
         if all(fold[0][0].weights.ndim == 0 for fold in by_fold):
             raise ValueError("cv: no fold has training samples of two classes; give other folds.")
         return [[fold[m][::order] for fold in by_fold] for m in range(len(norms))]
@@ -761,26 +764,37 @@ def _with(model: Estimator, **params: Any) -> Estimator:
     return type(model)(**{**model.get_params(deep=False), **params})
 
 
-def _run(tasks: Iterator[Any], n_jobs: int | None, n_threads: int) -> Iterator[Held]:
+def _run(tasks: Iterator[Any], n_jobs: int | None, n_threads: int) -> Generator[Held, None, None]:
     leader = _follow_fold_quietly(*next(tasks))
     yield leader
     if n_jobs is None and effective_n_jobs(None) == 1 and n_threads > 1:
+        context, config = copy_context(), get_config()
+
+        def follow(one: tuple[Any, ...]) -> Held:
+            with config_context(**config):
+                return context.copy().run(lambda: _follow_fold(*(*one, leader)))
+
         # Filters of warnings are those of all threads.
         with _without_gaps():
-            yield from iterate_threads(lambda one: _follow_fold(*(*one, leader)), tasks, n_threads)
+            yield from iterate_threads(follow, tasks, n_threads)
         return
     parallel = Parallel(n_jobs=n_jobs, return_as="generator")
     yield from parallel(delayed(_follow_fold_quietly)(*one, leader) for one in tasks)
 
 
-def _spare_threads(model: Any, given: FitInput, n_train: int, few: int = 500, share: float = 0.25) -> int:
-    """Return on how many threads folds are followed: all of ours, where matrices are large enough and memory is there.
+def _spare_threads(model: Any, given: FitInput, folds: Sequence[Any], few: int = 500, share: float = 0.25) -> int:
+    """Return on how many threads the folds after the first are followed, each with one thread of linear algebra.
 
-    Of fewer samples, most of the work has the interpreter's lock.
+    Of fewer samples, most of the work has the interpreter's lock; of fewer folds than half of the threads, the linear
+    algebra of one fold after the other has more of them. All folds at once must fit into a share of the memory.
     """
-    n_bytes = 8.0 * n_train**2 * len(term_names(model._read_kernels()))
+    n, threads, others = min(len(train) for train, _ in folds), allowed_threads(), len(folds) - 1
+    if n < few or given.device is not None or threads > 2 * others:
+        return 1
+    # Kernels, and samples as given, standardised, in double precision and less their mean.
+    n_bytes = 8.0 * n**2 * len(term_names(model._read_kernels())) + 32.0 * n * given.X.shape[1]
     room = min(getattr(model, "memory_budget", None) or np.inf, share * NUMPY.free_bytes())
-    return int(min(allowed_threads(), room / n_bytes)) if n_train >= few and given.device is None else 1
+    return int(min(threads, others, room / n_bytes))
 
 
 @contextmanager

@@ -533,8 +533,8 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         Gates in the space of this kernel: they read the leading coordinates (at most 20) of its kernel principal
         component analysis of the training set, so that sequences and precomputed kernels can be gated.
     step : {"armijo", "lbfgs", "fixed"}, default="armijo"
-        How the gates are improved: steepest descent, or quasi-Newton steps in half of the time, whose gates predict a
-        little worse, both with a line search; or fifty steps of 0.01, `max_iter` if that is less.
+        How the gates are improved: steepest descent, or quasi-Newton steps in a third to a half of the time, whose
+        gates predict a little worse, both with a line search; or fifty steps of 0.01, `max_iter` if that is less.
     n_init : int, default=3
         Random starts, of which the one with the least objective is kept; they run in parallel.
     slack : {1, 2}, default=1

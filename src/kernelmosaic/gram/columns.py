@@ -95,6 +95,8 @@ class ColumnKernels:
 
     #: From so many samples on, a product takes longer than to choose the columns it is needed for.
     large = 8192
+    #: Largest eigenvalue over ridge up to which half precision serves.
+    steepest = 2e4
 
     def __init__(self, stack: StoredStack, half: bool | None = None) -> None:
         self.stack, self.matrices, self.backend = stack, stack.matrices, cast(TorchBackend, stack.backend)
@@ -122,16 +124,21 @@ class ColumnKernels:
         return self.stack.exact_placed_products(beta.T).transpose(1, 2)
 
     def inverse(self, weights: Array, ridge: float) -> Any:
-        """Return (Σ_m weights_m K_m + ridge)⁻¹ as good as rounding leaves it, as a `HalfMatrix` if halves are kept."""
+        """Return (Σ_m weights_m K_m + ridge)⁻¹ as good as rounding leaves it.
+
+        It is a `HalfMatrix` if halves are kept and the largest eigenvalue is at most `steepest` times the ridge: beyond
+        that, what half precision rounds counts for more than the ridge.
+        """
         A = self.stack.combine(weights).matrix
         diagonal, backend = self.backend.diagonal_view(A), self.backend
         diagonal += ridge
+        halves = bool(self.halves) and self._largest_eigenvalue(A) <= self.steepest * ridge
         factor = backend.cholesky(A)
         while factor is None:  # a small ridge is lost in the rounding of a large matrix
             diagonal += ridge
             ridge *= 2.0
             factor = backend.cholesky(A)
-        if not self.halves:
+        if not halves:
             return backend.cho_inverse(factor)
         del A, diagonal
         root = backend.invert_lower(factor)
@@ -139,6 +146,15 @@ class ColumnKernels:
         size = float(root.abs().amax())
         root = _padded((root / size).half())
         return HalfMatrix.of(backend.half_product(root.T, root)[: self.n_samples, : self.n_samples] * size**2, backend)
+
+    def _largest_eigenvalue(self, A: Any, passes: int = 6) -> float:
+        """Return about the largest eigenvalue of a positive definite matrix, by power iteration."""
+        vector = self.backend.xp.ones(len(A), dtype=A.dtype, device=A.device) / len(A) ** 0.5
+        size = vector.norm()
+        for _ in range(passes):
+            vector = A @ (vector / size)
+            size = vector.norm()
+        return float(size)
 
 
 class CombinedColumns:

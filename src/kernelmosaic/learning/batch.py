@@ -233,7 +233,11 @@ class _Search:
             program, state, eta = self.program.rows(at), self.state.rows(at), self.eta[left]
             residuals = take_steps(self.kernels, program, state, eta, shared, self.options.steps, half)
             self.counts.steps += self.options.steps
+            known = state.base, state.base_values
             gaps, balance = self._look(left, program, state, residuals)
+            if np.isnan(gaps).any():
+                state.restart(self.backend.index(np.flatnonzero(np.isnan(gaps))), *known)
+                half = False
             self.state.store(at, state)
             self.beta[at] = state.base
             unbalanced = max(balance, 1.0 / balance) > self.options.unbalanced
@@ -284,6 +288,7 @@ class _Search:
         some = np.flatnonzero(~(worth.gap <= 0.9 * self.tol) & ((counts <= most) | settled))
         if len(some):
             # Where blocks are for weights alone, half as many samples stand for all.
+            most = int(np.sqrt(self.entries / len(some)))
             most = most if np.any(counts[some] <= most) else most // 2
             at, worth = self._improve(left, some, program, state, at, worth, free, counts, most, learns)
         state.base, state.base_values = at.beta, at.each
@@ -439,9 +444,9 @@ class _Search:
         machine, learner, best = self.machines[b], self.learners[b], self.best[b]
         assert best is not None
         stack: Any = self.kernels.stack
-        found = learner.learn(stack, machine, Start(best.weights, best.solution.beta))
-        one = found.certified(stack, self.sizes, machine, learner)
-        return one if one.gap < best.gap else best
+        start = Start(best.weights, best.solution.beta) if np.isfinite(best.gap) else Start()
+        one = learner.learn(stack, machine, start).certified(stack, self.sizes, machine, learner)
+        return best if best.gap <= one.gap else one
 
 
 @dataclass(frozen=True)

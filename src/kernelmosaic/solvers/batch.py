@@ -132,6 +132,13 @@ class BatchState:
         own = self.base_values[:, which]
         return BatchState(self.x[which], self.z[which], self.y[which], self.base[which], own)
 
+    def restart(self, which: RowIndex, base: Any, base_values: Any) -> None:
+        """Let columns begin again at coefficients whose products were known."""
+        for name in ("x", "z", "base"):
+            getattr(self, name)[which] = base[which]
+        self.y[which] = 0.0
+        self.base_values[:, which] = base_values[:, which]
+
     def store(self, which: RowIndex, some: BatchState) -> None:
         """Take over columns that `rows` returned."""
         for name in ("x", "z", "y", "base"):
@@ -188,13 +195,14 @@ def take_steps(
     steps : int
         How many.
     half : bool
-        Whether kernels multiply in half precision, if they are kept in it: what is multiplied is how far coefficients
-        are from those whose products are known well, so that the error vanishes with it.
+        Whether kernels multiply in half precision, if the shared matrix is in it: what is multiplied is how far
+        coefficients are from those whose products are known well, so that the error vanishes with it.
     relaxed : float
         Over-relaxation, between 1 and 2.
     """
     xp, rho, M = _library(state.x), shared.rho, shared.M
-    combined, weights = kernels.combined(eta, half), kernels.backend.asarray(eta)
+    combined = kernels.combined(eta, half and isinstance(M, HalfMatrix))
+    weights = kernels.backend.asarray(eta)
     known = xp.einsum("bm,mbn->bn", weights, state.base_values)
     constant = program.target - known
     x, z, y, before = state.x, state.z, state.y, state.z
