@@ -80,9 +80,9 @@ def test_half_precision_ends_where_it_would_round_more_than_the_ridge(C, monkeyp
     A, b = make_classification(600, 5, random_state=0)
     model = MKLClassifierCV([Gaussian(3.0), Linear()], Cs=[C], cv=2, norms=(1,), slack=2, scale=False, device="cpu")
     model.set_params(refit=False).fit(A, b)
-    # Without bounds ρ starts at a thousandth; coefficients grew to 1e36 by steps in half precision.
+    # Without bounds ρ starts at a thousandth, and steps in half precision alone leave both folds of C = 10 unsolved.
     assert model.duality_gaps_.max() <= 1e-3
-    assert counts.rounds <= 40
+    assert C > 10.0 or counts.alone == 0
 
 
 def test_rounds_that_gain_nothing_leave_a_problem_to_be_learned_alone(monkeypatch):
