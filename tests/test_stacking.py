@@ -124,6 +124,47 @@ def test_numbers_hold_behind_a_scaler():
     np.testing.assert_array_equal(by_number.decision_function(X), by_name.decision_function(X))
 
 
+# Targets beside the views ---------------------------------------------------------------------------------------------
+
+RNA = pd.DataFrame(A, index=["p", "q", "r"], columns=["g1", "g2"])
+CLINIC = pd.DataFrame({"age": [9.0, 8.0, 7.0]}, index=["s", "q", "p"])
+
+
+@pytest.mark.parametrize("kind", [pd.Series, pd.DataFrame])
+def test_targets_are_joined_by_the_names_of_their_rows(kind):
+    y = kind([4, 1, 3, 5], index=["s", "p", "r", "nobody"])
+    (X, views), joined = stack_views({"rna": RNA}, y, clinic=CLINIC)
+    # Without q, which has no target, in the order of the tables.
+    expected = stack_views(rna=RNA, clinic=CLINIC).X.loc[["p", "r", "s"]]
+    pd.testing.assert_frame_equal(X, expected)
+    assert views == {"rna": ["rna__g1", "rna__g2"], "clinic": ["clinic__age"]}
+    assert np.asarray(joined).ravel().tolist() == [1, 3, 4]
+    assert joined.index.tolist() == ["p", "r", "s"]
+    assert isinstance(joined, kind)
+
+
+@pytest.mark.parametrize("y", [[1, 2, 3], np.array([1, 2, 3]), pd.Series([1, 2, 3]), pl.Series([1, 2, 3])])
+def test_targets_without_names_belong_to_rows_by_position(y):
+    for table in (RNA, RNA.reset_index(drop=True), A, pl.DataFrame(A)):
+        stacked, same = stack_views({"rna": table}, y)
+        assert same is y
+        assert len(stacked.X) == 3
+    with pytest.raises(ValueError, match="the views are joined by the names of their rows; give a Series"):
+        stack_views({"rna": RNA, "clinic": CLINIC}, y)
+    with pytest.raises(ValueError, match="y has 3 rows, and the views have 2"):
+        stack_views({"rna": RNA[:2]}, y)
+
+
+def test_a_view_may_be_called_y():
+    assert stack_views(y=RNA).views == {"y": ["y__g1", "y__g2"]}
+
+
+@pytest.mark.parametrize(("names", "words"), [("ppq", "'p' more than once"), ("xyz", "no row in common.*'x'.*'p'")])
+def test_targets_that_cannot_be_joined_are_refused(names, words):
+    with pytest.raises(ValueError, match=words):
+        stack_views({"rna": RNA}, pd.Series([1, 2, 3], index=list(names)))
+
+
 class Annotated:
     """What stack_views reads of an AnnData."""
 
@@ -149,6 +190,13 @@ def test_annotated_data_is_read_by_the_names_of_its_observations():
     pd.testing.assert_frame_equal(X, expected)
     assert views == same == {"rna": ["rna__g1", "rna__g2"], "protein": ["protein__p1"]}
     assert X.loc["s"].isna().tolist() == [True, True, False]
+    labels = pd.Series([0, 1, 0, 1], index=["s", "r", "q", "p"])
+    with pytest.raises(
+        ValueError, match=r"X\['protein'\]: .*\('p' is in X\['rna'\] alone, 's' is in X\['protein'\] alone"
+    ):
+        MKLClassifier().fit({"rna": Annotated(rna), "protein": Annotated(protein)}, labels)
+    with pytest.raises(ValueError, match=r"write y\.loc\[X\['rna'\]\.obs_names\]"):
+        MKLClassifier().fit(Modalities(rna=Annotated(rna)), labels)
 
 
 def test_a_dict_and_further_views():

@@ -1,16 +1,16 @@
-"""One array per view, side by side in one table: what estimators read, and which columns are whose."""
+"""One array per view, side by side in one table: what estimators read, whose columns and rows are which."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from scipy import sparse
 
-from kernelmosaic._typing import MatrixLike, Settings
+from kernelmosaic._typing import MatrixLike, Settings, TargetLike
 
 __all__ = ["StackedViews", "stack_views"]
 
@@ -44,7 +44,11 @@ class StackedViews(NamedTuple):
         return {name: list(range(*ends)) for name, ends in zip(self.views, pairwise(ends), strict=True)}
 
 
-def stack_views(container: Any = None, /, **views: Any) -> StackedViews:
+@overload
+def stack_views(container: Any = None, y: None = None, /, **views: Any) -> StackedViews: ...
+@overload
+def stack_views(container: Any, y: TargetLike, /, **views: Any) -> tuple[StackedViews, Any]: ...
+def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) -> Any:
     """Put views of the same samples side by side, with the columns of each.
 
     Splitters, searches and pipelines pass one X around; this makes it of several. New samples are stacked alike.
@@ -53,6 +57,9 @@ def stack_views(container: Any = None, /, **views: Any) -> StackedViews:
     ----------
     container : MuData or mapping, optional
         Views by name in one object: the modalities of a MuData, the items of a dict. More may follow by name.
+    y : Series, data frame or array-like, optional
+        Targets of the samples, by position. Those whose index names the samples are joined to the views by these names:
+        samples without a target are left out, and so are targets without a sample.
     **views : array-like, sparse matrix, data frame or AnnData of shape (n_samples, n_columns)
         The views by name, rows in the same order. If one is a pandas or polars data frame so is the result, its
         columns named ``view__column``, numbered where a view has no names; else if one is sparse the result is sparse.
@@ -66,10 +73,12 @@ def stack_views(container: Any = None, /, **views: Any) -> StackedViews:
         The views side by side.
     views : dict of list
         The columns of each view: names for a data frame, else numbers.
+    y : like `y`
+        Where targets are given the result is ``(X, views), y``, which ``fit`` takes: the targets of the rows of X.
 
     Notes
     -----
-    The two come as a named tuple whose attribute ``numbers`` has the columns by number even for a data frame. A
+    X and views come as a named tuple whose attribute ``numbers`` has the columns by number even for a data frame. A
     transformer such as :class:`~sklearn.preprocessing.StandardScaler` drops the names unless told
     ``set_output(transform="pandas")``; numbers outlive it.
 
@@ -86,9 +95,21 @@ def stack_views(container: Any = None, /, **views: Any) -> StackedViews:
     >>> MKLClassifier(kernels).fit(X, [0, 0, 1, 1]).kernel_names_
     ['shape', 'sound']
 
-    Data frames through a scaler, which returns an array:
+    Tables and targets by the names of their rows, of which the last has no target:
 
     >>> import pandas as pd
+    >>> rna = pd.DataFrame({"gene": [0.5, 1.5, 2.5]}, index=["p", "q", "r"])
+    >>> clinic = pd.DataFrame({"age": [61.0, 57.0]}, index=["q", "p"])
+    >>> stacked, y = stack_views({"rna": rna, "clinic": clinic}, pd.Series([1, 0], index=["q", "p"]))
+    >>> stacked.X
+       rna__gene  clinic__age
+    p        0.5         57.0
+    q        1.5         61.0
+    >>> y.tolist()
+    [0, 1]
+
+    Data frames through a scaler, which returns an array:
+
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
     >>> stacked = stack_views(shape=pd.DataFrame(shape, columns=list("abcd")), sound=sound)
@@ -111,8 +132,12 @@ def stack_views(container: Any = None, /, **views: Any) -> StackedViews:
     if not views:
         raise ValueError("stack_views needs at least one view: stack_views(name=array, other=array).")
     tables = {name: _table(name, view) for name, view in views.items()}
-    if _have_names(list(tables.values())):
-        tables = _joined_rows(tables)
+    is_joined = _have_names(list(tables.values()))
+    stacked = _side_by_side(_joined_rows(tables) if is_joined else tables)
+    return stacked if y is None else _with_targets(stacked, y, is_joined)
+
+
+def _side_by_side(tables: Settings) -> StackedViews:
     _check_rows(tables)
     libraries = {name: _library(table) for name, table in tables.items() if _is_frame(table)}
     if len(set(libraries.values())) > 1:
@@ -149,11 +174,7 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
     listed = isinstance(X, list | tuple)
     views = {f"view{i}": one for i, one in enumerate(X)} if listed else dict(getattr(X, "mod", X))
     tables = {str(name): _table(str(name), one) for name, one in views.items()}
-    if _have_names(list(tables.values())):
-        raise ValueError(
-            "X: the tables' indices differ. X, views = stack_views(tables) joins rows by their names; give the targets "
-            "in the order of X.index."
-        )
+    check_row_names(X)
     if fitted is not None:
         if not tables or not {*tables} <= {*fitted}:
             raise ValueError(
@@ -167,7 +188,7 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
             f"X: {', '.join(map(repr, tables))} are symmetric matrices, as many rows as columns. Give Gram matrices as "
             "kernels, [(name, Precomputed(K)), ...], and the row numbers np.arange(len(K)) as X."
         )
-    return stack_views(tables)
+    return _side_by_side(tables)
 
 
 def _absent(columns: list[Any], view: str, like: MatrixLike) -> MatrixLike:
@@ -188,6 +209,95 @@ def _is_gram(table: MatrixLike) -> bool:
     return values.dtype.kind in "iuf" and bool(np.allclose(values, values.T, equal_nan=True))
 
 
+# Names of rows -------------------------------------------------------------------------------------------------------
+
+
+class _Named(NamedTuple):
+    """Names of rows: whose they are, the index, and what to write for it."""
+
+    what: str
+    names: Any
+    index: str
+
+
+def check_row_names(X: MatrixLike, **others: Any) -> None:
+    """Raise a ValueError if samples and what belongs to them name their rows, and not in the same order.
+
+    Names are a pandas index of anything but integers. What has none, as arrays, belongs to the samples by position.
+
+    Parameters
+    ----------
+    X : array-like, data frame, or dict or list of tables
+        Samples; the tables' names must be the same.
+    **others : Series, data frame, array-like or None
+        Targets, weights or groups of the samples, by the name of their parameter.
+    """
+    named = [one for what, rows in {"X": X, **others}.items() for one in _named_rows(what, rows)]
+    for one in named[1:]:
+        if not named[0].names.equals(one.names) and named[0].names.tolist() != one.names.tolist():
+            raise ValueError(_disagreement(named[0], one))
+
+
+def _named_rows(what: str, rows: Any) -> Iterator[_Named]:
+    """Yield the names of rows, of several tables those of each."""
+    if isinstance(rows, StackedViews):
+        yield from _named_rows(f"{what}.X", rows.X)
+    elif are_tables(rows):
+        held = dict(enumerate(rows)) if isinstance(rows, list | tuple) else getattr(rows, "mod", rows)
+        for key, table in held.items():
+            yield from _named_rows(f"{what}[{key!r}]", table)
+    else:
+        place = "obs_names" if _is_annotated(rows) else "index"
+        index = getattr(rows, place, None)
+        if type(index).__module__.partition(".")[0] == "pandas" and index.inferred_type != "integer":
+            yield _Named(what, index, f"{what}.{place}")
+
+
+def _disagreement(first: _Named, other: _Named) -> str:
+    """Return what is wrong with names that differ, and what to write."""
+    what, here, there = other.what, first.names.tolist(), other.names.tolist()
+    sides = ((first.what, here, set(there)), (what, there, set(here)))
+    alone = {side: next((name for name in own if name not in rest), None) for side, own, rest in sides}
+    lost = [f"{name!r} is in {side} alone" for side, name in alone.items() if name is not None]
+    twice = other.names[other.names.duplicated()].tolist()
+    if lost:
+        wrong = f"its rows and those of {first.what} have different names ({', '.join(lost)})"
+    else:
+        unlike = [(i, a, b) for i, (a, b) in enumerate(zip(here, there, strict=False)) if a != b]
+        place = "row {} is {!r} there and {!r} here".format(*unlike[0]) if unlike else f"{len(here)} rows there"
+        wrong = f"its {len(there)} rows have the names of {first.what} in another order ({place})"
+    if what.startswith("X"):
+        return f"{what}: {wrong}; stack_views(X) joins tables by the names of their rows."
+    if twice:
+        write = f"give every row a name of its own ({twice[0]!r} is there more than once)"
+    elif alone[first.what] is None:
+        write = f"write {what}.loc[{first.index}]"
+    else:
+        write = f"keep the rows of both, {first.index}.intersection({other.index})"
+    return f"{what}: {wrong}; {write}, or give {what}.to_numpy() if it belongs to {first.what} row by row as it is."
+
+
+def _with_targets(stacked: StackedViews, y: TargetLike, is_joined: bool) -> tuple[StackedViews, Any]:
+    """Return the samples that have a target, and the targets in their order; by position where one has no names."""
+    if _have_names([stacked.X, y]):
+        if not y.index.is_unique:
+            raise ValueError(
+                f"y: the index has {y.index[y.index.duplicated()][0]!r} more than once; give every sample one target."
+            )
+        X = stacked.X[stacked.X.index.isin(y.index)]
+        if len(X) == 0:
+            raise ValueError(
+                f"y has no row in common with the views: its index begins with {y.index[0]!r}, theirs with "
+                f"{stacked.X.index[0]!r}."
+            )
+        return StackedViews(X, stacked.views), y.loc[X.index]
+    if is_joined and not _is_labelled(y):
+        raise ValueError("y: the views are joined by the names of their rows; give a Series with these as its index.")
+    if len(y) != stacked.X.shape[0]:
+        raise ValueError(f"y has {len(y)} rows, and the views have {stacked.X.shape[0]}: give one target per sample.")
+    return stacked, y
+
+
 # Side by side --------------------------------------------------------------------------------------------------------
 
 
@@ -195,7 +305,7 @@ def _table(name: str, view: MatrixLike) -> MatrixLike:
     """The view as it is if it has columns, else as an array; refused unless it is a table with rows and columns."""
     if SEPARATOR in name:
         raise ValueError(f"the view's name {name!r} contains {SEPARATOR!r}, which parts a view's name from a column's.")
-    if hasattr(view, "obs_names") and hasattr(view, "to_df"):  # an AnnData
+    if _is_annotated(view):
         view = view.to_df()
     if not _is_frame(view) and not sparse.issparse(view):
         try:
@@ -215,9 +325,11 @@ def _table(name: str, view: MatrixLike) -> MatrixLike:
 
 def _have_names(tables: list[Any]) -> bool:
     """Whether all views are frames of pandas whose rows have names, and not the same; mere numbers are no names."""
-    if not all(hasattr(table, "reindex") and type(table.index).__name__ != "RangeIndex" for table in tables):
-        return False
-    return not all(table.index.equals(tables[0].index) for table in tables)
+    return all(map(_is_labelled, tables)) and not all(table.index.equals(tables[0].index) for table in tables)
+
+
+def _is_labelled(table: Any) -> bool:
+    return hasattr(table, "reindex") and type(table.index).__name__ != "RangeIndex"
 
 
 def _joined_rows(tables: Settings) -> Settings:
@@ -247,6 +359,11 @@ def _check_rows(tables: Settings) -> None:
     if len(set(rows.values())) > 1:
         listed = ", ".join(f"{name} has {count}" for name, count in rows.items())
         raise ValueError(f"the views differ in their numbers of rows: {listed}; each needs one row per sample.")
+
+
+def _is_annotated(view: Any) -> bool:
+    """Whether it is an AnnData."""
+    return hasattr(view, "obs_names") and hasattr(view, "to_df")
 
 
 def _is_frame(view: MatrixLike) -> bool:

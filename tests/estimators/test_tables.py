@@ -111,7 +111,7 @@ def test_lists_of_matrices_are_no_tables_where_graphs_are_read():
     ("call", "words"),
     [
         (lambda: MKLClassifier().fit({"a": RNA, "b": PROTEIN[:9]}, Y), "a has 60, b has 9"),
-        (lambda: MKLClassifier().fit({**FRAMES, "rna": FRAMES["rna"][::-1]}, Y), "stack_views(tables) joins rows"),
+        (lambda: MKLClassifier().fit({**FRAMES, "rna": FRAMES["rna"][::-1]}, Y), "stack_views(X) joins tables"),
         (lambda: MKLClassifier().fit([RNA @ RNA.T, PROTEIN @ PROTEIN.T], Y), "Precomputed(K)"),
         (
             lambda: MKLClassifier([RNA @ RNA.T]).fit(X, Y),

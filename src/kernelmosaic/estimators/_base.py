@@ -61,7 +61,7 @@ from kernelmosaic.learning.norms import numbers, read_fixed
 from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
-from kernelmosaic.stacking import are_tables, stack_tables
+from kernelmosaic.stacking import are_tables, check_row_names, stack_tables
 
 Listed = TypeVar("Listed")
 
@@ -200,6 +200,7 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
 
     def _read_input(self, X: MatrixLike, *y: TargetLike, sample_weight: SampleWeight = None, **checks: Any) -> FitInput:
         """Return a training set with targets of any kind, or without."""
+        check_row_names(X, y=y[0] if y else None, sample_weight=sample_weight)
         views, tables = None, {}
         # A list of matrices may be one of graphs.
         if are_tables(X) and "graphs" not in self._kernels_take("input_kind"):

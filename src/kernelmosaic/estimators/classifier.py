@@ -21,6 +21,7 @@ from kernelmosaic._typing import (
     AnyArray,
     Estimator,
     MatrixLike,
+    SampleWeight,
     TargetLike,
 )
 from kernelmosaic.estimators._base import BaseMKL, KernelEstimator, WeightedMKL, parameters
@@ -36,6 +37,7 @@ from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.machines import SVC
 from kernelmosaic.machines.base import SharedMachines, check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
+from kernelmosaic.stacking import check_row_names
 
 
 def _has_probabilities(estimator: Estimator) -> None:
@@ -107,6 +109,11 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     def predict(self, X: MatrixLike) -> AnyArray:
         """Return the class of each sample."""
         return self._predictions(self._outputs(X))
+
+    def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
+        """Return the accuracy, by the weights of the samples if these are given."""
+        check_row_names(X, y=y, sample_weight=sample_weight)
+        return float(super().score(X, y, sample_weight))
 
     def _predictions(self, outputs: NDArray[np.float64]) -> AnyArray:
         one = outputs.shape[1] == 1

@@ -38,6 +38,7 @@ from kernelmosaic.learning.problem import progress
 from kernelmosaic.machines.base import check_count
 from kernelmosaic.machines.survival import PartialLikelihood
 from kernelmosaic.metrics import concordance, integrated_brier_score
+from kernelmosaic.stacking import check_row_names
 
 
 @parameters
@@ -199,6 +200,7 @@ class TunedMKL(PathSearch, WeightedMKL):
         self
         """
         self._is_refitted = False
+        check_row_names(X, groups=params.get("groups"))
         given = self._validated(in_memory(X), y, sample_weight)
         routed = self._routed(given.weight, params)
         found, m, i = self._search(self._plain(given), given, routed)

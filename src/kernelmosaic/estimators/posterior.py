@@ -19,6 +19,7 @@ from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.machines.multiclass import posterior_machine
+from kernelmosaic.stacking import check_row_names
 
 Array = NDArray[np.float64]
 
@@ -119,6 +120,7 @@ class PosteriorMKLClassifier(MKLClassifier):
         check_bandwidth(self.bandwidth)
         if self.estimate not in ("neighbors", "density"):
             raise ValueError(f"estimate={self.estimate!r}: give 'neighbors' or 'density'.")
+        check_row_names(X, y=y)
         target = np.asarray(to_host(y))
         if target.ndim == 2 and target.shape[1] > 1:
             given = self._read_input(X, _check_posteriors(target), sample_weight=sample_weight, multi_output=True)

@@ -19,6 +19,7 @@ from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.machines import SVR, Huber, Machine, Quantile
 from kernelmosaic.machines.base import SharedMachines, check_positive
+from kernelmosaic.stacking import check_row_names
 
 
 @parameters
@@ -180,6 +181,7 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
         -------
         float
         """
+        check_row_names(X, y=y, sample_weight=sample_weight)
         score = self._path_rule.score
         assert score is not None
         return score(y, self.predict(X), sample_weight)

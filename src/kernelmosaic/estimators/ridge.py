@@ -51,6 +51,7 @@ from kernelmosaic.learning.ridge_weights import (
 from kernelmosaic.learning.target_weights import TargetOptions, learn_target_weights
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.solvers.leave_one_out import RidgeSystem, variances
+from kernelmosaic.stacking import check_row_names
 
 Array = NDArray[np.float64]
 
@@ -586,6 +587,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         -------
         self
         """
+        check_row_names(X, groups=groups)
         given = self._validated(X, y, sample_weight)
         self._is_flat = given.y.ndim == 1
         if self.per_target and not self._is_flat:
@@ -785,6 +787,11 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
                 found[rows, :, c] = interval(without[..., c], without[..., c], size, coverage)
         return found[:, :, 0] if self._is_flat else found
 
+    def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
+        """Return R², of several targets the mean over them, by the weights of the samples if these are given."""
+        check_row_names(X, y=y, sample_weight=sample_weight)
+        return float(super().score(X, y, sample_weight))
+
     def score_split(self, X: MatrixLike, y: TargetLike) -> Array:
         """Return each kernel's share of R², which they sum to (the product measure).
 
@@ -805,6 +812,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         ndarray of shape (P,) or (P, targets)
         """
         check_is_fitted(self)
+        check_row_names(X, y=y)
         Z = self._validate(X, reset=False)
         given = np.asarray(to_host(y))
         y, outputs = given[:, np.newaxis] if given.ndim == 1 else given, len(self.intercept_)
@@ -920,6 +928,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         -------
         self
         """
+        check_row_names(X, groups=groups)
         given = self._validated(X, y, sample_weight)
         self.classes_ = self._find_classes(given.y, given.weight)
         weight = np.ones(given.X.shape[0]) if given.weight is None else given.weight.copy()

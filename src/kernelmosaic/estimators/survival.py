@@ -18,6 +18,7 @@ from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.machines import Cox, Machine, Ranking, Survival
 from kernelmosaic.metrics import concordance, read_times
+from kernelmosaic.stacking import check_row_names
 
 Array = NDArray[np.float64]
 
@@ -119,6 +120,7 @@ class MKLSurvival(RegressorMixin, WeightedMKL):
         return super().fit(X, y, sample_weight)
 
     def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
+        check_row_names(X, y=y)
         with refuse_text(X, y):
             # Without y it is scikit-learn that says so.
             times = y if y is None else read_times(y)
@@ -233,6 +235,7 @@ class MKLSurvival(RegressorMixin, WeightedMKL):
         -------
         float
         """
+        check_row_names(X, y=y, sample_weight=sample_weight)
         return concordance(read_times(y), self.predict(X), sample_weight)
 
     def __sklearn_tags__(self) -> Tags:

@@ -21,7 +21,7 @@ from kernelmosaic.estimators._path import warn_of_gaps
 from kernelmosaic.estimators._shared import KnownFit, SharedKernels
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.stacking import are_tables
+from kernelmosaic.stacking import are_tables, check_row_names
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -88,6 +88,7 @@ def prepare(
             f"X={type(X).__name__}: give the samples as an array, a sparse matrix or a data frame; stack_views makes "
             "one of several tables."
         )
+    check_row_names(X, y=y, sample_weight=sample_weight)
     y = np.asarray(y)
     check_consistent_length(X, y)
     rows = np.empty((_num_samples(X), 1))

@@ -29,6 +29,7 @@ from kernelmosaic.inspection._refits import (
     text_table,
 )
 from kernelmosaic.machines.base import check_count
+from kernelmosaic.stacking import check_row_names
 
 Array = NDArray[np.float64]
 
@@ -154,6 +155,7 @@ def kernel_significance(
     N = check_count("n_permutations", n_permutations)
     if correction not in (None, "max", "fdr"):
         raise ValueError(f"correction={correction!r}: choose one of None, 'max', 'fdr'.")
+    check_row_names(X, groups=groups)
     estimator, y, weight, random = prepare(estimator, X, y, sample_weight, random_state)
     if isinstance(last_step(estimator), MKLSurvival) or not (y.ndim == 1 or y.dtype.kind in "biuf"):
         raise TypeError(

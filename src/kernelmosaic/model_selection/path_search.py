@@ -17,6 +17,7 @@ from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators._calibration import check_calibration
 from kernelmosaic.estimators._path import divide_pipeline, path_rule, predicts_targets, read_samples
 from kernelmosaic.estimators.cv import PathSearch, in_memory
+from kernelmosaic.stacking import check_row_names
 
 
 def _has(name: str) -> Callable[[Any], bool]:
@@ -152,6 +153,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         if method is not None:
             check_calibration(method)
         path_rule(self.estimator)
+        check_row_names(X, y=y, sample_weight=params.get("sample_weight"), groups=params.get("groups"))
         routed = self._routed(params.pop("sample_weight", None), params)
         weight, model = routed.estimator.fit.get("sample_weight"), divide_pipeline(self.estimator)[1]
         if weight is not None and not has_fit_parameter(model, "sample_weight"):
@@ -239,6 +241,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
     @available_if(_has("score"))  # type: ignore[untyped-decorator]
     def score(self, X: MatrixLike, y: TargetLike = None, sample_weight: SampleWeight = None) -> float:
         """Return the best estimator's own score."""
+        check_row_names(X, y=y, sample_weight=sample_weight)
         weight = {} if sample_weight is None else {"sample_weight": sample_weight}
         return float(self._best().score(X, y, **weight))
 

@@ -24,6 +24,7 @@ from kernelmosaic.estimators._shared import SharedKernels
 from kernelmosaic.kernels.views import PerColumn, default_kernels, lay_specs, read_kernels, term_names
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.model_selection.surface import Exploration, Terrain
+from kernelmosaic.stacking import check_row_names
 
 # Which parameters it moves --------------------------------------------------------------------------------------------
 
@@ -313,6 +314,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         """
         if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
             raise ValueError(f"scoring={self.scoring!r}: a surface is fitted to one score; give one.")
+        check_row_names(X, y=y, sample_weight=params.get("sample_weight"), groups=params.get("groups"))
         run = self._run = _Run((X, y, params), bool(self.verbose))
         # The bar says it all; scikit-learn's own line for every batch would only tear it.
         given, self.verbose = self.verbose, False
@@ -324,6 +326,11 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         finally:
             self.verbose, self._run = given, None
         return self
+
+    def score(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> float:
+        """Return the score of the best estimator, by `scoring`; `params` are passed to it."""
+        check_row_names(X, y=y, sample_weight=params.get("sample_weight"))
+        return float(super().score(X, y, **params))
 
     def _check_input_parameters(self, X: MatrixLike, y: TargetLike, split_params: Settings) -> None:
         """Before the first fit: read what is searched, and fix the splits, so that all points meet the same ones."""

@@ -19,6 +19,7 @@ from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators._conformal import Conformal
 from kernelmosaic.estimators.cv import in_memory
 from kernelmosaic.model_selection.path_search import tags_like
+from kernelmosaic.stacking import check_row_names
 
 
 @parameters
@@ -89,6 +90,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
+        check_row_names(X, y=y, sample_weight=sample_weight)
         X, y, weight = indexable(in_memory(X), y, sample_weight)
         y, rows = self._read(y), np.arange(len(y))
         train, held = rows, rows
@@ -131,6 +133,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
         """Return the estimator's own score."""
         check_is_fitted(self)
+        check_row_names(X, y=y, sample_weight=sample_weight)
         weight = {} if sample_weight is None else {"sample_weight": sample_weight}
         return float(self.estimator_.score(X, y, **weight))
 

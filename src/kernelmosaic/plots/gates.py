@@ -21,6 +21,7 @@ from kernelmosaic.plots._common import (
     plane_around,
     support_mask,
 )
+from kernelmosaic.stacking import check_row_names
 
 # Gates ----------------------------------------------------------------------------------------------------------------
 
@@ -108,6 +109,7 @@ class GatingDisplay(Display):
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         """
+        check_row_names(X, y=y)
         gates = _of_output(_gates(estimator, X), output)
         points = np.asarray(X)
         labels = None if y is None else np.asarray(y)
@@ -277,6 +279,7 @@ class LocalKernelDisplay(Display):
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         """
+        check_row_names(X, y=y)
         X = np.asarray(X)
         labels = np.zeros(len(X), dtype=int) if y is None else np.asarray(y)
         gates = _of_output(_gates(estimator, X), output)

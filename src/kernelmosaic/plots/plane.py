@@ -25,6 +25,7 @@ from kernelmosaic.plots._common import (
     plane_around,
     support_mask,
 )
+from kernelmosaic.stacking import check_row_names
 
 
 @dataclass
@@ -128,6 +129,7 @@ class DecisionRegionDisplay(Display):
         DecisionRegionDisplay
         """
         check_is_fitted(estimator)
+        check_row_names(X, y=y)
         points = _points(X)
         x_grid, y_grid, plane = plane_around(points, eps, grid_resolution)
         said = _read_plane(estimator, _like(X, plane), (grid_resolution, grid_resolution))
@@ -332,6 +334,7 @@ class ProjectionDisplay(Display):
         ProjectionDisplay
         """
         check_is_fitted(estimator)
+        check_row_names(X, y=y)
         classes = None if y is None else np.asarray(y)
         if method == "kernel_pca":
             K = np.asarray(estimator.kernel_matrix(X))

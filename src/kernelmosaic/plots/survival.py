@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, TargetLike
 from kernelmosaic.metrics import kaplan_meier, read_times
 from kernelmosaic.plots._common import Array, Display, attribute, colour, fitted_model
+from kernelmosaic.stacking import check_row_names
 
 
 @dataclass
@@ -79,6 +80,7 @@ class SurvivalCalibrationDisplay(Display):
             Passed to ``Axes.plot``.
         """
         predict = attribute(fitted_model(estimator), "predict_survival_function", cls.__name__, "survival estimators")
+        check_row_names(X, y=y)
         held = read_times(y)
         at = float(np.median(held[:, 1])) if time is None else float(time)
         values = np.array([one(min(at, one.domain[1])) for one in predict(X)])
