@@ -1,4 +1,4 @@
-"""One array per view, side by side in one table: what estimators read, whose columns and rows are which."""
+"""One array per view, side by side in one table: what estimators read, and which columns and rows are whose."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ class _Named(NamedTuple):
 
     what: str
     names: Any
-    index: str
+    written: str
 
 
 def check_row_names(X: MatrixLike, **others: Any) -> None:
@@ -248,7 +248,7 @@ def _named_rows(what: str, rows: Any) -> Iterator[_Named]:
             yield from _named_rows(f"{what}[{key!r}]", table)
     else:
         place = "obs_names" if _is_annotated(rows) else "index"
-        index = getattr(rows, place, None)
+        index: Any = getattr(rows, place, None)
         if type(index).__module__.partition(".")[0] == "pandas" and index.inferred_type != "integer":
             yield _Named(what, index, f"{what}.{place}")
 
@@ -271,9 +271,9 @@ def _disagreement(first: _Named, other: _Named) -> str:
     if twice:
         write = f"give every row a name of its own ({twice[0]!r} is there more than once)"
     elif alone[first.what] is None:
-        write = f"write {what}.loc[{first.index}]"
+        write = f"write {what}.loc[{first.written}]"
     else:
-        write = f"keep the rows of both, {first.index}.intersection({other.index})"
+        write = f"keep the rows of both, {first.written}.intersection({other.written})"
     return f"{what}: {wrong}; {write}, or give {what}.to_numpy() if it belongs to {first.what} row by row as it is."
 
 

@@ -485,8 +485,9 @@ class BaseMKL(KernelEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of such tables
-            Samples; several tables have the same rows. With `approximation` also a memory map, the path of a Parquet
-            file, or a Dask collection.
+            Samples; several tables have the same rows. Names of rows, by a pandas index of anything but integers, must
+            be the same in the same order here, in `y` and in `sample_weight`. With `approximation` also a memory map,
+            the path of a Parquet file, or a Dask collection.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Classes of a classifier, numbers of a regression.
         sample_weight : array-like of shape (n_samples,), optional
