@@ -247,7 +247,8 @@ def _named_rows(what: str, rows: Any) -> Iterator[_Named]:
         for key, table in held.items():
             yield from _named_rows(f"{what}[{key!r}]", table)
     else:
-        place = "obs_names" if _is_annotated(rows) else "index"
+        # Last, since a Series looks for attributes that it does not have among its rows.
+        place = "index" if hasattr(rows, "index") or not _is_annotated(rows) else "obs_names"
         index: Any = getattr(rows, place, None)
         if type(index).__module__.partition(".")[0] == "pandas" and index.inferred_type != "integer":
             yield _Named(what, index, f"{what}.{place}")
