@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zlib
 
 import numpy as np
 import pandas as pd
@@ -116,8 +117,8 @@ def test_weighted_degree_of_many_strings_enters_no_more_functions_than_that_of_f
 @pytest.mark.parametrize(
     ("matrix", "table", "gaps"),
     [
-        *(("nuc44", naive.NUC44, gaps) for gaps in ((11, 1), (5, 5), (3, 0), (0, 0), (2, 1))),
-        *(("blosum62", naive.BLOSUM62, gaps) for gaps in ((11, 1), (3, 0))),
+        *(("nuc44", naive.NUC44, gaps) for gaps in ((11, 1), (5, 5), (3, 0), (0, 0), (2, 1), (10**9, 10**9))),
+        *(("blosum62", naive.BLOSUM62, gaps) for gaps in ((11, 1), (3, 0), (2, 2))),
     ],
 )
 def test_alignment_equals_the_naive_dynamic_program(gaps, matrix, table):
@@ -125,13 +126,77 @@ def test_alignment_equals_the_naive_dynamic_program(gaps, matrix, table):
     X = strings(letters, [1, 4, 9, 17, 17, 25])
     X[4] = X[3][:6] + X[3][9:] + X[4][:3]  # so that gaps pay
     kernel = SmithWaterman(matrix, *gaps)
-    score = kernel._scorer()
     expected = naive.block(lambda x, z: naive.alignment_score(x, z, table, *gaps), X, X)
-    assert_array_equal([score(x, X) for x in X], expected)
+    assert_array_equal(kernel._scores(X), expected)
     new = strings(letters, [12, 3])
     kernel.fit(X)
     expected = naive.block(lambda x, z: naive.smith_waterman(x, z, X, table, *gaps), new, X)
     assert_allclose(kernel(new, X), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_more_strings_than_are_aligned_at_once(n_threads, monkeypatch):
+    monkeypatch.setattr("kernelmosaic.kernels.strings._threads", lambda cells: n_threads)
+    X, Y = strings("ACGT", rng.randint(1, 8, size=70)), strings("ACGT", rng.randint(1, 8, size=40))
+    kernel = SmithWaterman("nuc44", 3, 1)
+    expected = np.array(naive.block(lambda x, z: naive.alignment_score(x, z, naive.NUC44, 3, 1), X + Y, X))
+    assert_array_equal(kernel._scores(X), expected[:70])
+    assert_array_equal(kernel._scores(Y, X), expected[70:])
+
+
+@pytest.mark.parametrize("length", [2978, 2979])
+def test_scores_at_the_end_of_16_bits(length):
+    assert SmithWaterman()._scores(["W" * length]) == 11 * length  # 32,758 and 32,769
+
+
+def test_a_gap_of_32768_is_beyond_16_bits():
+    assert_array_equal(SmithWaterman("nuc44", 2**15, 2**15)._scores(["ACGT" * 1000, "CGT"])[1], [15, 15])
+
+
+def test_substitution_tables():
+    from kernelmosaic.kernels.strings import _substitution, _tables
+
+    names = {*(f"blosum{k}" for k in (*range(30, 95, 5), 62, 100, "n")), *(f"pam{k}" for k in range(10, 501, 10))}
+    assert set(_tables()) == names | {"nuc44", "dnafull"}
+    for name in _tables():
+        letters, table = _substitution(name)
+        scores, unknown = table[:, :-1], letters.index("*")
+        assert_array_equal(scores, scores.T)
+        assert set(letters) >= set("ACGT" if name in ("nuc44", "dnafull") else "ACDEFGHIKLMNPQRSTVWY")
+        own = scores.diagonal()[: 4 if name in ("nuc44", "dnafull") else 20]
+        assert own.min() > 0
+        # As distributed: * has the lowest score with all.
+        others = np.delete(scores[unknown], unknown)
+        assert_array_equal(others, scores.min())
+        assert scores[unknown, unknown] == (scores.min() if name in ("nuc44", "dnafull") else 1)
+    # Compared figure by figure with EMBOSS 6.6, Biopython 1.88 and Bioconductor's Biostrings 2.66; the sum is of these.
+    assert zlib.crc32(" ".join(" ".join([name, *words]) for name, words in _tables().items()).encode()) == 0xC1BAC625
+
+
+@pytest.mark.parametrize(
+    ("matrix", "pair", "score"),
+    [
+        # From the published tables.
+        ("blosum62", "WW", 11),
+        ("blosum62", "LI", 2),
+        ("blosum62", "BD", 4),
+        ("blosum50", "WW", 15),
+        ("pam250", "WW", 17),
+        ("pam250", "FY", 7),
+        ("pam250", "CC", 12),
+        ("blosum62", "jO", 1),  # neither is listed
+        ("blosum62", "J*", 1),
+        ("nuc44", "UT", 0),
+        ("nuc44", "uu", 0),
+        ("nuc44", "SG", 1),
+        ("dnafull", "uT", 5),
+        ("dnafull", "UU", 5),
+        ("dnafull", "QT", 0),
+        ("dnafull", "QQ", 0),
+    ],
+)
+def test_scores_of_two_letters(matrix, pair, score):
+    assert SmithWaterman(matrix)._scores([pair[0]], [pair[1]]) == score
 
 
 def test_raw_scores_are_no_kernel_but_this_is():
@@ -163,6 +228,7 @@ def test_strings_of_unknown_letters_resemble_nothing():
         ({"matrix": "blosum61"}, "matrix='blosum61'"),
         ({"matrix": "sw"}, "matrix='sw'"),
         ({"matrix": None}, "matrix=None"),
+        ({"matrix": ["blosum62"]}, "matrix="),
         ({"gap_open": -1}, "gap_open=-1"),
         ({"gap_open": 2.5}, "gap_open=2.5"),
         ({"gap_extend": True}, "gap_extend=True"),
@@ -178,9 +244,3 @@ def test_bad_alignments_are_named(parameters, message):
 def test_letters_beyond_ascii_are_not_aligned():
     with pytest.raises(ValueError, match=r"X\[1\] is 'Aé'"):
         SmithWaterman().fit(["AC", "Aé"])
-
-
-def test_without_parasail_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "parasail", None)
-    with pytest.raises(ImportError, match=r'pip install "kernelmosaic\[sequences\]"'):
-        SmithWaterman().fit(["ACD"])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from functools import cache
+from importlib.resources import files
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
+from kernelmosaic.backend import allowed_threads, map_threads, row_strips
 from kernelmosaic.kernels.base import Block, Kernel, is_whole
 
 Sequences = NDArray[np.object_]
@@ -231,13 +234,15 @@ class SmithWaterman(SequenceKernel):
     new string is described exactly as a training string is, so test-versus-train blocks agree with the training matrix.
 
     `fit` keeps the training strings and their descriptions: n²/2 alignments and one matrix. A string outside the
-    training set costs n alignments each time it is met. Needs parasail.
+    training set costs n alignments each time it is met.
 
     Parameters
     ----------
     matrix : str, default="blosum62"
-        Substitution scores: a matrix that parasail has by this name, such as ``"blosum50"``, ``"pam250"`` or, for
-        nucleotides, ``"nuc44"``. Letters it does not list count as its ``*``; case does not matter.
+        Substitution scores: ``"blosum30"``, 35, …, 90 or 100, ``"blosum62"``, ``"blosumn"``, ``"pam10"``, 20, …, 500,
+        or, for nucleotides, ``"nuc44"`` or ``"dnafull"`` (with U as T). Letters that a matrix does not list count as
+        its ``*``, which has its lowest score with all others, and 1 with itself, or that score, too, for nucleotides.
+        Case does not matter.
     gap_open, gap_extend : int, default=11 and 1
         A gap of n letters costs gap_open + (n − 1) gap_extend.
 
@@ -247,6 +252,8 @@ class SmithWaterman(SequenceKernel):
         The training strings.
     features_ : ndarray of shape (n, n)
         Their descriptions, one row per string.
+    own_scores_ : ndarray of shape (n,)
+        Their scores against themselves.
 
     References
     ----------
@@ -256,7 +263,7 @@ class SmithWaterman(SequenceKernel):
     Examples
     --------
     >>> from kernelmosaic.kernels import SmithWaterman
-    >>> K = SmithWaterman()([["ACGTACGT"], ["TTACGTAC"], ["GGGGGGGG"]])  # needs parasail
+    >>> K = SmithWaterman()([["ACGTACGT"], ["TTACGTAC"], ["GGGGGGGG"]])
     >>> bool(K[0, 1] > K[0, 2])
     True
     """
@@ -274,7 +281,9 @@ class SmithWaterman(SequenceKernel):
         # Strings that repeat are aligned once.
         place = {s: i for i, s in enumerate(dict.fromkeys(self.sequences_))}
         rows = [place[s] for s in self.sequences_]
-        self.features_ = self._normalised_scores(list(place), None)[np.ix_(rows, rows)]
+        S = self._scores(list(place))[np.ix_(rows, rows)]
+        self.own_scores_ = S.diagonal().copy()
+        self.features_ = _normalised(S, self.own_scores_, self.own_scores_)
         return self
 
     def validate(self, X: MatrixLike) -> Sequences:
@@ -298,37 +307,47 @@ class SmithWaterman(SequenceKernel):
         features = self.features_
         if new:
             known.update((s, len(features) + i) for i, s in enumerate(new))
-            features = np.vstack([features, self._normalised_scores(new, list(self.sequences_))])
+            S = self._scores(new, list(self.sequences_))
+            own = np.array(map_threads(lambda s: self._scores([s])[0, 0], new, _threads(sum(len(s) ** 2 for s in new))))
+            features = np.vstack([features, _normalised(S, own, self.own_scores_)])
         return features[[known[s] for s in X]]
 
-    def _normalised_scores(self, queries: list[str], targets: list[str] | None) -> NDArray[np.float64]:
-        """Return the scores of queries against targets, or against each other, over those against themselves."""
-        score = self._scorer()
-        if targets is None:
-            S = np.zeros((len(queries), len(queries)))
-            for i, query in enumerate(queries):
-                S[i, i:] = S[i:, i] = score(query, queries[i:])
-            own = own_targets = S.diagonal()
-        else:
-            S = np.array([score(query, targets) for query in queries], dtype=np.float64)
-            own, own_targets = (np.array([score(s, [s])[0] for s in strings]) for strings in (queries, targets))
-        norms = np.sqrt(np.outer(own, own_targets))
-        # A string that does not even match itself, being all unknown letters, scores 0 with all.
-        return np.divide(S, norms, out=np.zeros_like(S), where=norms > 0)
+    def _scores(self, queries: list[str], targets: list[str] | None = None) -> NDArray[np.float64]:
+        """Return the scores of queries against targets, or against each other."""
+        # Numba takes long to load, and only this kernel's users should wait for it.
+        from kernelmosaic.kernels._numba_alignment import LANES, local_scores
 
-    def _scorer(self) -> Any:
-        """Return a function of one string and several others that gives the score with each."""
-        parasail = _parasail()
-        table = getattr(parasail, self.matrix)
-        gaps = int(self.gap_open), int(self.gap_extend)
-        # The faster of the two misses some alignments where a gap costs no more to open than to extend.
-        align = parasail.sw_striped_profile_sat if gaps[0] > gaps[1] else parasail.sw_scan_profile_sat
+        letters, table = _substitution(self.matrix)
+        strings = np.array(queries + (targets or []), dtype=object)
+        sizes = lengths(strings)
+        stops = np.cumsum(sizes)
+        number = np.full(128, letters.index("*"), dtype=np.uint8)
+        for i, letter in enumerate(letters):
+            number[[ord(letter), ord(letter.lower())]] = i
+        codes = number[letter_codes(strings)]
+        first = 0 if targets is None else len(queries)
+        S = np.zeros((len(queries), len(strings) - first))
 
-        def score(query: str, targets: list[str]) -> list[int]:
-            profile = parasail.profile_create_sat(query, table)
-            return [align(profile, target, *gaps).score for target in targets]
+        def align(task: tuple[NDArray[np.intp], NDArray[np.intp]]) -> None:
+            rows, block = task
+            places = np.full((sizes[block].max(), LANES), len(letters), dtype=np.uint8)
+            for lane, target in enumerate(block):
+                places[: sizes[target], lane] = codes[stops[target] - sizes[target] : stops[target]]
+            top = int(min(sizes[rows].max(), len(places))) * int(table.max())
+            # A gap that costs more than any score is never opened, whatever it costs.
+            gaps = [min(int(gap), top + 1) for gap in (self.gap_open, self.gap_extend)]
+            scores = np.empty((len(rows), LANES), dtype=np.int16 if max(top, sum(gaps)) < 2**15 else np.int32)
+            local_scores(codes, stops[rows] - sizes[rows], stops[rows], places, table, *gaps, scores)
+            S[np.ix_(rows, block - first)] = scores[:, : len(block)]
 
-        return score
+        # Strings of about one length are aligned together, the longest first. Of two strings one is the query.
+        order = first + np.argsort(-sizes[first:], kind="stable")
+        tasks = []
+        for lanes in row_strips(len(order), LANES):
+            rows = order[lanes.start :] if targets is None else np.arange(first)
+            tasks += [(rows[strip], order[lanes]) for strip in row_strips(len(rows), 64)]
+        map_threads(align, tasks, _threads(float(sizes[: len(queries)].sum()) * float(sizes[first:].sum())))
+        return np.maximum(S, S.T) if targets is None else S
 
     def _check_parameters(self) -> None:
         for name in ("gap_open", "gap_extend"):
@@ -340,17 +359,36 @@ class SmithWaterman(SequenceKernel):
                 f"gap_open={self.gap_open} is less than gap_extend={self.gap_extend}: opening a gap must cost at least "
                 "as much as making it longer."
             )
-        parasail = _parasail()
-        if not isinstance(self.matrix, str) or not isinstance(getattr(parasail, self.matrix, None), parasail.Matrix):
+        if not isinstance(self.matrix, str) or self.matrix not in _tables():
             raise ValueError(
-                f"matrix={self.matrix!r}: parasail has no such substitution matrix; it has 'blosum30' to 'blosum100', "
-                "'pam10' to 'pam500' and, for nucleotides, 'nuc44' and 'dnafull'."
+                f"matrix={self.matrix!r} is no substitution matrix: use 'blosum30' to 'blosum100', 'pam10' to 'pam500' or, "
+                "for nucleotides, 'nuc44' or 'dnafull'."
             )
 
 
-def _parasail() -> Any:
-    try:
-        import parasail
-    except ImportError as error:
-        raise ImportError('SmithWaterman needs parasail: pip install "kernelmosaic[sequences]"') from error
-    return parasail
+def _normalised(S: AnyArray, own: AnyArray, own_targets: AnyArray) -> NDArray[np.float64]:
+    norms = np.sqrt(np.outer(own, own_targets))
+    # A string that does not even match itself, being all unknown letters, scores 0 with all.
+    return np.divide(S, norms, out=np.zeros_like(S), where=norms > 0)
+
+
+def _threads(cells: float) -> int:
+    """Return the threads to align on; they are worth starting for some milliseconds of work."""
+    return allowed_threads() if cells > 1e7 else 1
+
+
+@cache
+def _tables() -> dict[str, list[str]]:
+    """Return the lines of the file of substitution scores: letters and the lower triangle, by name."""
+    text = files("kernelmosaic.kernels").joinpath("substitution.txt").read_text("utf-8")
+    return {words[0]: words[1:] for words in map(str.split, text.splitlines()) if words[0] != "#"}
+
+
+@cache
+def _substitution(name: str) -> tuple[str, NDArray[np.int8]]:
+    """Return the letters of a table, and their scores; a last column of zeros is for what follows the end."""
+    letters, *scores = _tables()[name]
+    table = np.zeros((len(letters), len(letters) + 1), dtype=np.int8)
+    rows, columns = np.tril_indices(len(letters))
+    table[rows, columns] = table[columns, rows] = np.array(scores, dtype=np.int8)
+    return letters, table
