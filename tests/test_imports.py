@@ -45,7 +45,7 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 #: Packages slow to import or not always there. Each may stand at the head of a module named `_<package>_…` (itself
 #: imported inside functions only) or of a room listed here; anywhere else it is imported where it is used.
-LATE = {package: set() for package in ("numba", "clarabel", "parasail", "matplotlib", "pandas", "polars", "skops")}
+LATE = {package: set() for package in ("numba", "clarabel", "matplotlib", "pandas", "polars", "skops")}
 LATE |= {package: set() for package in ("torch", "dask", "distributed", "highspy")}
 LATE |= {"typer": {"cli"}, "rich": {"cli", "demo"}, "pandas": {"tables"}}
 
@@ -249,7 +249,7 @@ def test_importing_the_kernels_loads_nothing_heavy():
     base, _ = modules_after(*THEIRS)
     extra = modules_after(*OURS)[1] - base
     assert "kernelmosaic.kernels" in extra
-    assert packages(extra) & {"numba", "parasail", "pandas"} == set()
+    assert packages(extra) & {"numba", "pandas"} == set()
     assert extra & {f"sklearn.{room}" for room in ("neighbors", "svm", "metrics", "linear_model")} == set()
 
 

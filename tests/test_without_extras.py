@@ -11,7 +11,7 @@ from pathlib import Path
 
 TOP = Path(__file__).parents[1]
 #: Not pandas and its like: scikit-learn looks for them among the loaded modules, and takes a blocked one for loaded.
-EXTRAS = ("rich", "typer", "skops", "matplotlib", "clarabel", "parasail")
+EXTRAS = ("rich", "typer", "skops", "matplotlib", "clarabel")
 FITS = """
 import warnings
 import numpy as np

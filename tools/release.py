@@ -22,7 +22,7 @@ from pathlib import Path
 
 TOP = Path(__file__).parents[1]
 #: What the core must run without.
-OPTIONAL = ("pandas", "pyarrow", "matplotlib", "skops", "clarabel", "torch", "dask", "parasail", "typer", "rich")
+OPTIONAL = ("pandas", "pyarrow", "matplotlib", "skops", "clarabel", "torch", "dask", "typer", "rich")
 
 
 def read(name: str) -> str:

@@ -243,7 +243,7 @@ def _may_hold_types(module: str) -> bool:
     homes = {"kernels", "gating", "estimators", "imputing", "model_selection", "learning.steps"}
     homes |= {"gram.kernel_set", "gram.missing", "gram.normalizing", "gram.feature_maps"}
     # Modules that need one of these packages hold compiled loops and the like, no part of a model.
-    late = ("_numba_", "_torch_", "_dask_", "_distributed_", "_clarabel_", "_parasail_")
+    late = ("_numba_", "_torch_", "_dask_", "_distributed_", "_clarabel_")
     is_home = rest in homes or rest.rpartition(".")[0] in homes
     return package == "kernelmosaic" and is_home and not parts[-1].startswith(late)
 

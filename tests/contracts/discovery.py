@@ -10,7 +10,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 #: Packages without which some modules cannot be imported, and their classes not be made.
-OPTIONAL = {"torch", "dask", "distributed", "clarabel", "parasail"}
+OPTIONAL = {"torch", "dask", "distributed", "clarabel"}
 
 
 def concrete_subclasses(base: type[T], package: ModuleType) -> list[type[T]]:
