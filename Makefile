@@ -2,7 +2,7 @@
 # Another interpreter:  make test PYTHON=python3.13
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-reproduction test-lowest coverage lint docs linkcheck format bench benchname reproduce studies studyname campaign release clean
+.PHONY: help demo test test-reproduction test-lowest coverage lint docs linkcheck format bench benchname reproduce studies studyname campaign release wheels clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -48,6 +48,10 @@ coverage: $(DEV) ## which lines the tests run
 release: $(DEV) ## build, and check what was built: make release; then python tools/release.py --tag
 	@$(BIN)/python -m pip install --quiet --editable ".[release]"
 	$(BIN)/python tools/release.py
+
+wheels: $(DEV) ## which dependencies lack a wheel somewhere; needs the network
+	@$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python tools/check_wheels.py
 
 lint: $(DEV) ## ruff, mypy, codespell
 	$(BIN)/ruff check .
