@@ -3,8 +3,8 @@
     python tools/check_wheels.py
 
 uv resolves what `[test,lint,docs]` and `[all]` need, from wheels alone, for every platform and Python, by the metadata
-of the package index: nothing is installed, and no large file is downloaded. Where there is no solution, each requirement
-is resolved on its own with what it depends on, and those without are printed. The exit status is 1 if `[test,lint,docs]`
+of the package index: nothing is installed, no large file is downloaded. Where there is no solution, each requirement is
+resolved on its own with what it depends on, and those without are printed. The exit status is 1 if `[test,lint,docs]`
 lacks something, and 0 if only `[all]` does.
 """
 

@@ -334,8 +334,8 @@ class SmithWaterman(SequenceKernel):
             for lane, target in enumerate(block):
                 places[: sizes[target], lane] = codes[stops[target] - sizes[target] : stops[target]]
             top = int(min(sizes[rows].max(), len(places))) * int(table.max())
-            # A gap that costs more than any score is never opened, whatever it costs.
-            gaps = [min(int(gap), top + 1) for gap in (self.gap_open, self.gap_extend)]
+            # A gap that costs the highest score or more is never of use.
+            gaps = [min(int(gap), top) for gap in (self.gap_open, self.gap_extend)]
             scores = np.empty((len(rows), LANES), dtype=np.int16 if max(top, sum(gaps)) < 2**15 else np.int32)
             local_scores(codes, stops[rows] - sizes[rows], stops[rows], places, table, *gaps, scores)
             S[np.ix_(rows, block - first)] = scores[:, : len(block)]
@@ -369,7 +369,7 @@ class SmithWaterman(SequenceKernel):
 def _normalised(S: AnyArray, own: AnyArray, own_targets: AnyArray) -> NDArray[np.float64]:
     norms = np.sqrt(np.outer(own, own_targets))
     # A string that does not even match itself, being all unknown letters, scores 0 with all.
-    return np.divide(S, norms, out=np.zeros_like(S), where=norms > 0)
+    return np.asarray(np.divide(S, norms, out=np.zeros_like(S), where=norms > 0))
 
 
 def _threads(cells: float) -> int:
