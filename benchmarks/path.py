@@ -93,7 +93,8 @@ def difference(found: dict[str, Any], name: str) -> str:
 def gpu(sizes: list[int], n_Cs: int, device: str, one_by_one: bool) -> list[dict[str, Any]]:
     import torch
 
-    from kernelmosaic.estimators import _path, _together
+    from kernelmosaic.engine import search as _path
+    from kernelmosaic.engine import together as _together
     from kernelmosaic.learning.batch import Counts
 
     def waited(work: Callable[[], Any]) -> tuple[Any, float]:

@@ -29,6 +29,7 @@ FLOORS = (
     {"machines"},
     {"learning"},
     {"gating", "metrics"},
+    {"engine"},
     {"estimators"},
     {"model_selection", "stats", "persistence"},
     {"datasets", "inspection"},

@@ -27,9 +27,9 @@ from kernelmosaic import (
     load,
     save,
 )
-from kernelmosaic.estimators._calibration import Calibration
-from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._path import CrossFit
+from kernelmosaic.engine.calibration import Calibration
+from kernelmosaic.engine.samples import FitInput
+from kernelmosaic.engine.search import CalibrationFolds
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
 from kernelmosaic.model_selection import PathSearchCV
 
@@ -152,7 +152,7 @@ def test_cross_fitting_is_a_loop_of_plain_fits(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = clone(model).set_params(calibration="sigmoid").fit(X, y)
-        crossed = CrossFit(found, samples, found.classes_)
+        crossed = CalibrationFolds.of(found, samples, found.classes_)
         assert len(crossed.folds) == 5
         outputs = [None] * len(y)
         for train, held in crossed.folds:
@@ -252,7 +252,7 @@ def test_parameters_that_are_refused():
         MKLClassifier(calibration="sigmoid").fit(X, names)
     few = np.where(np.arange(30) < 3, "rare", "common")
     model = MKLClassifier(calibration="sigmoid")
-    assert len(CrossFit(model, FitInput(X, few, None, X), np.unique(few)).folds) == 3
+    assert len(CalibrationFolds.of(model, FitInput(X, few, None, X), np.unique(few)).folds) == 3
     assert model.fit(X, few).predict_proba(X).shape == (30, 2)
 
 

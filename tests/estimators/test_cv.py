@@ -34,8 +34,8 @@ from kernelmosaic import (
     save,
 )
 from kernelmosaic.backend import allowed_threads
-from kernelmosaic.estimators import _path
-from kernelmosaic.estimators._calibration import Calibration
+from kernelmosaic.engine import search as _path
+from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum
 from kernelmosaic.machines import SVC, SVR
 from kernelmosaic.model_selection import PathSearchCV, SharedKernels
@@ -541,9 +541,9 @@ def test_what_is_kept_fits_the_budget():
     with SharedKernels(memory_budget=3 * 90**2 * 8 * 1.5) as shared:
         for shift in range(4):
             MKLClassifier(KERNELS).fit(X + 0.1 * shift, y)
-            assert sum(data.nbytes for data in shared.training_sets) <= shared.memory_budget
-        assert len(shared.training_sets) == 1
-    assert shared.training_sets == []
+            assert sum(data.nbytes for data in shared.store.training_sets) <= shared.memory_budget
+        assert len(shared.store.training_sets) == 1
+    assert shared.store.training_sets == []
     with pytest.raises(ValueError, match="memory_budget=-1"), SharedKernels(memory_budget=-1):
         pass
 

@@ -22,7 +22,7 @@ from kernelmosaic import (
 )
 from kernelmosaic.backend import has_device
 from kernelmosaic.datasets import make_gaussians
-from kernelmosaic.estimators._input import FitInput
+from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Projected, family
 
 torch = pytest.importorskip("torch")
@@ -116,21 +116,21 @@ def test_predictions_on_the_device_and_without_it():
     loaded = pickle.loads(pickle.dumps(model))
     there = loaded.decision_function(X)
     np.testing.assert_allclose(there, model.decision_function(X), rtol=1e-12)
-    object.__setattr__(loaded._expansion, "device", None)
+    object.__setattr__(loaded.function_.expansion, "device", None)
     np.testing.assert_allclose(loaded.decision_function(X), there, rtol=1e-9, atol=1e-11)
 
 
 def test_a_model_from_a_device_that_is_gone():
     model = MKLClassifier(KERNELS, device="cpu").fit(X, Y)
     expected = model.decision_function(X)
-    object.__setattr__(model._expansion, "device", "cuda:7")
+    object.__setattr__(model.function_.expansion, "device", "cuda:7")
     np.testing.assert_allclose(model.decision_function(X), expected, rtol=1e-9, atol=1e-11)
 
 
 def test_tensors_for_arrays():
     model = MKLClassifier(KERNELS, tol=1e-6).fit(torch.as_tensor(X), torch.as_tensor(Y))
     # In the host's memory a tensor is as good as an array: no device is asked for.
-    assert model._expansion.device is None
+    assert model.function_.expansion.device is None
     reference = MKLClassifier(KERNELS, tol=1e-6).fit(X, Y)
     np.testing.assert_allclose(model.decision_function(torch.as_tensor(X)), reference.decision_function(X), rtol=1e-12)
 
@@ -154,7 +154,7 @@ def test_a_tensor_says_where_to_compute():
     model, given = MKLClassifier([Linear()]), (OnDevice(many), many[:, 0] > 0)
     assert model._validated(*given, None).device == "cuda:0"
     if has_device("cuda:0"):
-        assert model.fit(*given)._expansion.device == "cuda:0"
+        assert model.fit(*given).function_.expansion.device == "cuda:0"
     else:
         with pytest.raises(ValueError, match="device='cuda:0'"):
             model.fit(*given)
@@ -185,8 +185,11 @@ def test_projections_stay_on_the_host():
     ],
 )
 def test_so_few_samples_that_a_gpu_would_wait_for_the_host_stay_there(model, few, many):
-    model.classes_ = np.arange(2)
-    assert model._kernel_options(few, FitInput(None, None, None, None, "cuda:0")).device is None
-    assert model._kernel_options(many, FitInput(None, None, None, None, "cuda:0")).device == "cuda:0"
-    # Torch on the host has nobody to wait for.
-    assert model._kernel_options(few, FitInput(None, None, None, None, "cpu")).device == "cpu"
+    def device(n, given):
+        recipe = model._recipe(FitInput(None, None, None, None, given))
+        return recipe.kernels.placed(n, recipe.task.host_samples).device
+
+    assert device(few, "cuda:0") is None
+    assert device(many, "cuda:0") == "cuda:0"
+    # Torch on the host does not wait for a device.
+    assert device(few, "cpu") == "cpu"

@@ -13,7 +13,7 @@ _PROGRAM = """
 import faulthandler, os, threading
 import numpy as np
 from kernelmosaic import MKLClassifier, MKLRegressor
-from kernelmosaic.estimators import _training_set
+from kernelmosaic.engine import training_set as _training_set
 
 X = np.random.RandomState(0).standard_normal((20, 2))
 y = (X[:, 0] > 0).astype(int)

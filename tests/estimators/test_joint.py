@@ -278,7 +278,7 @@ def test_rounding_does_not_decide_between_equal_outputs():
     model = PosteriorMKLClassifier([Gaussian(1.0)]).fit(A, P)
     assert len(model.support_) == 4
     # A function whose outputs for the first and the last class differ by rounding, at every sample.
-    model._expansion.sums.beta[:] = [[0.0] * 4, [-1.0] * 4, [1e-15] * 4]
+    model.function_.expansion.sums.beta[:] = [[0.0] * 4, [-1.0] * 4, [1e-15] * 4]
     assert model.predict(A).tolist() == [0, 0, 0, 0]
 
 

@@ -121,8 +121,8 @@ def test_skipping_changes_nothing_but_the_work(approximation):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(far, y)
-    gates = model._gates(far)
-    skipping = model._expansions[0]
+    gates = model.function_.gates(far)
+    skipping = model.function_.expansions[0]
     everything = replace(skipping, skip=False)
     size = 3 * len(model.support_) if approximation is None else sum(map(len, skipping.sums.w))
     assert skipping.n_evaluations(gates) < 0.5 * len(far) * size
@@ -241,7 +241,7 @@ def test_projections_are_learned_and_transform():
     model = LocalizedMKLClassifier([Projected(Gaussian(4.0), 2)], C=10.0, max_iter=25, tol=1e-2).fit(wide, Y[:100])
     start = Projected(Gaussian(4.0), 2).fit(wide)
     assert model.transform(wide).shape == (100, 2)
-    W = model._expansions[0].kernel_set.fitted[0].kernel.W_
+    W = model.function_.expansions[0].kernel_set.fitted[0].kernel.W_
     assert_allclose(model.transform(wide), wide @ W)
     share = np.linalg.norm(W[:2]) / np.linalg.norm(W)
     assert share > 2 * np.linalg.norm(start.W_[:2]) / np.linalg.norm(start.W_)

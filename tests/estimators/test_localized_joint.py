@@ -80,7 +80,7 @@ def test_gates_contributions_and_coefficients_make_the_decision(multi_class, ker
     assert_allclose(dual + model.intercept_, scores, atol=1e-8)
     assert_allclose(model.dual_coef_.sum(axis=1), 0.0, atol=1e-10)
     # Kernel by kernel and sample by sample, from the gates and the plain kernels.
-    kernel_set, own = model._expansions[0].kernel_set, model.gate(X[rows])
+    kernel_set, own = model.function_.expansions[0].kernel_set, model.gate(X[rows])
     for m, piece in enumerate(kernel_set.fitted):
         rule = piece.normalization
         K = rule.block(piece.kernel(new, X[rows]), rule.row_scale(new), rule.row_scale(X[rows]))
@@ -184,7 +184,7 @@ def test_classes_share_their_projections(multi_class):
     model = fitted(PROJECTED, multi_class=multi_class, max_iter=2)
     assert model.transform(X).shape == (30, 3)
     start = [kernel.fit(X).W_ for _, kernel in PROJECTED]
-    learned = [piece.kernel.W_ for piece in model._expansions[0].kernel_set.fitted]
+    learned = [piece.kernel.W_ for piece in model.function_.expansions[0].kernel_set.fitted]
     assert_allclose(model.transform(X), np.hstack([X @ W for W in learned]))
     assert not np.allclose(learned[0], start[0])
     assert fitted(PROJECTED, max_iter=1).transform(X).shape == (30, 9)

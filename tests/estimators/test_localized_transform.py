@@ -43,7 +43,7 @@ def test_columns_are_named_after_kernels_and_classes(model, target, names):
     assert type(plain) is np.ndarray
     assert plain.shape == (60, len(names))
     # What each name promises: the columns of that kernel's own projection.
-    first = model._expansions[0].kernel_set.fitted[2].kernel
+    first = model.function_.expansions[0].kernel_set.fitted[2].kernel
     assert_array_equal(plain[:, names.index(next(n for n in names if n.endswith("line_0")))], first.transform(X)[:, 0])
 
 

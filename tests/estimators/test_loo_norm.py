@@ -20,10 +20,9 @@ from kernelmosaic import (
     MKLRidgeCV,
     PosteriorMKLClassifier,
 )
-from kernelmosaic.estimators._shared import FitContext
 from kernelmosaic.kernels import Gaussian, Linear, Subsets
 from kernelmosaic.learning.ridge_weights import RidgeTargets
-from kernelmosaic.model_selection import PathSearchCV
+from kernelmosaic.model_selection import PathSearchCV, SharedKernels
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(60, 3)) * [1.0, 5.0, 0.2] + [0.0, 3.0, 0.0]
@@ -128,12 +127,12 @@ def test_features():
 
 def test_kernels_are_weighed_once_for_the_same_targets():
     targets = RidgeTargets.of_numbers(Y[:, np.newaxis], np.ones(60))
-    with FitContext() as shared:
+    with SharedKernels() as shared:
         models = [MKLRegressor(KERNELS, C=C, weights="loo").fit(X, Y) for C in (0.1, 10.0)]
-        (data,) = shared.training_sets
-        found = shared.loo_weights(data, targets)
-        assert shared.loo_weights(data, targets) is found
-        assert not np.allclose(shared.loo_weights(data, replace(targets, Y=targets.Y**2)), found, rtol=1e-3)
+        data = shared.store.training_sets[-1]
+        found = data.loo_weights(targets)
+        assert data.loo_weights(targets) is found
+        assert not np.allclose(data.loo_weights(replace(targets, Y=targets.Y**2)), found, rtol=1e-3)
     assert all(np.array_equal(model.weights_, found) for model in models)
 
 

@@ -26,8 +26,8 @@ from kernelmosaic import (
     load,
     save,
 )
-from kernelmosaic.estimators._expansion import _BLOCK_BYTES
-from kernelmosaic.estimators.localized import GateInputs
+from kernelmosaic.engine.expansion import _BLOCK_BYTES
+from kernelmosaic.engine.gates import GateInputs
 from kernelmosaic.gram import DenseGram
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import StackFactors, StoredFeatures
@@ -286,7 +286,7 @@ def test_what_a_fitted_function_says_adds_up(name, approximation):
         assert model.cost(np.ones(3)) > 0
         again = pickle.loads(pickle.dumps(model))
         assert_array_equal(outputs(again, NEW), outputs(model, NEW))
-        assert not hasattr(again._expansion.sums, "samples")
+        assert not hasattr(again.function_.expansion.sums, "samples")
         if name.startswith("discriminant"):
             assert_allclose(model.transform(X).mean(axis=0), 0.0, atol=1e-9)
 
@@ -563,7 +563,7 @@ def test_predictions_under_gates_are_those_of_a_loop(approximation, target):
     kernels = [Gaussian(1.5), Linear()]
     model = LocalizedMKLClassifier(kernels, n_init=1, **(LOW | {"approximation": approximation})).fit(X, target)
     gates, known_gates = np.atleast_3d(model.gate(NEW)), np.atleast_3d(model.gate(X))
-    kernel_set = model._expansion.kernel_set
+    kernel_set = model.function_.expansion.kernel_set
     new, known = (dict(kernel_set.blocks(samples, range(2))) for samples in (NEW, X))
     expected = np.zeros((len(NEW), len(model.dual_coef_)))
     for c, (beta, b) in enumerate(zip(model.dual_coef_, model.intercept_, strict=True)):
@@ -581,7 +581,9 @@ def test_one_seed_draws_landmarks_and_starts():
     assert_array_equal(first.decision_function(NEW), again.decision_function(NEW))
     other = clone(model).set_params(random_state=4).fit(X, Y > 0)
     assert not np.array_equal(other.gate(NEW), first.gate(NEW))
-    assert not np.allclose(other._expansion.kernel_set.landmarks[0], first._expansion.kernel_set.landmarks[0])
+    assert not np.allclose(
+        other.function_.expansion.kernel_set.landmarks[0], first.function_.expansion.kernel_set.landmarks[0]
+    )
     drawn = [clone(model).set_params(random_state=np.random.RandomState(5)).fit(X, Y > 0) for _ in range(2)]
     assert_array_equal(drawn[0].decision_function(NEW), drawn[1].decision_function(NEW))
     # The starts are those of the exact estimator: from one of them, both take the first step alike.
@@ -710,7 +712,7 @@ def test_a_device_changes_nothing(name):
     given, wide, _ = name.partition(", matrices")
     case = low_rank(given, **({"kernels": KERNELS, "rank": 100} if wide else {}))
     here, there = clone(case.model).fit(X, case.y), clone(case.model).set_params(device="cpu").fit(X, case.y)
-    assert there._expansion.device == "cpu"
+    assert there.function_.expansion.device == "cpu"
     assert there.duality_gap_ <= case.model.tol
     assert_same(there, here, case)
 

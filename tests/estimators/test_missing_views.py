@@ -263,7 +263,7 @@ def test_constants_are_learned_from_the_samples_that_have_the_view():
     X, target, there = draw()
     partial = hidden_views(X, there)
     model = MKLClassifier(KERNELS, weights="uniform").fit(partial, target > 0)
-    fitted = model._expansion.kernel_set.fitted
+    fitted = model.function_.expansion.kernel_set.fitted
     for m in (0, 2):
         own = X[np.ix_(there[:, VIEW_OF[m]], KERNELS[m][2])]
         assert fitted[m].kernel.width_ == Gaussian().fit(own).width_

@@ -19,7 +19,7 @@ from kernelmosaic import (
     load,
     save,
 )
-from kernelmosaic.estimators._expansion import PairSums
+from kernelmosaic.engine.expansion import PairSums
 from kernelmosaic.gram import KernelSet, make_pair_stack
 from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, pairwise
@@ -68,8 +68,8 @@ def test_fits_are_those_on_the_matrices_written_down(model):
     pairs = clone(model).set_params(kernels=KERNELS, memory_budget=SMALL).fit(X[TRAIN], target[TRAIN])
     matrices, rows = written_down()
     plain = clone(model).set_params(kernels=matrices).fit(rows[TRAIN], target[TRAIN])
-    assert isinstance(pairs._expansion.sums, PairSums)
-    assert not isinstance(plain._expansion.sums, PairSums)
+    assert isinstance(pairs.function_.expansion.sums, PairSums)
+    assert not isinstance(plain.function_.expansion.sums, PairSums)
     assert pairs.duality_gap_ <= model.tol
     assert pairs.objective_ == pytest.approx(plain.objective_, rel=3 * model.tol)
     assert_allclose(pairs.weights_, plain.weights_, atol=3e-3)
@@ -88,7 +88,7 @@ def test_several_targets_share_weights():
 
 def test_fewer_pairs_than_members_are_plain_matrices():
     model = MKLRegressor(KERNELS, memory_budget=SMALL).fit(X[:25], y[:25])
-    assert not isinstance(model._expansion.sums, PairSums)
+    assert not isinstance(model.function_.expansion.sums, PairSums)
 
 
 @pytest.mark.filterwarnings("ignore:LocalizedMKLClassifier. after max_iter")
@@ -172,7 +172,7 @@ def test_slopes_of_the_criterion_are_differences(classes):
 def test_ridge_on_pairs_predicts_as_ridge_on_matrices():
     pairs = MKLRidgeCV(KERNELS, memory_budget=SMALL).fit(X[TRAIN], y[TRAIN])
     plain = MKLRidgeCV(KERNELS).fit(X[TRAIN], y[TRAIN])
-    assert isinstance(pairs._expansion.sums, PairSums)
+    assert isinstance(pairs.function_.expansion.sums, PairSums)
     errors = [np.mean((one.predict(X[TEST]) - F[TEST]) ** 2) for one in (pairs, plain)]
     assert errors[0] < 1.5 * errors[1] + 0.01
     given = [MKLRidgeCV(KERNELS, alpha=0.3, weights="uniform", memory_budget=b) for b in (None, SMALL)]

@@ -41,7 +41,7 @@ def test_a_search_reaches_into_the_kernels(data):
     ]
     assert search.best_params_["kernels__gauss__width"] == (0.01, 3.0)[int(np.argmax(alone))]
     assert len(set(search.cv_results_["mean_test_score"])) == 2
-    fitted = search.best_estimator_._expansion.kernel_set.fitted[0].kernel
+    fitted = search.best_estimator_.function_.expansion.kernel_set.fitted[0].kernel
     assert fitted.width_ == search.best_params_["kernels__gauss__width"]
 
 
@@ -77,7 +77,7 @@ def test_a_new_list_and_its_parameters_in_one_call():
 def test_the_default_kernels_can_be_set_as_well():
     model = MKLClassifier().set_params(**{"kernels__gaussian(factor=2)__width": 9.0})
     assert model.get_params()["kernels__gaussian(factor=2)__width"] == 9.0
-    assert model.kernels == [(entry.name, entry.kernel) for entry in model._read_kernels()]
+    assert model.kernels == [(entry.name, entry.kernel) for entry in model.read_kernels()]
     assert [entry[0] for entry in model.kernels[:2]] == ["linear", "polynomial"]
     assert [entry[1].factor for entry in model.kernels[2:]] == [1, 2, 4]
 

@@ -1,7 +1,5 @@
 """What a search along a path spares: kernels, solves and products that an earlier fit has made."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
@@ -9,8 +7,8 @@ from sklearn.model_selection import StratifiedKFold
 from tests.calls import recorded
 
 from kernelmosaic import MKLClassifier, MKLClassifierCV
-from kernelmosaic.estimators._path import FoldOutputs, PathOptions, follow_paths, read_samples, search_paths
-from kernelmosaic.estimators._shared import FitContext, PathContext
+from kernelmosaic.engine.fit import Lead, certify, learn, training_set
+from kernelmosaic.engine.search import PathOptions, follow_paths, read_samples, search_paths
 from kernelmosaic.gram.stack import ComputedStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.newton import Newton
@@ -33,44 +31,41 @@ def in_single():
     return InSingle
 
 
+def learned(kind, kernels, X, y, Cs=(0.1, 1.0, 10.0)):
+    """Fits to the same samples, without certificates."""
+    given = read_samples(kind(kernels), X, y)
+    recipes = [kind(kernels, C=C)._recipe(given) for C in Cs]
+    data = training_set(recipes[0], recipes[0].task.prepared(given), given)
+    return [learn(recipe, given, data) for recipe in recipes]
+
+
 @pytest.mark.parametrize("kernels", [KERNELS, [*KERNELS, Linear()]])
 def test_fits_certified_together_state_what_they_state_alone(kernels):
     X, y = samples()
-    kind, gaps, values = in_single(), {}, {}
-    for context in (FitContext, PathContext):
-        models = [kind(kernels, C=C) for C in (0.1, 1.0, 10.0)]
-        with context() as shared:
-            for model in models:
-                model.fit(X, y)
-            if context is PathContext:
-                assert shared.certify()[0] == []
-        gaps[context] = [model.duality_gap_ for model in models]
-        values[context] = [model.objective_ for model in models]
-    np.testing.assert_allclose(gaps[PathContext], gaps[FitContext], rtol=1e-6)
-    np.testing.assert_allclose(values[PathContext], values[FitContext], rtol=1e-10)
+    fits = learned(in_single(), kernels, X, y)
+    together, alone = certify(fits), [certify([one])[0] for one in fits]
+    np.testing.assert_allclose([one.gap for one in together], [one.gap for one in alone], rtol=1e-6)
+    values = [[fit.attributes()["objective_"] for fit in group] for group in (together, alone)]
+    np.testing.assert_allclose(*values, rtol=1e-10)
 
 
 def test_entries_are_computed_once_for_the_certificates_of_a_path():
     X, y = samples()
-    kind = in_single()
-    with PathContext() as shared, recorded(ComputedStack.products, lambda given: given["beta"].shape) as passes:
-        for C in (0.1, 1.0, 10.0):
-            kind(KERNELS, C=C).fit(X, y)
+    with recorded(ComputedStack.products, lambda given: given["beta"].shape) as passes:
+        fits = learned(in_single(), KERNELS, X, y)
         assert len(passes) == 0
-        shared.certify()
+        certify(fits)
     assert passes == [(300, 3)]
 
 
 def test_products_with_several_columns_are_those_with_each():
     X, y = samples()
     rng = np.random.RandomState(0)
-    with FitContext() as shared:
-        in_single()(KERNELS).fit(X, y)
-        (data,) = shared.training_sets
-        beta, rows = rng.randn(300, 4), np.arange(7, 250, 3)
-        together = data.stack.exact_products(beta, rows)
-        D = np.square(X[rows, np.newaxis] - X).sum(axis=2)
-        naive = np.array([np.exp(-D / s**2) @ beta for s in (1.0, 3.0, 9.0)])
+    data = learned(in_single(), KERNELS, X, y, (1.0,))[0].data
+    beta, rows = rng.randn(300, 4), np.arange(7, 250, 3)
+    together = data.stack.exact_products(beta, rows)
+    D = np.square(X[rows, np.newaxis] - X).sum(axis=2)
+    naive = np.array([np.exp(-D / s**2) @ beta for s in (1.0, 3.0, 9.0)])
     np.testing.assert_allclose(together, naive, rtol=1e-12, atol=1e-12)
 
 
@@ -162,6 +157,12 @@ def textbook_gap(model, X, y):
     return (primal - dual) / primal
 
 
+def fitted(model, fit, given):
+    """The estimator with what a fit to these samples has learned."""
+    model._keep(fit, given)
+    return model
+
+
 def test_kernels_far_from_entering_are_left_to_the_certificate():
     X, y = samples()
     folds, Cs = list(StratifiedKFold(3).split(X, y)), np.logspace(-1, 2, 6)
@@ -169,16 +170,17 @@ def test_kernels_far_from_entering_are_left_to_the_certificate():
     given = read_samples(plain, X, y)
     found = search_paths(plain, given, folds, Cs, [1], PathOptions(scale=False))
     read = []
-    for slopes in (lambda one: one.slopes, lambda one: None):
-        like = [[replace(one, slopes=slopes(one)) for one in found.found[0][0]]]
-        models = [[in_single()(MANY, tol=1e-4, C=C) for C in Cs]]
+    inside = given.take(folds[1][0])
+    recipes = [[in_single()(MANY, tol=1e-4, C=C)._recipe(inside) for C in Cs]]
+    for slopes in (lambda lead: lead.slopes, lambda lead: [None]):
+        like = [[one.lead._replace(slopes=slopes(one.lead)) for one in found.found[0][0]]]
         with recorded(MachineProblem.add_slopes, lambda given: len(given["kernels"])) as products:
-            follow_paths(models, given.take(folds[1][0]), X, like=like)
+            follow_paths(recipes, inside, X, like=like)
         read.append(sum(products))
     assert read[0] < 0.8 * read[1]
     for (train, held), path in zip(folds, found.found[0], strict=True):
         for C, one in zip(Cs, path, strict=True):
-            gap = textbook_gap(one.model, X[train], y[train])
+            gap = textbook_gap(fitted(MKLClassifier(MANY, C=C), one.fit, given.take(train)), X[train], y[train])
             assert gap <= 1e-4
             assert one.gap == pytest.approx(gap, rel=1e-2, abs=1e-6)
             alone = MKLClassifier(MANY, C=C, tol=1e-4).fit(X[train], y[train])
@@ -192,12 +194,12 @@ def test_a_kernel_that_was_left_out_wrongly_is_found_by_the_certificate():
     alone = plain.fit(X, y)
     # Another fold that has everything at the kernels without a weight.
     wrong = np.where(alone.weights_ > 0, 0.0, 1.0)
-    like = FoldOutputs(np.empty((0, 1)), np.empty(0), np.unique(y), wrong / wrong.sum(), 0.0, slopes=[wrong])
+    like = Lead(wrong / wrong.sum(), [wrong], [True], np.unique(y))
     given = read_samples(plain, X, y)
     with recorded(Newton.learn) as fits:
-        ((found,),) = follow_paths([[MKLClassifier(MANY)]], given, X, like=[[like]])
+        ((found,),) = follow_paths([[plain._recipe(given)]], given, X, like=[[like]])
     assert len(fits) == 2
-    assert textbook_gap(found.model, X, y) <= 1e-3
+    assert textbook_gap(fitted(MKLClassifier(MANY), found.fit, given), X, y) <= 1e-3
     np.testing.assert_allclose(found.weights, alone.weights_, atol=0.05)
 
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
 from kernelmosaic import DiscriminantMKLClassifier, MKLClassifier, MKLOneClass, MKLRegressor
-from kernelmosaic.estimators import _expansion
+from kernelmosaic.engine import expansion as _expansion
 from kernelmosaic.kernels import Gaussian, Kernel, Linear, Polynomial
 from kernelmosaic.kernels.base import pairwise_statistic
 
@@ -83,7 +83,7 @@ def test_kernels_without_weight_are_not_evaluated():
     Counting.entries = 0
     model.predict(X), model.contributions(X), model.kernel_matrix(X)
     assert Counting.entries == 0
-    assert "Counting" not in repr(model._expansion.kernel_set)
+    assert "Counting" not in repr(model.function_.expansion.kernel_set)
 
 
 def test_only_support_vectors_are_evaluated():

@@ -21,7 +21,7 @@ from kernelmosaic import (
     MKLClassifierCV,
     PosteriorMKLClassifier,
 )
-from kernelmosaic.estimators._calibration import NEVER, Calibration
+from kernelmosaic.engine.calibration import NEVER, Calibration
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.model_selection import PathSearchCV, SharedKernels
 

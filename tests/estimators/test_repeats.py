@@ -10,7 +10,7 @@ from sklearn.datasets import make_blobs
 from sklearn.svm import SVC
 
 from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
-from kernelmosaic.estimators._input import count_samples
+from kernelmosaic.engine.samples import count_samples
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum
 
 

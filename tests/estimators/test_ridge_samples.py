@@ -180,6 +180,6 @@ def test_a_fit_that_is_refused_leaves_the_default_kernels_as_they_are():
     model = MKLRidgeCV().fit(X, Y)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         model.fit(sparse.csr_matrix(X), Y[:-1])
-    assert len(model._read_kernels()) == 20
+    assert len(model.read_kernels()) == 20
     assert len(model.fit(sparse.csr_matrix(X), Y).kernel_names_) == 10
     assert len(model.fit(X, Y).kernel_names_) == 20

@@ -32,11 +32,11 @@ def test_kernels_with_a_lambda_are_shared_by_clones_and_told_apart_from_others()
     expected = [clone(model).fit(X, y).decision_function(X) for model in (first, other)]
     with SharedKernels() as shared:
         found = [clone(model).fit(X, y).decision_function(X) for model in (first, other, first)]
-        assert len(shared.training_sets) == 2
+        assert len(shared.store.training_sets) == 2
     assert_array_equal(found[0], expected[0])
     assert_array_equal(found[1], expected[1])
     assert_allclose(found[2], expected[0], atol=1e-3)
-    assert shared.training_sets == []
+    assert shared.store.training_sets == []
 
 
 def test_kernels_of_a_class_within_a_function_and_lists_of_lambdas():
@@ -48,9 +48,9 @@ def test_kernels_of_a_class_within_a_function_and_lists_of_lambdas():
     with SharedKernels() as shared:
         for _ in range(2):
             clone(model).fit(X, y)
-        assert len(shared.training_sets) == 1
+        assert len(shared.store.training_sets) == 1
         clone(model).set_params(kernels=[Local([lambda S: S]), Gaussian()]).fit(X, y)
-        assert len(shared.training_sets) == 2
+        assert len(shared.store.training_sets) == 2
 
 
 def test_searches_and_inspections_take_kernels_with_a_lambda():

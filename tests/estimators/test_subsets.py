@@ -127,8 +127,10 @@ def test_few_kernels_are_ever_kept(samples):
     active = np.flatnonzero(model.weights_)
     assert len(model.weights_) == len(model.kernel_names_) == 140
     assert model.duality_gap_ <= 1e-3
-    assert_array_equal(model._expansion.kept, active)
-    assert [one.name for one in model._expansion.kernel_set.fitted] == [model.kernel_names_[int(m)] for m in active]
+    assert_array_equal(model.function_.expansion.kept, active)
+    assert [one.name for one in model.function_.expansion.kernel_set.fitted] == [
+        model.kernel_names_[int(m)] for m in active
+    ]
     assert len(pickle.dumps(model)) < 8 * 140 + 8 * 5 * 40 * len(active) + 2**14
 
 
@@ -168,7 +170,7 @@ def test_shares_that_do_not_fit_say_so(samples):
     model = MKLClassifier(PAIRS).fit(X, f > 0)
     many = np.broadcast_to(X[:1], (10**13, 8))  # one row in memory
     with pytest.raises(MemoryError, match="shares of 72 kernels in 10000000000000 decisions"):
-        model._terms_of(many)
+        model.function_.terms(many)
 
 
 def test_with_tuning(samples):

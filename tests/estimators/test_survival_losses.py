@@ -262,7 +262,7 @@ def test_scores_of_the_search_and_curves_from_samples_held_out(scoring):
         outputs = np.empty(N)
         for train, test in folds:
             scale = StandardScaler().fit(X[train])
-            one = MKLSurvival(KERNELS, loss="cox", C=C, weights=model.weights, norm=1)
+            one = MKLSurvival(KERNELS, loss="cox", C=C, weights="uniform" if model.norm_ == "uniform" else None)
             outputs[test] = one.fit(scale.transform(X[train]), Y[train]).predict(scale.transform(X[test]))
         held[C] = outputs
 

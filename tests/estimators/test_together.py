@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import make_classification
 
 from kernelmosaic import MKLClassifierCV, MKLRegressorCV
-from kernelmosaic.estimators import _together
+from kernelmosaic.engine import together as _together
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.batch import BatchOptions, Counts
 

@@ -104,14 +104,14 @@ def test_predictions_are_made_on_the_device(approximation):
     X = rng.randn(80, 4)
     settings = {"approximation": approximation, "rank": 12, "random_state": 0, "device": "cpu"}
     model = MKLRegressor(KERNELS[approximation], **settings).fit(X, X[:, 0] + np.sin(X[:, 1]))
-    assert model._expansion.device == "cpu"
-    host = replace(model._expansion, device=None)
+    assert model.function_.expansion.device == "cpu"
+    host = replace(model.function_.expansion, device=None)
     fresh = rng.randn(50, 4)
     sums = host.sums
     found = sums.kernel_set.products(open_rows(fresh), sums.w, "cpu", 100)
     for m, Z in sums.kernel_set.blocks(fresh, range(len(sums.w))):
         np.testing.assert_allclose(found[m], Z @ sums.w[m], rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(model._expansion.terms(fresh), host.terms(fresh), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(model.function_.expansion.terms(fresh), host.terms(fresh), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(model.predict(fresh), host.values(fresh)[:, 0] + model.intercept_, rtol=1e-8)
 
 

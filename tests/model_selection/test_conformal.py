@@ -30,7 +30,7 @@ from kernelmosaic import (
     load,
     save,
 )
-from kernelmosaic.estimators._conformal import Conformal, interval, misfits, ranked
+from kernelmosaic.engine.conformal import Conformal, interval, misfits, ranked
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.model_selection import PathSearchCV, SplitConformal
 

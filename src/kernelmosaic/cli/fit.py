@@ -35,7 +35,7 @@ from kernelmosaic.cli.training_table import TrainingTable, read_training_table
 from kernelmosaic.cli.views import ROW_COLUMN
 
 if TYPE_CHECKING:
-    from kernelmosaic.estimators._path import PathResult
+    from kernelmosaic.engine.search import PathResult
 
 Advance = Callable[[str, int], None]
 
@@ -127,7 +127,7 @@ class Trained:
     @property
     def choice(self) -> str:
         """Which norm of the weights scored best, and what the others scored; empty if one was tried."""
-        from kernelmosaic.estimators._path import describe_choice
+        from kernelmosaic.engine.search import describe_choice
 
         return describe_choice(self.norms, self.norm) if len(self.norms) > 1 else ""
 
@@ -373,11 +373,11 @@ def _follow_paths(
     """Return what the fits to all parts but one say of that one."""
     from joblib import parallel_config
 
-    from kernelmosaic.estimators._path import PathOptions, read_samples, search_paths
-    from kernelmosaic.estimators.cv import MKLSurvivalCV, TunedMKL
+    from kernelmosaic.engine.search import PathOptions, read_samples, search_paths
+    from kernelmosaic.estimators.cv import MKLClassifierCV, MKLSurvivalCV
 
     # As the CV estimators choose, unless C, the norm, or what kernels cost, is given.
-    price, like = price_of(request), MKLSurvivalCV if request.task == "survival" else TunedMKL
+    price, like = price_of(request), MKLSurvivalCV if request.task == "survival" else MKLClassifierCV
     free = request.method == "mkl" and request.task != "one-class" and request.norm is None and not request.costs
     norms, Cs = like.norms if free else [None], like.Cs if price is None else [price]
     options = PathOptions(

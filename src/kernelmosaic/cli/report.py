@@ -246,10 +246,10 @@ def resampled_shares(trained: Trained, views: list[str]) -> list[tuple[str, floa
     from kernelmosaic.plots.learned import summed_by_view
 
     request, training, model = trained.request, trained.training, trained.model
-    table, names = training.table.iloc[training.rest], list(dict.fromkeys(model._view_names))
+    table, names = training.table.iloc[training.rest], list(dict.fromkeys(model.view_names_))
 
     def shares(weights: object) -> Any:
-        by_view = summed_by_view(np.asarray(weights), model._view_names)
+        by_view = summed_by_view(np.asarray(weights), model.view_names_)
         by_view = by_view.mean(axis=-2) if np.ndim(model.weights_) == 2 else by_view
         return by_view / by_view.sum(axis=-1, keepdims=True)
 
@@ -324,7 +324,7 @@ def _add_split(page: Page, trained: Trained) -> None:
     X, y = trained.pipeline[:-1].transform(training.table.iloc[rows]), training.target.y[rows]
     shares = trained.model.score_split(X, y)
     views: dict[str, float] = {}
-    for name, share in zip(trained.model._view_names, shares, strict=True):
+    for name, share in zip(trained.model.view_names_, shares, strict=True):
         views[name] = views.get(name, 0.0) + float(share)
     page.heading("What each view explains")
     page.paragraph(
@@ -366,7 +366,7 @@ def _add_survival(page: Page, trained: Trained, draws: bool) -> None:
     y, held = trained.y, trained.training.held
     if len(usual_times(y)) < 2:
         return
-    functions = trained.model._curves.functions(trained.best.predictions, False)
+    functions = trained.model.curves_.functions(trained.best.predictions, False)
     same = StepFunction(*kaplan_meier(y[:, 1], y[:, 0]))
     ours, plain = (integrated_brier_score(y, y, curves) for curves in (functions, [same] * len(y)))
     page.heading("Are its survival functions right?")

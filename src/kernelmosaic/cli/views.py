@@ -608,7 +608,7 @@ def extend(model: Estimator, given: Sequence[str], n_rows: int, plan: Plan | Non
             f"{start} training rows with --kernel {lost[0]}=FILE."
         )
     # Predictions are made by fitted copies of the given kernels.
-    for expansion in {id(e): e for e in [model._expansion, *getattr(model, "_expansions", [])]}.values():
+    for expansion in (model.function_.expansion, *getattr(model.function_, "own", ())):
         for fitted in expansion.kernel_set.fitted:
             if isinstance(fitted.kernel, Precomputed):
                 join_samples(fitted.kernel, blocks[fitted.name])

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from kernelmosaic._typing import Estimator
-from kernelmosaic.estimators._path import describe_choice
+from kernelmosaic.engine.search import describe_choice
 
 #: Kernels and classes shown at most; of more, the heaviest kernels, and the mean over the classes.
 _MOST_KERNELS = 30
@@ -30,29 +28,6 @@ _STYLE = """<style>
 .km-summary .km-bar{height:0.8em;background:#3b8bc4}
 .km-summary .km-warning{font-weight:bold;text-decoration:underline}
 </style>"""
-
-
-class FittedSummaryMixin(BaseEstimator):
-    """Adds to scikit-learn's HTML of a fitted estimator what was learned; an unfitted one shows what it always did."""
-
-    if hasattr(BaseEstimator, "_get_fitted_attr_html"):
-        # In the estimator's own box, and so also where it is a step of a pipeline or what a search found.
-        def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
-            attributes = super()._get_fitted_attr_html(doc_link)
-            table = attributes._repr_html_inner()
-            attributes._repr_html_inner = lambda: f"{table}{summary_html(self)}"
-            return attributes
-
-    else:  # before scikit-learn 1.9: below the diagram
-
-        def _repr_html_inner(self) -> str:
-            return f"{super()._repr_html_inner()}{summary_html(self)}"
-
-        def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-            bundle: dict[str, str] = super()._repr_mimebundle_(**options)
-            if "text/html" in bundle:
-                bundle["text/html"] += summary_html(self)
-            return bundle
 
 
 def summary_html(model: Estimator) -> str:

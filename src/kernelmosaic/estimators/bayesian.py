@@ -13,9 +13,13 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.special import digamma, gammaln, log_ndtr, ndtr
 from sklearn.exceptions import ConvergenceWarning
 
-from kernelmosaic._typing import KernelsLike, MatrixLike, Settings, TargetLike
+from kernelmosaic._typing import AnyArray, KernelsLike, MatrixLike, Settings, TargetLike
+from kernelmosaic.engine.function import Function
+from kernelmosaic.engine.samples import DistinctSamples
+from kernelmosaic.engine.store import active_store
+from kernelmosaic.engine.tasks import decide_classes, find_classes
+from kernelmosaic.engine.training_set import read_training_set
 from kernelmosaic.estimators._base import parameters
-from kernelmosaic.estimators._input import DistinctSamples
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.problem import progress
@@ -149,10 +153,12 @@ class BayesianMKLClassifier(KernelClassifier):
         """
         given = replace(self._validated(X, y, None), device=None)  # samples on a device are inferred from here
         y = given.y
-        self.classes_ = self._find_classes(y)
+        self.classes_ = find_classes(y, None, type(self).__name__)
         self._check_parameters()
-        data = self._training_set(given, DistinctSamples.all_of(len(y), None))
-        self._set_kernel_names(data)
+        counted, store = DistinctSamples.all_of(len(y), None), active_store()
+        read = read_training_set if store is None else store.training_set
+        data = read(self.kernel_options(given), given.X, given.original, counted)
+        self.kernel_names_, self.view_names_ = data.names()
         inference = self._infer(data, self._labels(y))
         self._set_posterior(data, inference, y)
         if not self.history_[-1]["gap"] <= self.tol:
@@ -208,14 +214,19 @@ class BayesianMKLClassifier(KernelClassifier):
         self.dual_coef_ = inference.a.T.copy()
         self._set_support(y)
         self._deviation = inference.deviation()
-        self._expansion = data.expansion(self.dual_coef_, self.support_, np.tile(self.weights_, (outputs, 1)))
+        expansion = data.expansion(self.dual_coef_, self.support_, np.tile(self.weights_, (outputs, 1)))
+        self.function_ = Function(expansion, self.intercept_)
 
     def _set_support(self, y: TargetLike) -> None:
         self.support_ = np.arange(len(y))
         self.support_fraction_ = 1.0
-        self._count_support(y)
+        labels = np.searchsorted(self.classes_, np.asarray(y))
+        self.n_support_ = np.bincount(labels, minlength=len(self.classes_))
 
     # Predictions out -----------------------------------------------------------------------------------------------
+
+    def decide(self, outputs: Array) -> AnyArray:
+        return decide_classes(self.classes_, outputs)
 
     def _probabilities(self, outputs: Array) -> Array:
         outputs = outputs / self._deviation

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, replace
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +13,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import MatrixLike, Seed, TargetLike
+from kernelmosaic.engine.expansion import Expansion, SupportSums
+from kernelmosaic.engine.function import Function
+from kernelmosaic.engine.gates import GateInputs
 from kernelmosaic.estimators._base import parameters
-from kernelmosaic.estimators._expansion import Expansion, SupportSums
 from kernelmosaic.estimators.bayesian import BayesianMKLClassifier, Precisions, matrix_rows, prior_of
-from kernelmosaic.estimators.localized import GateInputs
 from kernelmosaic.machines.base import check_count, check_positive
 
 Array = NDArray[np.float64]
 
 
-@parameters
+@parameters(without=("sample_prior", "noise"))
 class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
     """Probit classification by kernels that compete for each sample, with a posterior over gates and projections.
 
@@ -114,8 +115,6 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
     n_init: int = 5
     random_state: Seed = 0
     # Projections have one precision per kernel, and nothing is between them and the outputs.
-    sample_prior: ClassVar[None] = None  # type: ignore[misc]
-    noise: ClassVar[None] = None  # type: ignore[misc, assignment]
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -155,7 +154,7 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         return best
 
     def _set_posterior(self, data: Any, inference: Any, y: TargetLike) -> None:
-        K, gates = inference.labels.shape[1], self._gates(data.samples)[0]
+        K, gates = inference.labels.shape[1], _gates(self._v, self._v_cov, _with_ones(self._inputs(data.samples)))
         self.weights_ = gates.mean(axis=0)
         rng = np.random.RandomState(0)
         roots = np.linalg.cholesky(inference.v_cov)
@@ -174,21 +173,15 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         self._alpha = inference.alpha
         self.dual_coef_ = np.einsum("mrn,mrc->cmn", self._alpha, inference.e)
         self._deviation = inference.deviation(gates)
-        # Of one output under its gates; their mean where there are several.
-        self._prior_variances = np.sum(inference.e**2, axis=(1, 2)) / K / inference.projections.mean
         self._set_support(y)
-        self._expansion = self._expanded(SupportSums(data.kernel_set, data.views, self.dual_coef_))
+        expansion = _expanded(SupportSums(data.kernel_set, data.views, self.dual_coef_))
+        # Of one output under its gates; their mean where there are several.
+        variances = np.sum(inference.e**2, axis=(1, 2)) / K / inference.projections.mean
+        self.function_ = ProbitFunction(
+            expansion, self.intercept_, v=self._v, v_cov=self._v_cov, inputs=self._inputs, variances=variances
+        )
 
     # Predictions out -----------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _expanded(sums: Any) -> Expansion:
-        outputs, P, _ = sums.beta.shape
-        return Expansion(sums, np.ones((outputs, P)), np.arange(P), P)
-
-    def _gates(self, X: MatrixLike) -> Array:
-        """Return the gates of validated samples, of shape (1, n, P)."""
-        return _gates(self._v, self._v_cov, _with_ones(self._inputs(X)))[np.newaxis]
 
     def gate(self, X: MatrixLike) -> Array:
         """Return the probability that each kernel is that of a sample.
@@ -203,7 +196,7 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         ndarray of shape (n_samples, P)
         """
         check_is_fitted(self)
-        return np.asarray(self._gates(self._validate(X, reset=False))[0])
+        return np.asarray(self.function_.gates(self._validate(X, reset=False))[0])
 
     def components(self, X: MatrixLike) -> Array:
         """Return the posterior means of the projections ⟨w_mr, φ_m(x)⟩.
@@ -219,20 +212,49 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
             Kernel by kernel.
         """
         check_is_fitted(self)
-        own = self._expanded(replace(self._expansion.sums, beta=np.moveaxis(self._alpha, 1, 0)))
+        own = _expanded(replace(self.function_.expansion.sums, beta=np.moveaxis(self._alpha, 1, 0)))
         terms = own.terms(self._validate(X, reset=False))
         return np.asarray(terms.reshape(len(terms), -1))
 
-    def _outputs_of(self, X: MatrixLike) -> Array:
-        return np.asarray(self._expansion.values(X, self._gates(X)) + self.intercept_)
 
-    def _terms_of(self, X: MatrixLike) -> Array:
-        return np.asarray(self._expansion.terms(X, self._gates(X)))
+def _expanded(sums: Any) -> Expansion:
+    outputs, P, _ = sums.beta.shape
+    return Expansion(sums, np.ones((outputs, P)), np.arange(P), P)
 
-    def _combined(self, X: MatrixLike, Y: MatrixLike) -> Array:
+
+@dataclass(frozen=True)
+class ProbitFunction(Function):
+    """The posterior mean of the outputs under the probabilities of the kernels.
+
+    Attributes
+    ----------
+    v, v_cov : ndarray of shape (P, q) and (P, q, q)
+        Mean and covariance of the gates' parameters.
+    inputs : GateInputs
+        What gates read.
+    variances : ndarray of shape (P,)
+        (mean over c of Σ_r e_mrc²) / λ_m.
+    """
+
+    v: Array = field(kw_only=True)
+    v_cov: Array = field(kw_only=True)
+    inputs: GateInputs = field(kw_only=True)
+    variances: Array = field(kw_only=True)
+
+    def gates(self, X: MatrixLike) -> Array:
+        """Return the gates of validated samples, of shape (1, n, P)."""
+        return _gates(self.v, self.v_cov, _with_ones(self.inputs(X)))[np.newaxis]
+
+    def outputs(self, X: MatrixLike) -> Array:
+        return np.asarray(self.expansion.values(X, self.gates(X)) + self.intercept)
+
+    def terms(self, X: MatrixLike) -> Array:
+        return np.asarray(self.expansion.terms(X, self.gates(X)))
+
+    def combined(self, X: MatrixLike, Y: MatrixLike) -> Array:
         """Return Σ_m η_m(x) (mean over c of Σ_r e_mrc²) / λ_m k_m(x, z) η_m(z)."""
-        one = replace(self._expansion, eta=self._prior_variances[np.newaxis])
-        return one.combined(X, Y, self._gates(X), self._gates(Y))
+        one = replace(self.expansion, eta=self.variances[np.newaxis])
+        return one.combined(X, Y, self.gates(X), self.gates(Y))
 
 
 class LocalModel(NamedTuple):

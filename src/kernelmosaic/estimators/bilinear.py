@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from kernelmosaic._typing import MatrixLike, TargetLike
-from kernelmosaic.backend import default_budget, format_bytes
-from kernelmosaic.estimators._base import parameters
-from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._path import PathRule, accuracy
-from kernelmosaic.estimators._training_set import TrainingSet
-from kernelmosaic.estimators.classifier import BaseMKLClassifier
-from kernelmosaic.gram import GramStack, StoredStack
-from kernelmosaic.learning import LearnerOptions, Parameters, make_learner
+from kernelmosaic.engine.fit import WeightMethod
+from kernelmosaic.engine.tasks import BilinearClasses, PathRule, accuracy
+from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
+from kernelmosaic.estimators.classifier import KernelClassifier
+from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.certificate import AIM
-from kernelmosaic.learning.class_wise import matrix_dtype
 from kernelmosaic.learning.factory import solver_class
 from kernelmosaic.machines.base import check_positive
-from kernelmosaic.machines.multiclass import CrammerSinger
 
 
-@parameters
-class BilinearMKLClassifier(BaseMKLClassifier):
+@parameters(without=WEIGHTS)
+class BilinearMKLClassifier(KernelClassifier, BaseMKL):
     """Multi-class classification in which every class weighs the kernels for itself.
 
     Minimises ½ Σ_c (‖w_c‖² + Σ_r d_cr) + κ Σ ξ_i over d ≥ 0 and f_c(x) = Σ_r d_cr^½ ⟨w_c^(r), φ_r(x)⟩, with f_y(x_i) −
@@ -100,52 +91,20 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     solver: str = "newton"
     calibration: str | None = None
 
+    missing = None
+    _takes_subsets: ClassVar[bool] = False
     _path_rule: ClassVar[PathRule | None] = PathRule("kappa", score=accuracy)
 
-    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_positive("kappa", self.kappa)
-        solver_class(self._parameters())
-        self.classes_ = self._find_classes(given.y, given.weight)
-        self._fit(given, keep_function)
-        self._count_support(given.y)
-        return self
 
-    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Any]:
-        return [CrammerSinger(np.searchsorted(self.classes_, np.asarray(y)), self.kappa, len(self.classes_), weight)]
-
-    def _host_samples(self) -> int:
-        return 10_000
+    def _task(self) -> BilinearClasses:
+        return BilinearClasses(type(self).__name__, kappa=self.kappa)
 
     def _parameters(self) -> Parameters:
         return Parameters(AIM * self.tol, self.max_iter, self.verbose, self.solver, family="class-wise")
 
-    def _learn(self, data: TrainingSet, machines: list[Any], parameters: Parameters) -> tuple[list[Any], str | None]:
-        if data.stack.writes_matrices:
-            self._require_memory(data.stack, make_learner(parameters, data.stack, machines).options)
-        return super()._learn(data, machines, parameters)
-
-    def _require_memory(self, stack: GramStack, options: LearnerOptions) -> None:
-        need = len(self.classes_) * stack.n_samples**2 * matrix_dtype(stack, options).itemsize
-        stored = stack.matrices.nbytes if isinstance(stack, StoredStack) else 0
-        left = default_budget() if self.memory_budget is None else self.memory_budget - stored
-        if need > left:
-            raise MemoryError(
-                f"One combined matrix for each of {len(self.classes_)} classes needs {format_bytes(need)}, the budget "
-                f"leaves {format_bytes(left)}: use fewer samples, raise memory_budget, or use approximation='nystroem'."
-            )
-
-    def _set_fitted(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> Any:
-        found = super()._set_fitted(data, learned, machines)
-        if len(self.classes_) == 2:
-            self.intercept_ = np.diff(self.intercept_)
-        return found
-
-    # Of two classes there is one output, by how much the second is ahead.
-
-    def _outputs_of(self, X: MatrixLike) -> NDArray[np.float64]:
-        outputs = super()._outputs_of(X)
-        return np.diff(outputs) if outputs.shape[1] == 2 else outputs
-
-    def _terms_of(self, X: MatrixLike) -> NDArray[np.float64]:
-        terms = super()._terms_of(X)
-        return np.diff(terms) if terms.shape[2] == 2 else terms
+    def _method(self) -> WeightMethod:
+        solver_class(self._parameters())
+        return WeightMethod(self._parameters(), self.tol, memory_budget=self.memory_budget)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY
 from functools import update_wrapper
-from operator import attrgetter
 from types import MethodType
 from typing import Any, ClassVar, Self
 
@@ -14,29 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
 
-from kernelmosaic._typing import (
-    AnyArray,
-    Estimator,
-    MatrixLike,
-    SampleWeight,
-    TargetLike,
-)
-from kernelmosaic.estimators._base import BaseMKL, KernelEstimator, WeightedMKL, parameters
-from kernelmosaic.estimators._calibration import Calibration
-from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._path import CrossFit, PathRule, accuracy
-from kernelmosaic.estimators._shared import fit_context
-from kernelmosaic.estimators._training_set import TrainingSet
-from kernelmosaic.learning import Parameters, make_learner
-from kernelmosaic.learning.fixed import given_weights
-from kernelmosaic.learning.hard_margin import learn_hard_margin
-from kernelmosaic.learning.ridge_weights import RidgeTargets
-from kernelmosaic.machines import SVC
-from kernelmosaic.machines.base import SharedMachines, check_positive
-from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
+from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, TargetLike
+from kernelmosaic.engine.calibration import Calibration
+from kernelmosaic.engine.fit import fit
+from kernelmosaic.engine.samples import FitInput
+from kernelmosaic.engine.search import CalibrationFolds, cross_calibrate
+from kernelmosaic.engine.tasks import Classes, PathRule, accuracy, find_classes
+from kernelmosaic.estimators._base import BaseMKL, KernelEstimator, parameters
 from kernelmosaic.stacking import check_row_names
 
 
@@ -66,26 +49,14 @@ class WithProbabilities:
 
 
 class KernelClassifier(ClassifierMixin, KernelEstimator):
-    """What classifiers share: the classes, and the one with the largest output."""
+    """What classifiers share: decision values, classes, and probabilities by calibration."""
 
     classes_: AnyArray
     # How decision values become probabilities; whether it needs no parameter.
     calibration: Any = None
     _knows_probabilities = False
-
-    def _find_classes(self, y: AnyArray, weight: NDArray[np.float64] | None = None) -> AnyArray:
-        """Return the classes of the samples that count, in order, or raise if y holds no classes or a single one."""
-        check_classification_targets(y)
-        classes: AnyArray = np.unique(y if weight is None else y[weight > 0])
-        if len(classes) < 2:
-            raise ValueError(
-                f"y holds one class only, {classes.tolist()}: {type(self).__name__} needs at least two classes."
-            )
-        return classes
-
-    def _count_support(self, y: TargetLike) -> None:
-        labels = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
-        self.n_support_ = np.bincount(labels, minlength=len(self.classes_))
+    # What turns decision values into probabilities.
+    _calibration: Any = None
 
     def decision_function(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return one output per class; for two classes a single one of shape (n_samples,), positive for the second."""
@@ -102,53 +73,41 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
         return np.asarray(np.log(self.predict_proba(X)))
 
-    @abstractmethod
-    def _probabilities(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the probabilities that decision values stand for."""
-
     def predict(self, X: MatrixLike) -> AnyArray:
         """Return the class of each sample."""
-        return self._predictions(self._outputs(X))
+        predicted: AnyArray = self.decide(self._outputs(X))
+        return predicted
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
         """Return the accuracy, by the weights of the samples if these are given."""
         check_row_names(X, y=y, sample_weight=sample_weight)
         return float(super().score(X, y, sample_weight))
 
-    def _predictions(self, outputs: NDArray[np.float64]) -> AnyArray:
-        one = outputs.shape[1] == 1
-        return np.asarray(self.classes_[(outputs[:, 0] > 0).astype(int) if one else outputs.argmax(axis=1)])
-
-
-class BaseMKLClassifier(KernelClassifier, BaseMKL):
-    """Classifiers that learn one weight per kernel, with probabilities by calibration."""
-
-    _calibration: Calibration | None = None
-
-    def _fit_calibrated(self, given: FitInput, calibration: Calibration | None = None) -> Self:
+    def _fit_calibrated(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
         """Fit to validated samples; without a calibration to folds of them, too, if the parameter asks for it."""
-        self._calibration = calibration
-        if calibration is not None or self.calibration is None:
-            return self._fit_validated(given)
-        crossed = CrossFit(self, given, self._find_classes(given.y, given.weight))
-        self._fit_validated(given)
-        self._calibration = crossed.calibration()
+        self._calibration, recipe = calibration, self._recipe(given)
+        crossed = None
+        if calibration is None and self.calibration is not None:
+            crossed = CalibrationFolds.of(self, given, find_classes(given.y, given.weight, type(self).__name__))
+        found = fit(recipe, given, starts=starts, **known)
+        self._keep(found, given)
+        if crossed is not None:
+            self._calibration = cross_calibrate(self, crossed, found, len(given.y))
         return self
 
-    def _class_factors(self, y: TargetLike, weight: NDArray[np.float64], classes: AnyArray) -> NDArray[np.float64]:
-        """Return the factor of C that `class_weight` gives each sample; ones where there is no such parameter."""
-        return np.ones(len(y))
+    def _set_calibration(self, calibration: Calibration | None) -> None:
+        self._calibration = calibration
 
     def _probabilities(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         if self._calibration is None:
             raise NotFittedError(
                 f"{type(self).__name__} was fitted without calibration and knows no probabilities: call 'fit' again."
             )
-        return self._calibration.probabilities(outputs)
+        return np.asarray(self._calibration.probabilities(outputs))
 
 
 @parameters
-class MKLClassifier(BaseMKLClassifier, WeightedMKL):
+class MKLClassifier(KernelClassifier, BaseMKL):
     """Support vector classification on a weighted sum of kernels.
 
     Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ ξ_i over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b with y_i f(x_i) ≥ 1 − ξ_i, which is the
@@ -298,95 +257,7 @@ class MKLClassifier(BaseMKLClassifier, WeightedMKL):
     n_jobs: int | None = None
 
     _path_rule: ClassVar[PathRule | None] = PathRule(score=accuracy)
-    # Machines that separate all classes in one problem, by the name `multi_class` gives them.
-    _joint: ClassVar[dict[str, type[MulticlassMachine]]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}
 
-    def _prepare(self, given: FitInput) -> None:
-        if self.multi_class not in ("ovr", "ovr-shared", *self._joint):
-            raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'ovr-shared', 'joint' or 'pairwise'.")
-        self.classes_ = fit_context().classes(self, given)
-
-    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
-        self._prepare(given)
-        self._fit(given, keep_function)
-        self._count_support(given.y)
-        return self
-
-    def _is_joint(self) -> bool:
-        """Whether all classes share one problem; two classes are the binary machine whatever `multi_class` says."""
-        return self.multi_class in self._joint and len(self.classes_) > 2
-
-    def _host_samples(self) -> int:
-        return 5000 if self._is_joint() else super()._host_samples()
-
-    def _is_hard(self) -> bool:
-        return isinstance(self.C, float | np.floating) and bool(np.isposinf(self.C))
-
-    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Any]:
-        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        if self._is_hard():
-            if self.multi_class != "ovr" and len(positive) > 1:
-                raise ValueError(f"C=inf is served by multi_class='ovr', not by multi_class={self.multi_class!r}.")
-            return [SVC(np.where(y == c, 1.0, -1.0), sample_weight=(weight > 0).astype(np.float64)) for c in positive]
-        sample_C = weight * self._class_factors(y, weight, self.classes_)
-        shared = self.multi_class == "ovr-shared" and len(positive) > 1
-        if isinstance(self.C, str) and (self.C != "learn" or self.weights is not None or shared or self._is_joint()):
-            raise ValueError(
-                f"C={self.C!r}: give a positive number, or 'learn' with slack=2, weights=None and multi_class='ovr'."
-            )
-        if self._is_joint():
-            return [self._multiclass_machine(np.searchsorted(self.classes_, np.asarray(y)), sample_C)]
-        # A C to be learned is a factor of these.
-        C = 1.0 if isinstance(self.C, str) else self.C
-        machines = [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
-        return [SharedMachines(machines)] if shared else machines
-
-    def _multiclass_machine(self, labels: NDArray[np.intp], sample_C: NDArray[np.float64]) -> MulticlassMachine:
-        if self.slack != 1:
-            raise ValueError(
-                f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1 only, as printed; give "
-                "slack=1, or multi_class='ovr' or 'ovr-shared'."
-            )
-        C = check_positive("C", self.C)
-        return self._joint[self.multi_class](labels, C, len(self.classes_), sample_C, constants=True)
-
-    def _ridge_targets(self, y: TargetLike, weight: NDArray[np.float64]) -> RidgeTargets | None:
-        labels = np.searchsorted(self.classes_, np.asarray(y))
-        return RidgeTargets.of_classes(labels, weight * self._class_factors(y, weight, self.classes_))
-
-    def _learn(self, data: TrainingSet, machines: list[Any], parameters: Parameters) -> tuple[list[Any], str | None]:
-        if not self._is_hard():
-            return super()._learn(data, machines, parameters)
-        learner = make_learner(parameters, data.stack, machines)
-        diagonals = data.diagonals().mean(axis=1) * (
-            1.0 if parameters.weights is None else given_weights(parameters.weights, data.stack.n_kernels)
-        )
-        scale = float(diagonals.max()) or 1.0
-        learned = [
-            learn_hard_margin(learner, data.stack, data.sizes(), machine.program.target, scale, self.tol)
-            for machine in machines
-        ]
-        return learned, self._gap_warning(learner, max(learned, key=attrgetter("gap")))
-
-    def _set_fitted(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> Any:
-        if isinstance(self.C, str):
-            self.C_ = np.array([one.C for one in learned])
-        return super()._set_fitted(data, learned, machines)
-
-    def _class_factors(self, y: TargetLike, weight: NDArray[np.float64], classes: AnyArray) -> NDArray[np.float64]:
-        """Return the factor of C that `class_weight` gives each sample."""
-        if self.class_weight is None:
-            return np.ones(len(y))
-        labels = np.searchsorted(classes, y)
-        if self.class_weight == "balanced":
-            # By the weights, not by rows: a repeated sample is one row here.
-            totals = np.bincount(labels, weights=weight)
-            return np.asarray((weight.sum() / (len(totals) * totals))[labels])
-        if not isinstance(self.class_weight, dict):
-            raise ValueError(
-                f"class_weight={self.class_weight!r}: give None, 'balanced' or a dict from class to factor."
-            )
-        factors = compute_class_weight(self.class_weight, classes=classes, y=y)
-        if not np.all(np.isfinite(factors) & (factors > 0)):
-            raise ValueError(f"class_weight={self.class_weight!r}: every class needs a positive, finite factor.")
-        return np.asarray(factors[labels])
+    def _task(self) -> Classes:
+        learned = self.weights is None
+        return Classes(type(self).__name__, None, self.class_weight, self.C, self.slack, self.multi_class, learned)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from contextlib import nullcontext
-from dataclasses import KW_ONLY, replace
-from operator import attrgetter
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +15,14 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, Settings, TargetLike
-from kernelmosaic.estimators._base import WeightedMKL, parameters
-from kernelmosaic.estimators._calibration import check_calibration
-from kernelmosaic.estimators._conformal import Conformal
-from kernelmosaic.estimators._input import FitInput, is_streamed
-from kernelmosaic.estimators._path import (
-    PathOptions,
-    PathResult,
-    describe_choice,
-    mean_deviation,
-    path_rule,
-    search_paths,
-    warn_of_gaps,
-)
-from kernelmosaic.estimators._shared import fit_context
-from kernelmosaic.estimators._training_set import KernelOptions
+from kernelmosaic.engine.calibration import check_calibration
+from kernelmosaic.engine.conformal import Conformal
+from kernelmosaic.engine.fit import fit
+from kernelmosaic.engine.samples import FitInput, is_streamed
+from kernelmosaic.engine.search import PathOptions, PathResult, describe_choice, path_rule, search_paths, warn_of_gaps
+from kernelmosaic.engine.store import active_store
+from kernelmosaic.engine.tasks import mean_deviation
+from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival
@@ -60,6 +52,63 @@ class PathSearch(BaseEstimator):
 
     # The machines of the folds, for intervals and sets of classes.
     _conformal: Conformal | None = None
+
+    _is_refitted = False
+
+    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, **params: Any) -> Self:
+        """Choose C and the norm by cross-validation, and fit to all samples.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of such tables
+            Samples; several tables have the same rows.
+        y : array-like of shape (n_samples,), or of shape (n_samples, n_targets) for a regression
+            Classes, or targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors of C, sample by sample; they count in the scores as well.
+        **params : dict
+            ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
+
+        Returns
+        -------
+        self
+        """
+        self._is_refitted = False
+        check_row_names(X, groups=params.get("groups"))
+        given = self._validated(in_memory(X), y, sample_weight)
+        routed = self._routed(given.weight, params)
+        found, m, i = self._search(self._plain(given), given, routed)
+        if self.refit:
+            calibration = found.calibration(m, i, self.calibration) if self.calibration else None
+            scaled = self._scaled(given, self.scale)
+            recipe = found.chosen(m, i, verbose=self.verbose)._recipe(scaled)
+            self._keep(fit(recipe, scaled, starts=found.starts(m, i), store=active_store()), scaled)
+            self._set_calibration(calibration)
+            self._conformal = found.conformal(m, i)
+            self._is_refitted = True
+        return self
+
+    @abstractmethod
+    def _plain(self, given: FitInput) -> Estimator:
+        """Return the estimator of which C and the norm are chosen."""
+
+    def _plain_params(self) -> Settings:
+        return {name: one for name, one in self.get_params(deep=False).items() if name not in PathSearch._listed}
+
+    # scikit-learn's conventions ------------------------------------------------------------------------------------
+
+    def __sklearn_is_fitted__(self) -> bool:
+        # Without a refit there are scores, and nothing to predict with.
+        return self._is_refitted
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return what `fit` passes on: ``groups`` and such to the splitter, ``sample_weight`` to the scorer.
+
+        Without `scoring`, folds are scored by ``score``: what it is to be given, ``set_score_request`` says.
+        """
+        # A scorer that passes on to this estimator's own would ask it for its routing, which is asked for here.
+        scorer = self._get_metadata_request() if self.scoring is None else self._scorer()
+        return self._router(self, scorer).add_self_request(self)
 
     def _search(self, estimator: Estimator, given: FitInput, routed: Bunch) -> tuple[PathResult, int, int]:
         """Follow the paths of all folds; return what was found, and the numbers of the norm and the C chosen."""
@@ -153,6 +202,10 @@ class PathSearch(BaseEstimator):
         return router.add(scorer=scorer, method_mapping=to["score"])
 
 
+#: The parameters that CV estimators choose.
+CHOSEN = ("C", "norm", "weights", "fold_tol")
+
+
 def in_memory(X: MatrixLike) -> MatrixLike:
     """Return samples of which folds can be taken, or raise."""
     if isinstance(X, np.memmap):
@@ -165,83 +218,8 @@ def in_memory(X: MatrixLike) -> MatrixLike:
     return X
 
 
-@parameters
-class TunedMKL(PathSearch, WeightedMKL):
-    """An estimator that chooses its own C and norm: what is chosen stands where a plain one has a parameter."""
-
-    norms = (1, 2, "uniform")
-    C: ClassVar[Any] = property(attrgetter("C_"))
-    # The norm of weights that follow a rule does not matter.
-    norm: ClassVar[Any] = property(  # type: ignore[misc]
-        lambda self: 1 if self.norm_ in ("uniform", "loo") else self.norm_
-    )
-    weights: ClassVar[Any] = property(  # type: ignore[misc]
-        lambda self: self.norm_ if self.norm_ in ("uniform", "loo") else None
-    )
-    fold_tol: ClassVar[None] = None  # type: ignore[misc]
-    _is_refitted = False
-
-    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, **params: Any) -> Self:
-        """Choose C and the norm by cross-validation, and fit to all samples.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of such tables
-            Samples; several tables have the same rows.
-        y : array-like of shape (n_samples,), or of shape (n_samples, n_targets) for a regression
-            Classes, or targets.
-        sample_weight : array-like of shape (n_samples,), optional
-            Factors of C, sample by sample; they count in the scores as well.
-        **params : dict
-            ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
-
-        Returns
-        -------
-        self
-        """
-        self._is_refitted = False
-        check_row_names(X, groups=params.get("groups"))
-        given = self._validated(in_memory(X), y, sample_weight)
-        routed = self._routed(given.weight, params)
-        found, m, i = self._search(self._plain(given), given, routed)
-        self._seed = found.model.random_state
-        if self.refit:
-            calibration = found.calibration(m, i, self.calibration) if self.calibration else None
-            with fit_context().starting_from(found.start(m, i)):
-                self._fit_scaled(given, self.scale, calibration)
-            self._conformal = found.conformal(m, i)
-            self._is_refitted = True
-        return self
-
-    @abstractmethod
-    def _plain(self, given: FitInput) -> Estimator:
-        """Return the estimator of which C and the norm are chosen."""
-
-    def _plain_params(self) -> Settings:
-        return {name: one for name, one in self.get_params(deep=False).items() if name not in PathSearch._listed}
-
-    def _kernel_options(self, n_samples: int, given: FitInput) -> KernelOptions:
-        # The landmarks of the folds.
-        return replace(super()._kernel_options(n_samples, given), random_state=self._seed)
-
-    # scikit-learn's conventions ------------------------------------------------------------------------------------
-
-    def __sklearn_is_fitted__(self) -> bool:
-        # Without a refit there are scores, and nothing to predict with.
-        return self._is_refitted
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return what `fit` passes on: ``groups`` and such to the splitter, ``sample_weight`` to the scorer.
-
-        Without `scoring`, folds are scored by ``score``: what it is to be given, ``set_score_request`` says.
-        """
-        # A scorer that passes on to this estimator's own would ask it for its routing, which is asked for here.
-        scorer = self._get_metadata_request() if self.scoring is None else self._scorer()
-        return self._router(self, scorer).add_self_request(self)
-
-
-@parameters
-class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
+@parameters(without=CHOSEN)
+class MKLClassifierCV(PathSearch, MKLClassifier):
     """:class:`MKLClassifier` with C and the norm of its weights chosen by cross-validation, and with probabilities.
 
     Every fold follows a path of warm-started fits along C, one path per norm, and the best pair is fitted to all
@@ -322,6 +300,8 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
     (1, 3)
     """
 
+    norms = (1, 2, "uniform")
+
     def _plain(self, given: FitInput) -> MKLClassifier:
         check_calibration(self.calibration)
         return MKLClassifier(**self._plain_params())
@@ -351,8 +331,8 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
         return self._of_folds().classes_within(X, coverage, self.predict(X))
 
 
-@parameters
-class MKLRegressorCV(TunedMKL, MKLRegressor):
+@parameters(without=(*CHOSEN, "calibration"))
+class MKLRegressorCV(PathSearch, MKLRegressor):
     """:class:`MKLRegressor` with C and the norm of its weights chosen by cross-validation.
 
     Every fold follows a path of warm-started fits along C, one path per norm, and the best pair is fitted to all
@@ -405,17 +385,14 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
     """
 
     epsilon = "auto"
-    calibration: ClassVar[None] = None  # type: ignore[misc]
+    norms = (1, 2, "uniform")
+    calibration = None
 
     def _plain(self, given: FitInput) -> MKLRegressor:
         if isinstance(self.epsilon, str) and self.epsilon != "auto":
             raise ValueError(f"epsilon={self.epsilon!r}: give a number, or 'auto'.")
         self.epsilon_ = 0.1 * mean_deviation(given) if isinstance(self.epsilon, str) else self.epsilon
         return MKLRegressor(**self._plain_params() | {"epsilon": self.epsilon_})
-
-    def _tube(self) -> float:
-        width: float = self.epsilon_
-        return width
 
     def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.float64]:
         """Return intervals that hold the targets of new samples with at least a given probability.
@@ -441,8 +418,8 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
         return self._of_folds().interval(X, coverage)
 
 
-@parameters
-class MKLSurvivalCV(TunedMKL, MKLSurvival):
+@parameters(without=(*CHOSEN, "calibration"))
+class MKLSurvivalCV(PathSearch, MKLSurvival):
     """:class:`MKLSurvival` with C and the norm of its weights chosen by cross-validation.
 
     Every fold follows a path of warm-started fits along C, one path per norm, and the best pair is fitted to all
@@ -503,7 +480,9 @@ class MKLSurvivalCV(TunedMKL, MKLSurvival):
 
     Cs = 10
     loss = "cox"
-    calibration: ClassVar[str] = "held out"  # type: ignore[misc]
+    norms = (1, 2, "uniform")
+    # Survival functions are those of samples held out.
+    calibration = "held out"
 
     def _plain(self, given: FitInput) -> MKLSurvival:
         return MKLSurvival(**self._plain_params())

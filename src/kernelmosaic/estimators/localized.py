@@ -2,231 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from sklearn.base import TransformerMixin, clone
-from sklearn.utils import Tags, TransformerTags, check_random_state
+from sklearn.base import TransformerMixin
+from sklearn.utils import Tags, TransformerTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, Seed, TargetLike
-from kernelmosaic.backend import allowed_threads, map_threads, row_strips
-from kernelmosaic.estimators._base import BaseMKL, parameters
-from kernelmosaic.estimators._input import DistinctSamples, FitInput
-from kernelmosaic.estimators._path import PathRule, accuracy
-from kernelmosaic.estimators._training_set import ExactSet, TrainingSet
+from kernelmosaic.engine.fit import Recipe
+from kernelmosaic.engine.gates import GateMethod
+from kernelmosaic.engine.samples import FitInput
+from kernelmosaic.engine.tasks import PathRule, accuracy
+from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.regressor import MKLRegressor
-from kernelmosaic.gating import Constant, make_gating
-from kernelmosaic.gram.missing import GATED, MissingViews
-from kernelmosaic.gram.row_blocks import RowSource
+from kernelmosaic.gram.missing import GATED
 from kernelmosaic.kernels.base import Kernel, suggest_kernel
-from kernelmosaic.kernels.linear import Linear
 from kernelmosaic.kernels.transformed import Projected
-from kernelmosaic.kernels.views import Entry, lay_specs, take_columns
-from kernelmosaic.learning import Parameters
-from kernelmosaic.learning.gated import GateLearner, LearnedGates, projected_kernels
-from kernelmosaic.learning.problem import ROUNDING
 from kernelmosaic.learning.steps import make_step
-from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_count, check_positive
 
 Array = NDArray[np.float64]
 
 
-# What gates read -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class KernelSpace:
-    """Coordinates along the leading principal components of the training set in a kernel's feature space.
-
-    Attributes
-    ----------
-    kernel : Kernel
-        Fitted.
-    samples : array
-        The training set as the kernel reads it.
-    directions : ndarray of shape (n, components)
-        What turns centred similarities to the training set into coordinates.
-    means : ndarray of shape (n,)
-        Mean similarity of each training sample to the training set.
-    share : ndarray of shape (n,)
-        Weights of the training samples in that mean, summing to one.
-    """
-
-    kernel: Kernel
-    samples: MatrixLike
-    directions: Array
-    means: Array
-    share: Array
-
-    @classmethod
-    def fit(cls, kernel: Kernel, view: MatrixLike, weight: Array) -> KernelSpace:
-        """Keep at most 20 components, of at least a millionth of the largest variance."""
-        kernel = clone(kernel).fit(view)
-        X = kernel.validate(view)
-        share = weight / weight.sum()
-        K = np.asarray(kernel._block(X, X), dtype=np.float64)
-        means = K @ share
-        root = np.sqrt(share)
-        C = root[:, np.newaxis] * (K - means[:, np.newaxis] - means + share @ means) * root
-        variances, U = np.linalg.eigh(0.5 * (C + C.T))
-        kept = np.flatnonzero(variances > 1e-6 * max(variances[-1], 0.0))[::-1][:20]
-        variances, U = variances[kept], U[:, kept]
-        U = U * np.sign(U[np.abs(U).argmax(axis=0), np.arange(len(kept))])
-        return cls(kernel, X, root[:, np.newaxis] * U / np.sqrt(variances), means, share)
-
-    def coordinates(self, view: MatrixLike) -> Array:
-        K = np.asarray(self.kernel._block(self.kernel.validate(view), self.samples), dtype=np.float64)
-        centred = K - (K @ self.share)[:, np.newaxis] - self.means + self.share @ self.means
-        return np.asarray(centred @ self.directions)
-
-
-@dataclass(frozen=True)
-class GateInputs:
-    """From samples to the standardised inputs of the gates.
-
-    Attributes
-    ----------
-    columns : ndarray or None
-        The columns read; None for all.
-    space : KernelSpace or None
-        The kernel's space, if gates live in one.
-    mean, scale : ndarray of shape (n_features,)
-        Inputs are (x − mean) / scale.
-    blind : bool
-        Whether the gates read nothing.
-    """
-
-    columns: NDArray[np.intp] | None
-    space: KernelSpace | None
-    mean: Array
-    scale: Array
-    blind: bool = False
-
-    @classmethod
-    def none(cls) -> GateInputs:
-        """For gates that do not depend on the sample."""
-        return cls(None, None, np.zeros(0), np.ones(0), True)
-
-    @classmethod
-    def fit(
-        cls,
-        X: MatrixLike,
-        table: Any,
-        columns: Any,
-        kernel: Kernel | None,
-        weight: Array,
-        random_state: Seed = None,
-        standardize: bool = True,
-        space_rows: int = 1000,
-        strip_bytes: int = 2**22,
-    ) -> GateInputs:
-        """Learn the scale, or leave the inputs as they are; `table` has the names of X's columns.
-
-        Samples in a RowSource are read in strips of about `strip_bytes`, and a kernel's space is learned from at most
-        `space_rows` of them, drawn by `random_state`.
-        """
-        try:
-            spec = lay_specs([Entry("gating", Linear() if kernel is None else kernel, columns)], table)[0]
-        except ValueError as error:
-            raise ValueError(f"gating_columns={columns!r}: {error}") from error
-        if kernel is not None:
-            X, weight = _some(X, weight, random_state, space_rows)
-            view = take_columns(X, spec.columns)
-            space = KernelSpace.fit(kernel, view, weight)
-            Z = space.coordinates(view)
-            if not standardize:
-                return cls(spec.columns, space, np.zeros(Z.shape[1]), np.ones(Z.shape[1]))
-            # One scale for all coordinates: the leading ones shall weigh more, as they do in the kernel's space.
-            leading = float(np.sqrt(np.average(Z[:, 0] ** 2, weights=weight))) if Z.shape[1] else 1.0
-            return cls(spec.columns, space, np.zeros(Z.shape[1]), np.full(Z.shape[1], leading or 1.0))
-        dense = np.concatenate([_numbers(view) for view in _views(X, spec.columns, strip_bytes)])
-        if not standardize:
-            return cls(spec.columns, None, np.zeros(dense.shape[1]), np.ones(dense.shape[1]))
-        mean = np.average(dense, axis=0, weights=weight)
-        spread = np.sqrt([np.average((x - m) ** 2, weights=weight) for x, m in zip(dense.T, mean, strict=True)])
-        # A column that does not vary is left out by a scale of one: it is zero after centring, up to rounding.
-        flat = spread <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
-        return cls(spec.columns, None, mean, np.where(flat, 1.0, spread))
-
-    def __call__(self, X: MatrixLike, strip_bytes: int = 2**22) -> Array:
-        """Return the standardised inputs, of shape (n, n_features)."""
-        if self.blind:
-            return np.zeros((X.shape[0], 0))
-        read = _numbers if self.space is None else self.space.coordinates
-        return np.concatenate([(read(view) - self.mean) / self.scale for view in _views(X, self.columns, strip_bytes)])
-
-
-def _views(X: MatrixLike, columns: NDArray[np.intp] | None, strip_bytes: int) -> Iterator[Any]:
-    """Yield the columns that gates read, a strip of samples at a time where those need not be in memory."""
-    if not isinstance(X, RowSource):
-        yield take_columns(X, columns)
-        return
-    for strip in row_strips(X.shape[0], strip_bytes // (8 * X.row_width)):
-        yield take_columns(X.take(strip), columns)
-
-
-def _some(X: MatrixLike, weight: Array, random_state: Seed, most: int) -> tuple[Any, Array]:
-    """Return the samples to learn a kernel's space from, with their weights."""
-    if not isinstance(X, RowSource):
-        return X, weight
-    counted = np.flatnonzero(weight)
-    if len(counted) > most:
-        counted = np.sort(check_random_state(random_state).choice(counted, most, replace=False))
-    return X.take(counted), weight[counted]
-
-
-def _numbers(view: MatrixLike) -> Array:
-    """Return the columns as a dense matrix of finite numbers, or raise saying what gates can read instead."""
-    dense = view.toarray() if sparse.issparse(view) else view
-    try:
-        numbers = np.asarray(dense, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(
-            "gates read numbers, and these columns are not: name numeric gating_columns, or give a gating_kernel."
-        ) from None
-    if not np.all(np.isfinite(numbers)):
-        raise ValueError("gates read finite numbers: the gating columns hold NaN or infinity.")
-    return numbers
-
-
-# Gates that are learned ----------------------------------------------------------------------------------------------
-
-
-def _best_start(starts: Sequence[LearnedGates], weight: Array) -> LearnedGates:
-    """Return the best, its weights being the gates' means over the samples that count; n_solves counts all starts."""
-    best = min(starts, key=lambda one: one.objective)
-    mean = np.average(best.gates, axis=0, weights=weight)
-    return replace(best, weights=mean, n_solves=sum(one.n_solves for one in starts))
-
-
-def _column_means(X: MatrixLike) -> Array | None:
-    """Return the means of the columns over the samples that have them; None where they are not numbers."""
-    if not isinstance(X, np.ndarray) or X.dtype.kind != "f":
-        return None
-    present = ~np.isnan(X)
-    return np.asarray(np.where(present, X, 0.0).sum(axis=0) / np.maximum(present.sum(axis=0), 1))
-
-
 def has_projections(estimator: Estimator) -> bool:
     """Whether some kernel of the estimator is a projected one."""
-    return any(isinstance(entry.kernel, Projected) for entry in estimator._read_kernels())
+    return any(isinstance(entry.kernel, Projected) for entry in estimator.read_kernels())
 
 
 def has_learned_projections(estimator: Estimator) -> bool:
     """The same of the kernels that were fitted, whatever the parameters say now; of the parameters before a fit."""
-    if not hasattr(estimator, "_expansions"):
+    if not hasattr(estimator, "function_"):
         return has_projections(estimator)
-    mosaics = (getattr(one.kernel_set, "kernel_set", one.kernel_set) for one in estimator._expansions)
-    return any(projected_kernels(kernel_set) for kernel_set in mosaics)
+    return any(True for _ in estimator.function_.projections())
 
 
 class ProjectedSamples(TransformerMixin):
@@ -252,8 +65,8 @@ class ProjectedSamples(TransformerMixin):
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        every = [expansion.kernel_set.views(X) for expansion in self._expansions]
-        return np.hstack([kernel.transform(every[c][m]) for c, m, kernel in _learned(self)])
+        every = [expansion.kernel_set.views(X) for expansion in self.function_.expansions]
+        return np.hstack([kernel.transform(every[c][m]) for c, m, kernel in self.function_.projections()])
 
     def get_feature_names_out(self: Any, input_features: Any = None) -> AnyArray:
         """Return the names of the columns of :meth:`transform`: the kernel's, after the class's if each has its own.
@@ -269,21 +82,14 @@ class ProjectedSamples(TransformerMixin):
         """
         check_is_fitted(self)
         names = []
-        for c, m, kernel in _learned(self):
-            owner = f"{self.classes_[c]}_" if len(self._expansions) > 1 else ""
+        for c, m, kernel in self.function_.projections():
+            owner = f"{self.classes_[c]}_" if len(self.function_.expansions) > 1 else ""
             names += [f"{owner}{self.kernel_names_[m]}_{k}" for k in range(kernel.W_.shape[1])]
         return np.array(names, dtype=object)
 
 
-def _learned(estimator: Estimator) -> Iterator[tuple[int, int, Projected]]:
-    """Yield (class, number among the kernels, kernel) of every learned projection."""
-    for c, expansion in enumerate(estimator._expansions):
-        for m in projected_kernels(expansion.kernel_set):
-            yield c, m, expansion.kernel_set.fitted[m].kernel
-
-
 # The methods of a transformer are wrapped already, and not all estimators have them.
-@parameters
+@parameters(without=WEIGHTS)
 class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """One gate per kernel, as a function of the sample, with the machine that a subclass names."""
 
@@ -298,25 +104,9 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     n_jobs: int | None = None
     random_state: Seed = 0
 
-    _first_iteration = 0
-    # Of the columns of the training samples, where these may lack views.
-    _means: Array | None = None
-    _takes_subsets = False
     # The gate of a view that a sample lacks is zero.
-    missing: ClassVar[str] = GATED  # type: ignore[misc]
-    # Gates stand in the place of weights.
-    norm: ClassVar[Any] = None
-    l1_ratio: ClassVar[Any] = None  # type: ignore[misc]
-    weights: ClassVar[Any] = None  # type: ignore[misc]
-    fixed_weights: ClassVar[None] = None  # type: ignore[misc]
-    penalties: ClassVar[Any] = None
-    penalty_power: ClassVar[Any] = None
-    solver: ClassVar[Any] = None
-    _has_plain_outputs = False
-    _has_plain_function = False
-
-    def _host_samples(self) -> int:
-        return 3000
+    missing = GATED
+    _takes_subsets: ClassVar[bool] = False
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -333,95 +123,27 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
                 f"gating_kernel={self.gating_kernel!r}: give a kernel or None; {suggest_kernel(self.gating_kernel)}"
             )
 
-    def _training_set(self, given: FitInput, counted: DistinctSamples) -> TrainingSet:
+    def _recipe(self, given: FitInput) -> Recipe:
         if given.device is not None and has_projections(self):
             raise ValueError(f"device={given.device!r}: projected kernels are learned on the host; use device=None.")
-        return super()._training_set(given, counted)
+        recipe = super()._recipe(given)
+        return replace(recipe, kernels=replace(recipe.kernels, host_samples=3000))
 
-    def _gate_inputs(self, data: TrainingSet) -> GateInputs:
-        gating = make_gating(self.gating)
-        if isinstance(gating, Constant):
-            return GateInputs.none()
-        kinds = set(super()._kernels_take("input_kind"))
-        if self.gating_kernel is None and self.gating_columns is None and kinds != {"numbers"}:
-            raise ValueError(
-                f"gating: the kernels read {' and '.join(sorted(kinds))}, which gates cannot; give a gating_kernel to "
-                "gate in its space, or name numeric gating_columns."
-            )
-        return GateInputs.fit(
-            self._filled(data.samples, getattr(data, "missing", None)),
-            data.table,
+    def _method(self) -> GateMethod:
+        return GateMethod(
+            self.gating,
             self.gating_columns,
             self.gating_kernel,
-            data.weight,
-            self.random_state,
-            gating.standardize,
-        )
-
-    def _learn(
-        self, data: TrainingSet, machines: list[Machine], parameters: Parameters
-    ) -> tuple[list[Any], str | None]:
-        """Learn every machine's gates from `n_init` random starts, side by side, and keep the best of each."""
-        missing: MissingViews | None = getattr(data, "missing", None)
-        present: Any = getattr(data, "present", None)
-        self._means = None if missing is None else _column_means(data.samples)
-        self._inputs = self._gate_inputs(data)
-        Z = self._inputs(self._filled(data.samples, missing))
-        learner = GateLearner(
-            make_gating(self.gating),
             self.step,
+            int(self.n_init),
+            int(self.n_iter_no_change),
             self.tol,
             int(self.max_iter),
+            self.n_jobs,
+            self.random_state,
             bool(self.verbose),
-            int(self.n_iter_no_change),
+            set(super()._kernels_take("input_kind")),
         )
-        seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=int(self.n_init))
-        projected = isinstance(data, ExactSet) and bool(projected_kernels(data.kernel_set))
-        if projected and present is not None:
-            raise ValueError("X lacks views of some samples, and projected kernels are learned from all of them.")
-        shared = None if projected else data.stack
-
-        def attempt(machine: Machine, seed: int) -> LearnedGates:
-            own = data.projections() if isinstance(data, ExactSet) and projected else None
-            stack = shared if own is None else own.stack
-            assert stack is not None
-            found = learner.learn(stack, machine, Z, np.random.RandomState(seed), own)
-            return found if present is None else replace(found, gates=found.gates * present)
-
-        tasks = [(machine, seed) for machine in machines for seed in seeds]
-        with data.threads():
-            found = map_threads(lambda task: attempt(*task), tasks, self._workers(data, allowed_threads()))
-        starts = [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
-        learned = [_best_start(group, data.weight) for group in starts]
-        if not projected:
-            each = zip(machines, learned, strict=True)
-            learned = [one.certified(data.stack, data.sizes(), machine, learner) for machine, one in each]
-        gap = max(one.gap for one in learned)
-        if gap > self.tol:
-            return learned, (
-                f" stopped at a relative duality gap of {gap:.2g} of the machine under its gates, above "
-                f"tol={self.tol:g}: {ROUNDING}"
-            )
-        if all(one.converged for one in learned):
-            return learned, None
-        return learned, (
-            f": after max_iter={self.max_iter} iterations the objective still fell by more than tol={self.tol:g} of "
-            "itself each time; raise max_iter, or accept a larger tol."
-        )
-
-    def _set_function(self, data: TrainingSet, learned: list[Any], beta: Array, support: NDArray[np.intp]) -> None:
-        self._gating, self._V = make_gating(self.gating), [one.V for one in learned]
-        units = [self._gating.in_user_units(V, self._inputs.mean, self._inputs.scale) for V in self._V]
-        self.gating_params_ = units[0] if len(units) == 1 else units
-        # One expansion for all machines; one each where they have learned projections of their own.
-        machines = [(np.atleast_2d(one.solution.beta.T), one.gates) for one in learned]
-        own = [
-            data.gated_expansion([machine], support, one.kernel_set)
-            for machine, one in zip(machines, learned, strict=True)
-            if one.kernel_set is not None
-        ]
-        self._expansion = data.gated_expansion(machines, support)
-        self._expansions = own or [self._expansion]
 
     # Samples in ----------------------------------------------------------------------------------------------------
 
@@ -439,37 +161,6 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
-    def _gates(self, X: MatrixLike) -> Array:
-        """Return the gates of validated samples, of shape (machines, n, P); classes of a joint machine share them."""
-        missing = getattr(self._expansion.sums, "missing", None)
-        Z = self._inputs(self._filled(X, missing))
-        gates = np.array([self._gating.values(V, Z) for V in self._V])
-        present = None if missing is None else missing.present_in(X)
-        return gates if present is None else gates * present
-
-    def _filled(self, X: MatrixLike, missing: MissingViews | None) -> MatrixLike:
-        """Return samples as gates read them: with the training set's means for views that they lack."""
-        present = None if missing is None else missing.present_in(X)
-        if missing is None or present is None:
-            return X
-        if self._means is None:
-            raise ValueError("X lacks views of some samples: gates then read tables of numbers only.")
-        X = X.copy()
-        for one, own in zip(missing.kernel_set.fitted, present.T, strict=True):
-            columns = np.arange(X.shape[1]) if one.columns is None else one.columns
-            X[np.ix_(~own, columns)] = self._means[columns]
-        return X
-
-    def _parts(self, gates: Array) -> list[tuple[Any, Array]]:
-        """Every expansion with the gates of its outputs, or the one set they share."""
-        if len(self._expansions) == 1:
-            return [(self._expansions[0], gates)]
-        return [(part, gates[c : c + 1]) for c, part in enumerate(self._expansions)]
-
-    def _outputs_of(self, X: MatrixLike) -> Array:
-        values = np.hstack([part.values(X, own) for part, own in self._parts(self._gates(X))])
-        return np.asarray(values + self.intercept_)
-
     def gate(self, X: MatrixLike) -> Array:
         """Return how much each kernel counts for each sample.
 
@@ -483,18 +174,8 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         ndarray of shape (n_samples, P), or (n_samples, P, classes) where every class has gates of its own
         """
         check_is_fitted(self)
-        gates: Array = np.moveaxis(self._gates(self._validate(X, reset=False)), 0, -1)
+        gates: Array = np.moveaxis(self.function_.gates(self._validate(X, reset=False)), 0, -1)
         return gates[:, :, 0] if gates.shape[2] == 1 else gates
-
-    def _terms_of(self, X: MatrixLike) -> Array:
-        return np.concatenate([part.terms(X, own) for part, own in self._parts(self._gates(X))], axis=2)
-
-    def _combined(self, X: MatrixLike, Y: MatrixLike) -> Array:
-        """Return Σ_m η_m(x) k_m(x, z) η_m(z), for every set of gates."""
-        left = self._gates(X)
-        right = left if Y is X else self._gates(Y)
-        pairs = zip(self._parts(left), self._parts(right), strict=True)
-        return np.concatenate([part.combined(X, Y, g, h) for (part, g), (_, h) in pairs])
 
     transform = available_if(has_learned_projections)(ProjectedSamples.transform)
     get_feature_names_out = available_if(has_learned_projections)(ProjectedSamples.get_feature_names_out)
@@ -618,10 +299,10 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     # Gates below one shrink the kernels.
     _path_rule: ClassVar[PathRule | None] = PathRule(range=(0.1, 1e3), score=accuracy)
 
-    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Any]:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         # A learned C is a weight of the identity, and there are no weights here.
         check_positive("C", self.C)
-        return super()._machines(y, weight)
 
 
 @parameters

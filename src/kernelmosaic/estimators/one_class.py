@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import KW_ONLY
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +11,15 @@ from sklearn.base import OutlierMixin
 
 from kernelmosaic._typing import MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.backend import to_host
-from kernelmosaic.estimators._base import WeightedMKL, parameters
-from kernelmosaic.estimators._input import DistinctSamples, FitInput, level_of_caller
-from kernelmosaic.estimators._path import PathRule
-from kernelmosaic.estimators._training_set import TrainingSet
+from kernelmosaic.engine.samples import FitInput
+from kernelmosaic.engine.tasks import Novelty, PathRule
+from kernelmosaic.estimators._base import BaseMKL, parameters
 from kernelmosaic.kernels.views import one_class_kernels
-from kernelmosaic.machines import Machine, OneClass
 from kernelmosaic.machines.base import check_positive
 
 
 @parameters
-class MKLOneClass(OutlierMixin, WeightedMKL):
+class MKLOneClass(OutlierMixin, BaseMKL):
     """One-class support vector machine on a weighted sum of kernels.
 
     Minimises ½ (Σ_m d_m ‖w_m‖)² + 1/(ν n) Σ ξ_i + b subject to f(x_i) = Σ_m ⟨w_m, φ_m(x_i)⟩ + b ≥ −ξ_i; with
@@ -95,50 +92,22 @@ class MKLOneClass(OutlierMixin, WeightedMKL):
                 "moves into their midst; choose 'trace', 'diagonal' or None."
             )
 
-    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
-        super()._fit_validated(given, keep_function)
-        self.offset_ = -float(self.intercept_[0])
-        return self
+    def _task(self) -> Novelty:
+        return Novelty(type(self).__name__, None, self.nu, self.slack)
 
-    def _training_set(self, given: FitInput, counted: DistinctSamples) -> TrainingSet:
-        data = super()._training_set(given, counted)
-        varying = [] if self.normalize == "diagonal" else data.varying_diagonals()
-        if varying:
-            warnings.warn(
-                f"{type(self).__name__}: k(x, x) of {', '.join(varying)} differs between training samples, so that a "
-                "sample may look usual for being far from the origin alone; use kernels such as Gaussian() whose "
-                "k(x, x) is constant, or set normalize='diagonal', by which directions alone are compared.",
-                UserWarning,
-                stacklevel=level_of_caller(),
-            )
-        return data
-
-    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Machine]:
-        # A price per share of the samples bounds how many are novel; of squared slacks it would have all of them be.
-        counted = float(weight.sum()) if self.slack == 1 else 1.0
-        return [OneClass(len(weight), 1.0 / (self.nu * counted), weight, self.slack)]
-
-    def _gap_warning(self, learner: Any, loosest: Any) -> str | None:
-        if loosest.gap < 1.0:
-            return super()._gap_warning(learner, loosest)
-        return (
-            ": the optimum is zero to rounding, since the origin lies among the samples, and no gap relative to it is "
-            "certified; use kernels such as Gaussian(), whose samples lie to one side of the origin."
-        )
+    @property
+    def offset_(self) -> float:
+        """Minus the constant of the decision function."""
+        return -float(self.intercept_[0])
 
     def decision_function(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the signed distances: negative for novel samples."""
         X = to_host(X)
-        return self._distances(self._outputs(X), 1e-5 if getattr(X, "dtype", None) == np.float32 else 1e-9)
-
-    def _distances(self, outputs: NDArray[np.float64], rounding: float = 1e-9) -> NDArray[np.float64]:
-        """Return the outputs, with zero for those that differ from it by rounding, relative to the offset."""
-        values = outputs[:, 0]
-        # The boundary runs through samples, which must fall on the same side however many are asked about at once.
-        return np.where(np.abs(values) <= rounding * abs(self.offset_), 0.0, values)
-
-    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.int64]:
-        return np.where(self._distances(outputs) >= 0, 1, -1)
+        rounding = 1e-5 if getattr(X, "dtype", None) == np.float32 else 1e-9
+        outputs = self._outputs(X)
+        task = self._task_of_fit
+        assert isinstance(task, Novelty)
+        return task.distances(outputs, self.intercept_, rounding)
 
     def score_samples(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the unshifted scores: the decision function plus `offset_`."""

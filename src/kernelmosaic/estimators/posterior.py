@@ -13,18 +13,21 @@ from sklearn.utils import check_array
 
 from kernelmosaic._typing import AnyArray, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.backend import row_strips, to_host
+from kernelmosaic.engine.fit import fit
+from kernelmosaic.engine.store import active_store
+from kernelmosaic.engine.tasks import PathRule, Posteriors, find_classes
 from kernelmosaic.estimators._base import parameters
-from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
 from kernelmosaic.machines.base import check_count, check_positive
-from kernelmosaic.machines.multiclass import posterior_machine
 from kernelmosaic.stacking import check_row_names
 
 Array = NDArray[np.float64]
 
 
-@parameters
+@parameters(
+    without=("multi_class", "missing", "slack", "l1_ratio", "class_weight", "calibration", "n_jobs"),
+)
 class PosteriorMKLClassifier(MKLClassifier):
     """Classification from class posteriors, on a weighted sum of kernels.
 
@@ -86,14 +89,8 @@ class PosteriorMKLClassifier(MKLClassifier):
     estimate: str = "neighbors"
     n_neighbors: int = 5
     bandwidth: float | str = "scott"
-    # The one form of the joint machine that posteriors have, and what else is no parameter here.
-    multi_class: ClassVar[str] = "pairwise"  # type: ignore[misc]
-    missing: ClassVar[None] = None  # type: ignore[misc, assignment]
-    slack: ClassVar[int] = 1  # type: ignore[misc]
-    l1_ratio: ClassVar[float] = 0.5  # type: ignore[misc]
-    class_weight: ClassVar[None] = None  # type: ignore[misc]
-    calibration: ClassVar[None] = None  # type: ignore[misc]
-    n_jobs: ClassVar[None] = None  # type: ignore[misc]
+    # Samples must have all views.
+    missing = None
 
     _knows_probabilities = True
     # Targets of a fold would be posteriors that its samples do not have by themselves.
@@ -129,13 +126,13 @@ class PosteriorMKLClassifier(MKLClassifier):
             labels = P.argmax(axis=1)
         else:
             given = self._validated(X, y, sample_weight)
-            self.classes_ = self._find_classes(given.y, given.weight)
+            self.classes_ = find_classes(given.y, given.weight, type(self).__name__)
             P = self._estimate(given.X, given.y, given.weight)
             # Samples of weight zero may have classes of their own.
             labels = np.minimum(np.searchsorted(self.classes_, given.y), len(self.classes_) - 1)
         self.posteriors_ = P
-        self._fit(replace(given, y=np.column_stack([labels, P])))
-        self.n_support_ = np.bincount(labels[self.support_], minlength=len(self.classes_))
+        soft = replace(given, y=np.column_stack([labels, P]))
+        self._keep(fit(self._recipe(soft), soft, store=active_store()), soft)
         return self
 
     def _estimate(self, X: MatrixLike, y: AnyArray, weight: Array | None) -> Array:
@@ -158,19 +155,8 @@ class PosteriorMKLClassifier(MKLClassifier):
             return density_posteriors(X, members, self.bandwidth)
         return neighbor_posteriors(X, members, self.n_neighbors)
 
-    def _ridge_targets(self, y: TargetLike, weight: NDArray[np.float64]) -> None:
-        return None  # posteriors are no classes
-
-    def _machines(self, y: TargetLike, weight: Array) -> list[Any]:
-        return [posterior_machine(y[:, 1:], check_positive("C", self.C), weight, y[:, 0].astype(np.intp))]
-
-    def _predictions(self, outputs: Array) -> AnyArray:
-        if outputs.shape[1] == 1:
-            return super()._predictions(outputs)
-        # A sample whose two best posteriors are equal asks for outputs that are: of outputs that differ by rounding
-        # only, the first is taken.
-        best = outputs.max(axis=1, keepdims=True)
-        return np.asarray(self.classes_[(outputs >= best - 1e-9 * (1.0 + np.abs(best))).argmax(axis=1)])
+    def _task(self) -> Posteriors:  # type: ignore[override]
+        return Posteriors(type(self).__name__, self.classes_, C=self.C)
 
     def _probabilities(self, outputs: Array) -> Array:
         """Return the posteriors that outputs stand for, none below 10⁻³: a few samples cannot rule out a class.

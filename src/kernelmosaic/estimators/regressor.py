@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,18 +11,15 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
 from kernelmosaic._typing import MatrixLike, SampleWeight, TargetLike
-from kernelmosaic.estimators._base import WeightedMKL, parameters
-from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._path import PathRule, mean_deviation, pinball_gain, r_squared
+from kernelmosaic.engine.samples import FitInput
+from kernelmosaic.engine.tasks import Numbers, PathRule, mean_deviation
+from kernelmosaic.estimators._base import BaseMKL, parameters
 from kernelmosaic.kernels.base import refuse_text
-from kernelmosaic.learning.ridge_weights import RidgeTargets
-from kernelmosaic.machines import SVR, Huber, Machine, Quantile
-from kernelmosaic.machines.base import SharedMachines, check_positive
 from kernelmosaic.stacking import check_row_names
 
 
 @parameters
-class MKLRegressor(RegressorMixin, WeightedMKL):
+class MKLRegressor(RegressorMixin, BaseMKL):
     """Support vector regression on a weighted sum of kernels.
 
     Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ max(0, |y_i − f(x_i)| − ε) over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b, or the same with
@@ -95,75 +91,24 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
 
     quantile: Any = 0.5
 
-    _is_ordered = False
-
     @property
     def _path_rule(self) -> PathRule:  # type: ignore[override]
-        score = partial(pinball_gain, quantile=self.quantile) if self.loss == "quantile" else r_squared
-        return PathRule(unit=mean_deviation, score=score)
+        return PathRule(unit=mean_deviation, score=self._task().score)
 
     def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         with refuse_text(X, y):
             given = self._read_input(X, y, sample_weight=sample_weight, y_numeric=True, multi_output=True)
             return replace(given, y=np.asarray(given.y, dtype=np.float64))
 
-    def _prepare(self, given: FitInput) -> None:
-        # Several quantiles have a column each.
-        self._is_ordered = self.loss == "quantile" and np.ndim(self.quantile) > 0
-        self._is_flat = given.y.ndim == 1 and not self._is_ordered
-
-    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Any]:
-        each = [one for target in np.atleast_2d(y.T) for one in self._machines_of(target, weight)]
-        if self._is_ordered and y.ndim == 2 and y.shape[1] > 1:
-            raise ValueError(
-                f"quantile={self.quantile!r}: several quantiles are those of one target, and y has {y.shape[1]} "
-                "columns; give one quantile, or one column at a time."
-            )
-        return each if len(each) == 1 else [SharedMachines(each)]
-
-    def _machines_of(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Machine]:
-        """Return the machine of one target, or those of its quantiles."""
-        if self.loss == "epsilon":
-            return [SVR(y, self.C, self._tube(), self.slack, weight)]
-        if self.loss == "huber":
-            return [Huber(y, self.C, check_positive("epsilon", self._tube(), zero=True), weight)]
-        if self.loss == "squared":
-            return [SVR(y, self.C, 0.0, 2, weight)]
-        if self.loss == "quantile":
-            return [Quantile(y, self.C, q, weight) for q in self._quantiles()]
-        raise ValueError(f"loss={self.loss!r}: give 'epsilon', 'huber', 'squared' or 'quantile'.")
-
-    def _quantiles(self) -> NDArray[np.float64]:
-        """Return the quantiles in increasing order, or raise."""
-        try:
-            values = np.atleast_1d(np.asarray(self.quantile, dtype=np.float64))
-        except (TypeError, ValueError):
-            values = np.empty(0)
-        if values.ndim != 1 or len(values) == 0 or not np.all(np.diff([0.0, *values, 1.0]) > 0):
-            raise ValueError(
-                f"quantile={self.quantile!r}: give a number between 0 and 1, or a list of several in increasing order."
-            )
-        return values
-
-    def _ridge_targets(self, y: TargetLike, weight: NDArray[np.float64]) -> RidgeTargets:
-        return RidgeTargets.of_numbers(y if y.ndim == 2 else y[:, np.newaxis], weight)
-
-    def _tube(self) -> float:
-        """Return the half-width of the tube."""
-        width: float = self.epsilon
-        return width
+    def _task(self) -> Numbers:
+        return Numbers(type(self).__name__, None, self.loss, self.C, self.epsilon, self.slack, self.quantile)
 
     def predict(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the predicted targets, in the shape of those the model was fitted to.
 
         Several quantiles have one column each, of shape (n_samples, quantiles), and increase from left to right.
         """
-        return self._predictions(self._outputs(X))
-
-    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self._is_flat:
-            return outputs[:, 0]
-        return np.sort(outputs, axis=1) if self._is_ordered else outputs
+        return self.decide(self._outputs(X))
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
         """Return R²; with ``loss="quantile"`` minus the mean pinball loss, of several quantiles the mean over them.
@@ -182,9 +127,7 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
         float
         """
         check_row_names(X, y=y, sample_weight=sample_weight)
-        score = self._path_rule.score
-        assert score is not None
-        return score(y, self.predict(X), sample_weight)
+        return self._task().score(y, self.predict(X), sample_weight)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -20,13 +20,24 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, Settings, TargetLike
+from kernelmosaic._typing import (
+    AnyArray,
+    ArrayOrTensor,
+    KernelsLike,
+    MatrixLike,
+    SampleWeight,
+    Seed,
+    Settings,
+    TargetLike,
+)
 from kernelmosaic.backend import NUMPY, row_strips, tensor_device, to_host, torch_backend
+from kernelmosaic.engine.conformal import BLOCK, interval, misfits, ranked
+from kernelmosaic.engine.function import Function, StripFunction
+from kernelmosaic.engine.samples import DistinctSamples, FitInput, Standardizer, is_streamed, level_of_caller
+from kernelmosaic.engine.store import active_store
+from kernelmosaic.engine.tasks import decide_classes, find_classes
+from kernelmosaic.engine.training_set import ExactSet, FeatureSet, KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.estimators._base import KernelEstimator, parameters
-from kernelmosaic.estimators._conformal import BLOCK, interval, misfits, ranked
-from kernelmosaic.estimators._input import DistinctSamples, FitInput, Standardizer, is_streamed, level_of_caller
-from kernelmosaic.estimators._shared import fit_context
-from kernelmosaic.estimators._training_set import ExactSet, FeatureSet, KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack, StoredFeatures
@@ -194,10 +205,12 @@ class BaseRidge(KernelEstimator):
         mean, unit = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
         if labels is None:
             mean, unit = centre_and_unit(Y, weight)
-        standardizer = given.standardizer(self._read_kernels(given.table, given.views)) if self.scale else None
+        standardizer = given.standardizer(self.read_kernels(given.table, given.views)) if self.scale else None
         scaled = given if standardizer is None else replace(given, X=standardizer(given.X))
         targets = RidgeTargets((Y - mean) / unit, weight, labels, together)
-        options = replace(self._kernel_options(n, scaled), entries=self._written_out(scaled))
+        # Products with many targets are worth a device.
+        options = self.kernel_options(scaled).placed(n, 0 if getattr(self, "per_target", False) else 2000)
+        options = replace(options, entries=self._written_out(scaled))
         first = self._learn_widths(scaled, targets, options)
         if first is not None:
             entries = [
@@ -205,7 +218,9 @@ class BaseRidge(KernelEstimator):
                 for m, entry in enumerate(options.entries)
             ]
             options = replace(options, entries=entries)
-        data = fit_context().training_set(options, scaled.X, scaled.original, DistinctSamples(np.arange(n), weight))
+        store = active_store()
+        read = read_training_set if store is None else store.training_set
+        data = read(options, scaled.X, scaled.original, DistinctSamples(np.arange(n), weight))
         return Prepared(rows, group, Y, mean, unit, targets, scaled, standardizer, data, first)
 
     def _keep_kernels(self, prepared: Prepared) -> None:
@@ -213,7 +228,7 @@ class BaseRidge(KernelEstimator):
         data = prepared.data
         self._standardizer = prepared.standardizer
         fitted = getattr(data.kernel_set, "kernel_set", data.kernel_set)
-        self._set_kernel_names(data)
+        self.kernel_names_, self.view_names_ = data.names()
         plain = all(one.columns is None for one in fitted.fitted)
         self.kernels_ = [one.kernel if plain else (one.name, one.kernel, one.columns) for one in fitted.fitted]
         self.support_, self.support_fraction_ = prepared.rows, 1.0
@@ -271,9 +286,10 @@ class BaseRidge(KernelEstimator):
         eta = np.tile(learned.weights, (len(unit), 1))
         if isinstance(data, FeatureSet) and learned.sums is not None:
             each = np.split(learned.sums * unit, np.cumsum(data.kernel_set.widths)[:-1])
-            self._expansion = data.feature_expansion([each[m] for m in np.flatnonzero(learned.weights)], eta)
+            expansion = data.feature_expansion([each[m] for m in np.flatnonzero(learned.weights)], eta)
         else:
-            self._expansion = data.expansion(learned.beta.T, np.arange(len(learned.beta)), eta)
+            expansion = data.expansion(learned.beta.T, np.arange(len(learned.beta)), eta)
+        self.function_ = Function(expansion, learned.intercept)
         self._ridge, self._left_out = learned.alpha / targets.weight, learned.residuals
         self._covariance, self._has_matrix = None, not isinstance(data.stack, FeatureStack | PairStack)
         if isinstance(data.stack, FeatureStack):
@@ -282,7 +298,7 @@ class BaseRidge(KernelEstimator):
                 with data.threads(RidgeOptions.few_samples):
                     form = FeatureForm(data.stack, targets, self.criterion)
                     covariance = form.covariance(learned.weights, learned.alpha)
-            kept = np.isin(np.repeat(np.arange(len(learned.weights)), data.stack.widths), self._expansion.kept)
+            kept = np.isin(np.repeat(np.arange(len(learned.weights)), data.stack.widths), self.function_.expansion.kept)
             at = np.append(np.flatnonzero(kept), len(kept))
             self._covariance = covariance[np.ix_(at, at)]
 
@@ -312,7 +328,7 @@ class BaseRidge(KernelEstimator):
         rest = np.setdiff1d(np.arange(len(outputs)), rows)
         if len(rest):
             Z = X[rest] if standardizer is None else standardizer(X[rest])
-            outputs[rest] = self._outputs_of(Z)
+            outputs[rest] = self.function_.outputs(Z)
             if group is not None:
                 same = group[rest, np.newaxis] == group[rows]
                 outputs[rest] -= (self._influence(Z, prepared.scaled.X) * same) @ learned.residuals
@@ -339,7 +355,7 @@ class BaseRidge(KernelEstimator):
 
     def _written_out(self, given: FitInput) -> list[Entry]:
         """Return the kernels, those that stand for one per column written out where widths are learned."""
-        entries = self._read_kernels(given.table, given.views)
+        entries = self.read_kernels(given.table, given.views)
         inner = [one.kernel.kernel if isinstance(one.kernel, PerColumn) else one.kernel for one in entries]
         if not any(isinstance(kernel, Kernel) and width_learner(kernel) for kernel in inner):
             return entries
@@ -402,7 +418,7 @@ class BaseRidge(KernelEstimator):
             )
 
     @property
-    def _shown_weights(self) -> Array:
+    def weight_shares_(self) -> Array:
         """The shares of the weights: how large all are together is a matter of the ridge."""
         return np.asarray(self.weights_ / self.weights_.sum(axis=-1, keepdims=True))
 
@@ -413,12 +429,12 @@ class BaseRidge(KernelEstimator):
 
     def _system(self) -> RidgeSystem:
         """Return the linear system of the fitted machine again."""
-        return RidgeSystem.of(self._expansion.placed(self._X, self._X), self._ridge)
+        return RidgeSystem.of(self.function_.expansion.placed(self._X, self._X), self._ridge)
 
     def _influence(self, X: MatrixLike, training: MatrixLike) -> Array:
         """Return what the target of every training sample adds to the outputs for validated samples X."""
         if self._covariance is None:
-            return self._system().influence(self._expansion.placed(X, training))
+            return self._system().influence(self.function_.expansion.placed(X, training))
         return np.asarray(self._features(X) @ self._covariance @ self._features(training).T / self._ridge)
 
     def _without(self, X: MatrixLike) -> Iterator[tuple[slice, Array]]:
@@ -427,7 +443,7 @@ class BaseRidge(KernelEstimator):
         Outputs have the shape (rows, n, outputs). In features, and of many pairs, no sample changes the machine by
         much, and they are those of the machine itself, of shape (rows, 1, outputs).
         """
-        outputs, r = self._outputs_of(X), self._left_out
+        outputs, r = self.function_.outputs(X), self._left_out
         if not self._has_matrix:
             yield slice(0, len(outputs)), outputs[:, np.newaxis]
             return
@@ -442,7 +458,7 @@ class BaseRidge(KernelEstimator):
 
     def _features(self, X: MatrixLike) -> Array:
         """Return the features of validated samples, and a one."""
-        maps = self._expansion.kernel_set
+        maps = self.function_.expansion.kernel_set
         assert isinstance(maps, FeatureMaps)
         found = dict(maps.blocks(X, range(len(maps))))
         return np.column_stack([*(found[m] for m in range(len(maps))), np.ones(X.shape[0])])
@@ -566,9 +582,6 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     n_candidates: int = 210
     checkpoint: str | PathLike[str] | None = None
 
-    # So many targets with weights of their own are predicted at once.
-    _targets_at_once = 4096
-
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, groups: TargetLike = None) -> Self:
         """Fit to samples and their targets.
 
@@ -593,7 +606,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         if self.per_target and not self._is_flat:
             return self._fit_each(given, groups)
         learned, outputs = self._learn_ridge(given, groups, has_classes=False)
-        self.loo_predictions_ = self._predictions(outputs)
+        self.loo_predictions_ = self.decide(outputs)
         Y = self._targets(given.y)
         weight = np.ones(len(Y)) if given.weight is None else given.weight
         missed = np.average(((Y - outputs) / centre_and_unit(Y, weight)[1]) ** 2, axis=0, weights=weight)
@@ -650,7 +663,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self.n_iter_ = len(learned.candidates)
         self.intercept_, self.dual_coef_ = learned.intercept, learned.beta.T
         self.dual_coef_ /= self.alpha_[:, np.newaxis].astype(self.dual_coef_.dtype)
-        self._expansion = data.expansion(self.dual_coef_, np.arange(len(Y)), self.weights_)
+        expansion = data.expansion(self.dual_coef_, np.arange(len(Y)), self.weights_)
+        self.function_ = StripFunction(expansion, self.intercept_, shares_weights=False)
         return self
 
     def _learn_seeds(self, prepared: Prepared, stack: MatrixStack | FeatureStack, T: int) -> list[RidgeLearned]:
@@ -675,18 +689,6 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
             given = self._read_input(X, y, **checks)
             keep = self.per_target and given.y.ndim == 2 and given.y.dtype == np.float32
             return given if keep else replace(given, y=np.asarray(given.y, dtype=np.float64))
-
-    def _host_samples(self) -> int:
-        # Products with many targets are worth a device.
-        return 0 if self.per_target else super()._host_samples()
-
-    def _outputs_of(self, X: MatrixLike) -> Array:
-        if self.weights_.ndim == 1:
-            return super()._outputs_of(X)
-        out = np.empty((X.shape[0], len(self.weights_)))
-        for part in row_strips(len(self.weights_), self._targets_at_once):
-            out[:, part] = self._expansion.take(part).values(X) + self.intercept_[part]
-        return out
 
     def _refuse_each(self, what: str) -> None:
         """Raise if every target has weights of its own."""
@@ -715,8 +717,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         for m in linear:
             columns = np.arange(len(unit))[slice(None) if entries[m][2] is None else entries[m][2]]
             one = np.zeros((len(columns), outputs))
-            for part in row_strips(outputs, self._targets_at_once):
-                one[:, part] = self._expansion.take(part).slopes(m, columns, len(unit))
+            for part in row_strips(outputs, StripFunction.at_once):
+                one[:, part] = self.function_.expansion.take(part).slopes(m, columns, len(unit))
             one /= unit[columns, np.newaxis]
             found[self.kernel_names_[m]] = one[:, 0] if self._is_flat else one
         return found
@@ -736,7 +738,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
             process, whose scale makes the mean square of standardised leave-one-out residuals one. In features it is
             the process of the features, which is too sure far from the landmarks.
         """
-        outputs = self._predictions(self._outputs(X))
+        outputs = self.decide(self._outputs(X))
         if not return_std:
             return outputs
         self._refuse_each("return_std=True")
@@ -748,15 +750,15 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         # Of a small variance rounding may leave less than nothing.
         variance = np.maximum(self._variances(self._validate(X, reset=False)), 0.0) + self.alpha_
         deviation = np.sqrt(variance)[:, np.newaxis] * self._noise
-        return outputs, self._predictions(deviation)
+        return outputs, self.decide(deviation)
 
     def _variances(self, X: MatrixLike) -> Array:
         """Return the variances of the outputs for validated samples, in units of that of the noise over α."""
         if self._covariance is not None:
-            parts = [self._features(part) for _, (part,) in self._expansion.sums.strips(X, None)]
+            parts = [self._features(part) for _, (part,) in self.function_.expansion.sums.strips(X, None)]
             return np.concatenate([np.einsum("ij,ij->i", one @ self._covariance, one) for one in parts])
-        K, k = self._expansion.placed(self._X, self._X), self._expansion.placed(X, self._X)
-        return variances(K, self._ridge, k, self._expansion.diagonal(X))
+        K, k = self.function_.expansion.placed(self._X, self._X), self.function_.expansion.placed(X, self._X)
+        return variances(K, self._ridge, k, self.function_.expansion.diagonal(X))
 
     def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> Array:
         """Return intervals that hold the targets of new samples with at least a given probability.
@@ -819,13 +821,13 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         if y.shape != (Z.shape[0], outputs):
             raise ValueError(f"y has shape {given.shape}: give {outputs} targets of the {Z.shape[0]} samples.")
         if self.weights_.ndim == 1:
-            shares = _split_score(self._expansion.terms(Z), self.intercept_, y)
+            shares = _split_score(self.function_.expansion.terms(Z), self.intercept_, y)
             return shares[:, 0] if self._is_flat else shares
-        parts = row_strips(outputs, self._targets_at_once)
-        each = [_split_score(self._expansion.take(t).terms(Z), self.intercept_[t], y[:, t]) for t in parts]
+        parts = row_strips(outputs, StripFunction.at_once)
+        each = [_split_score(self.function_.expansion.take(t).terms(Z), self.intercept_[t], y[:, t]) for t in parts]
         return np.concatenate(each, axis=1)
 
-    def _predictions(self, outputs: Array) -> Array:
+    def decide(self, outputs: Array) -> Array:
         return outputs[:, 0] if self._is_flat else outputs
 
     def __sklearn_tags__(self) -> Tags:
@@ -930,7 +932,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         """
         check_row_names(X, groups=groups)
         given = self._validated(X, y, sample_weight)
-        self.classes_ = self._find_classes(given.y, given.weight)
+        self.classes_ = find_classes(given.y, given.weight, type(self).__name__)
         weight = np.ones(given.X.shape[0]) if given.weight is None else given.weight.copy()
         counted = np.flatnonzero(weight)
         if self.class_weight is not None:
@@ -939,7 +941,8 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         labels = np.searchsorted(self.classes_, np.asarray(given.y)[counted])
         self._calibration, shift = ScaledSoftmax.fit(outputs[counted], labels, weight[counted])
         self.intercept_ = learned.intercept + shift
-        self.loo_predictions_ = self._predictions(outputs + shift)
+        self.function_ = replace(self.function_, intercept=self.intercept_)
+        self.loo_predictions_ = self.decide(outputs + shift)
         self.loo_probabilities_ = self._probabilities(outputs + shift)
         self.best_score_ = float(np.average(self.loo_predictions_ == given.y, weights=given.weight))
         every = misfits(_per_class((outputs + shift)[self.support_]))
@@ -984,6 +987,9 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         if len(self.classes_) == 2:
             return np.where(labels == 1, 1.0, -1.0)[:, np.newaxis]
         return np.eye(len(self.classes_))[labels]
+
+    def decide(self, outputs: Array) -> AnyArray:
+        return decide_classes(self.classes_, outputs)
 
 
 @dataclass(frozen=True)

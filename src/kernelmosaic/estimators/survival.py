@@ -11,12 +11,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
 from kernelmosaic._typing import MatrixLike, SampleWeight, TargetLike
-from kernelmosaic.estimators._base import WeightedMKL, parameters
-from kernelmosaic.estimators._curves import Curves, LocationScale, ProportionalHazards
-from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._path import PathRule
+from kernelmosaic.engine.curves import Curves, LocationScale, ProportionalHazards
+from kernelmosaic.engine.samples import FitInput
+from kernelmosaic.engine.tasks import PathRule, Times
+from kernelmosaic.estimators._base import BaseMKL, parameters
 from kernelmosaic.kernels.base import refuse_text
-from kernelmosaic.machines import Cox, Machine, Ranking, Survival
 from kernelmosaic.metrics import concordance, read_times
 from kernelmosaic.stacking import check_row_names
 
@@ -29,7 +28,7 @@ def observed(y: Array) -> NDArray[np.int64]:
 
 
 @parameters
-class MKLSurvival(RegressorMixin, WeightedMKL):
+class MKLSurvival(RegressorMixin, BaseMKL):
     """Survival times on a weighted sum of kernels, with censored samples: by regression, hazards or ranks.
 
     Minimises ½ (Σ_m d_m ‖w_m‖)² + C L(f) over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b, which is larger for longer survival. The
@@ -133,28 +132,25 @@ class MKLSurvival(RegressorMixin, WeightedMKL):
             )
         return given
 
-    def _machines(self, y: Array, weight: Array) -> list[Machine]:
-        event, time = y.T
-        if self.loss == "censored":
-            return [Survival(np.log(time), event, self.C, self.epsilon, self.slack, weight)]
-        smooth = {"cox": Cox, "rank": Ranking}
-        if self.loss not in smooth:
-            raise ValueError(f"loss={self.loss!r}: give 'censored', 'cox' or 'rank'.")
-        return [smooth[self.loss](time, event, self.C, weight)]
+    def _task(self) -> Times:
+        return Times(type(self).__name__, None, self.loss, self.C, self.epsilon, self.slack)
 
     @property
     def _takes_subsets(self) -> bool:  # type: ignore[override]
         """Whether kernels may be too many to be stored: where every point of the dual proves a bound."""
         return self.loss == "censored"
 
-    def _fit_calibrated(self, given: FitInput, calibration: Any = None) -> Self:
+    def _fit_calibrated(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
         """Fit, with the survival functions of the outputs for the training samples, or with those that are given."""
-        self._fit_validated(given)
+        super()._fit_calibrated(given, starts=starts, **known)
         if calibration is None:
-            calibration = self._fit_curves(self._outputs_of(given.X)[:, 0], given.y, given.weight)
-        self._curves: Curves = calibration
-        self.unique_times_ = self._curves.times
+            calibration = self._fit_curves(self.function_.outputs(given.X)[:, 0], given.y, given.weight)
+        self._set_calibration(calibration)
         return self
+
+    def _set_calibration(self, calibration: Any) -> None:
+        self.curves_: Curves = calibration
+        self.unique_times_ = self.curves_.times
 
     def _fit_curves(self, outputs: Array, y: Array, weight: Array | None, held_out: bool = False) -> Curves:
         """Return the survival functions of outputs; those of samples held out have the slope that suits them."""
@@ -169,7 +165,7 @@ class MKLSurvival(RegressorMixin, WeightedMKL):
         ``loss="cox"`` it is minus the log hazard, relative to the mean of the training samples. Beside a risk, which
         other libraries predict, it has the opposite sign.
         """
-        return self._predictions(self._outputs(X))
+        return self.decide(self._outputs(X))
 
     def predict_survival_function(self, X: MatrixLike, return_array: bool = False) -> Any:
         """Return the probability of living on after each time.
@@ -193,7 +189,7 @@ class MKLSurvival(RegressorMixin, WeightedMKL):
             ``unique_times_``.
         """
         outputs = self._outputs(X)[:, 0]
-        return self._curves.functions(outputs, return_array)
+        return self.curves_.functions(outputs, return_array)
 
     def predict_cumulative_hazard_function(self, X: MatrixLike, return_array: bool = False) -> Any:
         """Return −log of the survival function, infinite where that is zero.
@@ -211,10 +207,7 @@ class MKLSurvival(RegressorMixin, WeightedMKL):
             As in :meth:`predict_survival_function`.
         """
         outputs = self._outputs(X)[:, 0]
-        return self._curves.functions(outputs, return_array, hazard=True)
-
-    def _predictions(self, outputs: Array) -> Array:
-        return outputs[:, 0]
+        return self.curves_.functions(outputs, return_array, hazard=True)
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
         """Return Harrell's concordance: the share of the comparable pairs of samples that are predicted in order.

@@ -15,10 +15,12 @@ from sklearn.utils import _safe_indexing, check_consistent_length, check_random_
 from sklearn.utils.validation import _num_samples, has_fit_parameter
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
-from kernelmosaic.estimators._base import KernelEstimator
-from kernelmosaic.estimators._input import is_streamed
-from kernelmosaic.estimators._path import warn_of_gaps
-from kernelmosaic.estimators._shared import KnownFit, SharedKernels
+from kernelmosaic.engine.samples import is_streamed, read_sample_weight
+from kernelmosaic.engine.search import warn_of_gaps
+from kernelmosaic.engine.store import SharedKernels
+from kernelmosaic.engine.training_set import TrainingSet
+from kernelmosaic.estimators._base import BaseMKL, KernelEstimator, fit_from
+from kernelmosaic.estimators.cv import PathSearch
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.stacking import are_tables, check_row_names
@@ -40,7 +42,7 @@ def last_step(estimator: Estimator) -> Estimator:
             f"estimator={type(estimator).__name__}: give an estimator of kernelmosaic or a pipeline that ends in one; "
             "of a search its best_estimator_."
         )
-    if any(isinstance(entry.kernel, Subsets) for entry in model._read_kernels()):
+    if any(isinstance(entry.kernel, Subsets) for entry in model.read_kernels()):
         raise ValueError("kernels: those of Subsets(...) are too many to be looked at one by one; give a list.")
     return model
 
@@ -52,8 +54,26 @@ def behind_pipeline(estimator: Estimator, X: MatrixLike) -> tuple[Any, Any]:
     return estimator, X
 
 
-def fit(estimator: Estimator, X: MatrixLike, y: TargetLike, weight: Array | None) -> Estimator:
-    """Fit an estimator, or the last step of a pipeline, with the weights of the samples, and return it."""
+def fit(
+    estimator: Estimator,
+    X: MatrixLike,
+    y: TargetLike,
+    weight: Array | None,
+    start: Array | None = None,
+    data: TrainingSet | None = None,
+) -> Estimator:
+    """Fit an estimator, or a pipeline, with the weights of the samples, and return it.
+
+    Its last step starts from weights of the kernels, and has the kernels of a training set, if these are given.
+    """
+    plain = isinstance(last_step(estimator), BaseMKL) and not isinstance(last_step(estimator), PathSearch)
+    if plain and not (start is None and data is None):
+        Z, model = X, estimator
+        while hasattr(model, "steps"):
+            Z = model[:-1].fit_transform(Z, y) if len(model.steps) > 1 else Z
+            model = model.steps[-1][1]
+        fit_from(model, Z, y, weight, start, data)
+        return estimator
     if weight is None:
         return estimator.fit(X, y)
     path, model = "", estimator
@@ -92,7 +112,7 @@ def prepare(
     y = np.asarray(y)
     check_consistent_length(X, y)
     rows = np.empty((_num_samples(X), 1))
-    return estimator, y, None if sample_weight is None else model._sample_weight(sample_weight, rows), random
+    return estimator, y, None if sample_weight is None else read_sample_weight(sample_weight, rows), random
 
 
 # Many fits -----------------------------------------------------------------------------------------------------------
@@ -157,14 +177,14 @@ def _fit_chunk(
     found = []
     # Kernels of one set of samples are kept at a time.
     with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings():
-        # The fit to the samples as they are has said what there is to say of them; gaps are spoken of once.
+        # The fit to all samples has given these warnings; gaps are reported once for all fits.
         warnings.simplefilter("ignore")
         for task in tasks:
             # So results depend neither on the order of the fits nor on the process that does them.
-            shared.restart(None if known is None else KnownFit(known))
+            shared.store.forget_ends()
             some = X if task.rows is None else _safe_indexing(X, task.rows)
-            model = last_step(fit(clone(estimator), some, task.y, task.weight))
-            found.append((model._shown_weights, float(getattr(model, "duality_gap_", 0.0))))
+            model = last_step(fit(clone(estimator), some, task.y, task.weight, known))
+            found.append((model.weight_shares_, float(getattr(model, "duality_gap_", 0.0))))
     return found
 
 

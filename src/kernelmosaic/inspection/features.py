@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, Seed
-from kernelmosaic.estimators._expansion import PartialSums, SupportSums
+from kernelmosaic.engine.expansion import PartialSums, SupportSums
 from kernelmosaic.gram.kernel_set import FittedKernel
 from kernelmosaic.inspection._refits import behind_pipeline, last_step, text_table
 from kernelmosaic.kernels.base import StatisticKernel, is_missing, pairwise_statistic
@@ -113,7 +113,7 @@ def feature_importance(
     check_is_fitted(estimator)
     random = check_random_state(random_state)
     model, read = behind_pipeline(estimator, X)
-    V = model._validate(read, reset=False)
+    V = model.read(read)
     V = V.toarray() if sparse.issparse(V) else V
     names, views = _columns_of(model, estimator)
     change = _change_by_kernels(model, V) if _is_plain(model, V[:2]) else _change_by_outputs(model, V)
@@ -133,40 +133,40 @@ def _columns_of(model: Estimator, estimator: Estimator) -> tuple[list[str], dict
     if estimator is not model and not hasattr(model, "feature_names_in_"):
         with suppress(AttributeError, ValueError):  # of a step without names
             names = estimator[:-1].get_feature_names_out()
-    expansion = model._expansion
+    expansion = model.function_.expansion
     kernels = getattr(expansion.kernel_set, "kernel_set", expansion.kernel_set).fitted
     views: dict[str, dict[int, None]] = defaultdict(dict)
     for m, one in zip(expansion.kept, kernels, strict=True):
         columns = range(len(names)) if one.columns is None else one.columns.tolist()
-        views[model._view_names[m]].update(dict.fromkeys(columns))
+        views[model.view_names_[m]].update(dict.fromkeys(columns))
     return [str(name) for name in names], {name: list(own) for name, own in views.items()}
 
 
 def _is_plain(model: Estimator, V: AnyArray) -> bool:
     """Whether outputs are sums over support samples, kernel by kernel, and a constant; as a few samples show."""
-    expansion = model._expansion
+    expansion = model.function_.expansion
     if type(expansion.sums) not in (SupportSums, PartialSums):
         return False
     plain = expansion.values(V) + model.intercept_
-    found = model._outputs_of(V)
+    found = model.function_.outputs(V)
     return plain.shape == found.shape and np.allclose(plain, found)
 
 
 def _change_by_outputs(model: Estimator, V: AnyArray) -> Change:
     """Return what computes by how much outputs change if rows have the column of others, by computing them anew."""
-    before = model._outputs_of(V)
+    before = model.function_.outputs(V)
 
     def change(j: int, rows: Rows, others: Rows) -> Array:
         changed = V.copy()
         changed[rows, j] = V[others, j]
-        return np.asarray(model._outputs_of(changed)[rows] - before[rows])
+        return np.asarray(model.function_.outputs(changed)[rows] - before[rows])
 
     return change
 
 
 def _change_by_kernels(model: Estimator, V: AnyArray) -> Change:
     """Return the same, of the kernels that read the column alone."""
-    expansion = model._expansion
+    expansion = model.function_.expansion
     sums, kernel_set = expansion.sums, expansion.sums.kernel_set
     present = sums.missing.present_in(V) if isinstance(sums, PartialSums) else None
     factors = np.ones((len(V), expansion.n_kernels)) if present is None else sums.missing.factors(present)

@@ -17,9 +17,10 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import _num_samples
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
-from kernelmosaic.estimators._path import HeldOutPredictor, accuracy, r_squared
-from kernelmosaic.estimators._shared import KnownFit, SharedKernels
-from kernelmosaic.estimators._training_set import may_lack
+from kernelmosaic.engine.search import HeldOutPredictor
+from kernelmosaic.engine.store import SharedKernels
+from kernelmosaic.engine.tasks import accuracy, r_squared
+from kernelmosaic.engine.training_set import TrainingSet, may_lack
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival
@@ -193,8 +194,8 @@ class _Fold:
             # Scales are spoken of once; gaps are those of the estimator's own tolerance.
             warnings.simplefilter("ignore", ConvergenceWarning)
             pipeline = self._fit(self.estimator, train)
-            model, data = last_step(pipeline), shared.training_sets[-1]
-            specs = lay_specs(model._read_kernels(), data.table)
+            model, data = last_step(pipeline), shared.store.training_sets[-1]
+            specs = lay_specs(model.read_kernels(), data.table)
             if len(model.kernel_names_) < 2:
                 raise ValueError(
                     f"kernels: {model.kernel_names_[0]!r} is the only one, which cannot be left out; give at least two."
@@ -204,9 +205,9 @@ class _Fold:
             inside, outside = (_present(pipeline, specs, _safe_indexing(self.X, rows)) for rows in (train, held))
             fixed, everyone = _fixed_views(model), range(len(specs))
 
-            def score_of(kept: list[int]) -> float:
+            def score_of(kept: list[int], start: Array | None = None, data: TrainingSet | None = None) -> float:
                 left, known = (np.asarray(mask[:, kept].any(axis=1)) for mask in (inside, outside))
-                less = self._fit(self._keeping(specs, kept, fixed), train[left])
+                less = self._fit(self._keeping(specs, kept, fixed), train[left], start, data if left.all() else None)
                 return self._score_known(less, held, known)
 
             drops = []
@@ -215,8 +216,8 @@ class _Fold:
                 if _is_unused(model, m) and inside.all() and outside.all():
                     drops.append(0.0)
                     continue
-                shared.restart(_start_without(model, m), data.without(m))
-                drops.append(score - score_of([j for j in everyone if j != m]))
+                kept = [j for j in everyone if j != m]
+                drops.append(score - score_of(kept, _start_without(model, m), data.without(m)))
         permuted = self._permute(pipeline, held, score, np.random.RandomState(seed))
         return model.kernel_names_, score, drops, permuted, self._gains(model.kernel_names_, score_of)
 
@@ -233,9 +234,11 @@ class _Fold:
             alone = score_of(base)
             return [0.0 if m in base else score_of(sorted([*base, m])) - alone for m in range(len(names))]
 
-    def _fit(self, estimator: Estimator, rows: Rows) -> Estimator:
+    def _fit(
+        self, estimator: Estimator, rows: Rows, start: Array | None = None, data: TrainingSet | None = None
+    ) -> Estimator:
         weight = None if self.weight is None else self.weight[rows]
-        return fit(clone(estimator), _safe_indexing(self.X, rows), self.y[rows], weight)
+        return fit(clone(estimator), _safe_indexing(self.X, rows), self.y[rows], weight, start, data)
 
     def _score(self, estimator: Estimator, held: Rows, X: MatrixLike = None) -> float:
         weight = {} if self.weight is None else {"sample_weight": self.weight[held]}
@@ -248,7 +251,7 @@ class _Fold:
         model, X = behind_pipeline(estimator, _safe_indexing(self.X, held))
         outputs = np.tile(model.intercept_, (len(held), 1))
         if known.any():
-            outputs[known] = model._outputs(_safe_indexing(X, np.flatnonzero(known)))
+            outputs[known] = model.function_.outputs(model.read(_safe_indexing(X, np.flatnonzero(known))))
         return self._score(_with_outputs(model, outputs), held, X)
 
     def _keeping(self, specs: list[KernelSpec], kept: list[int], fixed: dict[int, float]) -> Estimator:
@@ -293,8 +296,8 @@ def _with_outputs(model: Estimator, outputs: Array) -> HeldOutPredictor:
     classes, probabilities = getattr(model, "classes_", None), getattr(model, "_probabilities", None)
     values = outputs[:, 0] if outputs.shape[1] == 1 else outputs
     kind = get_tags(model).estimator_type
-    curves = partial(getattr, model, "_curves", None)
-    return HeldOutPredictor(kind, model._predictions(outputs), values, classes, score, probabilities, curves)
+    curves = partial(getattr, model, "curves_", None)
+    return HeldOutPredictor(kind, model.decide(outputs), values, classes, score, probabilities, curves)
 
 
 def _present(estimator: Estimator, specs: list[KernelSpec], X: MatrixLike) -> NDArray[np.bool_]:
@@ -302,20 +305,20 @@ def _present(estimator: Estimator, specs: list[KernelSpec], X: MatrixLike) -> ND
     model, X = behind_pipeline(estimator, X)
     present = None
     if model.missing is not None and model.approximation is None and may_lack(specs):
-        present = present_views(specs, model._validate(X, reset=False))
+        present = present_views(specs, model.read(X))
     return np.ones((_num_samples(X), len(specs)), dtype=bool) if present is None else present
 
 
-def _start_without(model: Estimator, m: int) -> KnownFit | None:
+def _start_without(model: Estimator, m: int) -> Array | None:
     """Return the weights of the other kernels to start from, unless a class has given them none."""
     rest = np.delete(model.weights_, m, axis=-1)
-    return KnownFit(rest) if np.all(rest.sum(axis=-1) > 0) else None
+    return rest if np.all(rest.sum(axis=-1) > 0) else None
 
 
 def _fixed_views(model: Estimator) -> dict[int, float]:
     """Return the weights of the kernels that do not compete, by their numbers."""
     given = getattr(model, "fixed_weights", None)
-    fixed = read_fixed(given, model.kernel_names_, model._view_names) if given else np.empty(0)
+    fixed = read_fixed(given, model.kernel_names_, model.view_names_) if given else np.empty(0)
     return {m: float(weight) for m, weight in enumerate(fixed) if not np.isnan(weight)}
 
 

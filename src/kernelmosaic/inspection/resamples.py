@@ -131,7 +131,7 @@ def stability(
     check_positive("threshold", threshold, zero=True)
     estimator, y, weight, random = prepare(estimator, X, y, sample_weight, random_state)
     model = last_step(fit(estimator, X, y, weight))
-    weights = model._shown_weights
+    weights = model.weight_shares_
     strata = y if is_classifier(model) and y.ndim == 1 else np.zeros(len(y))
     counted = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
     members = [counted[strata[counted] == label] for label in np.unique(strata[counted])]

@@ -12,9 +12,8 @@ from sklearn.utils.validation import _num_samples
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.backend import to_host
-from kernelmosaic.estimators._base import KernelEstimator
-from kernelmosaic.estimators._input import DistinctSamples, FitInput
-from kernelmosaic.estimators._training_set import TrainingSet
+from kernelmosaic.engine.samples import DistinctSamples, FitInput
+from kernelmosaic.engine.training_set import TrainingSet, read_training_set
 from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.gram import GramStack
 from kernelmosaic.inspection._refits import (
@@ -165,7 +164,7 @@ def kernel_significance(
     # Samples that do not count keep their targets to themselves.
     orders = _permutations(np.arange(len(y)) if weight is None else np.flatnonzero(weight), len(y), groups, N, random)
     model = last_step(fit(estimator, X, y, weight))
-    weights = model._shown_weights
+    weights = model.weight_shares_
     own = weights.ndim == 2
     data = _every_sample(estimator, X, weight)
     kept = [order[data.kept] for order in (np.arange(len(y)), *orders)]
@@ -195,8 +194,9 @@ def _every_sample(pipeline: Estimator, X: MatrixLike, weight: Array | None) -> T
     model, X = behind_pipeline(pipeline, X)
     weight = np.ones(_num_samples(X)) if weight is None else weight
     rows = np.flatnonzero(weight)
-    given = FitInput(model._validate(X, reset=False), None, weight, to_host(X), model.device)
-    return KernelEstimator._training_set(model, given, DistinctSamples(rows, weight[rows]))
+    given = FitInput(model.read(X), None, weight, to_host(X), model.device)
+    options = model.kernel_options(given).placed(len(rows), 2000)
+    return read_training_set(options, given.X, given.original, DistinctSamples(rows, weight[rows]))
 
 
 def _permutations(rows: Rows, n: int, groups: Any, count: int, random: np.random.RandomState) -> list[Rows]:

@@ -89,6 +89,10 @@ class Start:
         same = np.abs(own - weights).max() <= 1e-12 * np.abs(weights).max()
         return self if same else replace(self.elsewhere(), weights=weights)
 
+    def take(self, rows: NDArray[np.intp]) -> Start:
+        """Return the same for some of the samples."""
+        return self if self.beta is None else replace(self.elsewhere(), beta=self.beta[rows])
+
     def elsewhere(self) -> Start:
         """Return the same without what the kernels make of it: for others, or for the same in another precision."""
         return replace(self, values=None, slopes=None)

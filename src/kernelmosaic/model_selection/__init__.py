@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelmosaic.estimators._shared import SharedKernels
+from kernelmosaic.engine.store import SharedKernels
 from kernelmosaic.model_selection.exact_path import SupportVectorPath, support_vector_path
 from kernelmosaic.model_selection.folds import FiveByTwoFold
 from kernelmosaic.model_selection.pairs import PairSplit

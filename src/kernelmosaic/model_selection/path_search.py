@@ -13,9 +13,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike, SampleWeight, TargetLike
+from kernelmosaic.engine.calibration import check_calibration
+from kernelmosaic.engine.search import divide_pipeline, path_rule, predicts_targets, read_samples
 from kernelmosaic.estimators._base import parameters
-from kernelmosaic.estimators._calibration import check_calibration
-from kernelmosaic.estimators._path import divide_pipeline, path_rule, predicts_targets, read_samples
 from kernelmosaic.estimators.cv import PathSearch, in_memory
 from kernelmosaic.stacking import check_row_names
 
@@ -132,7 +132,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
 
     estimator: Estimator
 
-    def fit(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> Self:  # type: ignore[override]
         """Choose by cross-validation, and fit the choice to all samples.
 
         Parameters

@@ -19,8 +19,8 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import _check_method_params
 
 from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic.engine.store import SharedKernels
 from kernelmosaic.estimators._base import parameters
-from kernelmosaic.estimators._shared import SharedKernels
 from kernelmosaic.kernels.views import PerColumn, default_kernels, lay_specs, read_kernels, term_names
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.model_selection.surface import Exploration, Terrain

@@ -15,8 +15,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic.engine.conformal import Conformal
 from kernelmosaic.estimators._base import parameters
-from kernelmosaic.estimators._conformal import Conformal
 from kernelmosaic.estimators.cv import in_memory
 from kernelmosaic.model_selection.path_search import tags_like
 from kernelmosaic.stacking import check_row_names

@@ -121,13 +121,13 @@ class KernelWeightsDisplay(Display):
         model = fitted_model(estimator)
         attribute(model, "weights_", cls.__name__)
         names = attribute(model, "kernel_names_", cls.__name__)
-        weights = model._shown_weights
+        weights = model.weight_shares_
         equal = getattr(model, "norm_", None) == "uniform"
         others = (getattr(model, "weights_by_norm_", {}) if equal else {}) if learned is None else learned
         beside = {f"learned, norm {norm}": one for norm, one in others.items() if norm != "uniform"}
         if by_view:
-            beside = {name: summed_by_view(one, model._view_names) for name, one in beside.items()}
-            weights, names = summed_by_view(weights, model._view_names), list(dict.fromkeys(model._view_names))
+            beside = {name: summed_by_view(one, model.view_names_) for name, one in beside.items()}
+            weights, names = summed_by_view(weights, model.view_names_), list(dict.fromkeys(model.view_names_))
         if weights.ndim == 2 and np.ndim(getattr(model, "alpha_", 0.0)) == 1:
             raise ValueError(f"{cls.__name__}: every target has weights of its own; use TargetSharesDisplay.")
         classes = list(getattr(model, "classes_", range(len(weights)))) if weights.ndim == 2 else None
@@ -363,7 +363,7 @@ class TargetSharesDisplay(Display):
         if np.ndim(attribute(model, "alpha_", cls.__name__, "MKLRidgeCV")) != 1:
             raise ValueError(f"{cls.__name__}: all targets share their weights; fit MKLRidgeCV(per_target=True).")
         if X is None:
-            return cls(model._shown_weights, model.kernel_names_).plot(ax, **style)
+            return cls(model.weight_shares_, model.kernel_names_).plot(ax, **style)
         return cls(model.score_split(X, y).T, model.kernel_names_, "share of R²").plot(ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:

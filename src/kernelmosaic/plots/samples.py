@@ -94,7 +94,7 @@ class ContributionsDisplay(Display):
         chosen = classes.index(predicted) if terms.ndim == 3 and classes else 0
         own = terms[0] if terms.ndim == 2 else terms[0, :, chosen]
         sums: dict[str, float] = {}
-        for name, value in zip(model._view_names, own, strict=True):
+        for name, value in zip(model.view_names_, own, strict=True):
             sums[name] = sums.get(name, 0.0) + float(value)
         title = f"predicted: {_written(predicted)}"
         if hasattr(model, "predict_proba"):
@@ -215,8 +215,8 @@ def _written(value: object) -> str:
 
 def _lacking(model: Estimator, X: MatrixLike) -> list[str]:
     """Return the views that the one sample lacks."""
-    missing = getattr(model._expansion.sums, "missing", None)
-    present = None if missing is None else missing.present_in(model._validate(X, reset=False))
+    missing = getattr(model.function_.expansion.sums, "missing", None)
+    present = None if missing is None else missing.present_in(model.read(X))
     if present is None:
         return []
-    return list(dict.fromkeys(name for name, has in zip(model._view_names, present[0], strict=True) if not has))
+    return list(dict.fromkeys(name for name, has in zip(model.view_names_, present[0], strict=True) if not has))

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from contextvars import copy_context
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,101 +21,21 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.backend import NUMPY, allowed_threads, iterate_threads, to_host
-from kernelmosaic.estimators._calibration import NEVER, Calibration, check_calibration
-from kernelmosaic.estimators._conformal import Conformal
-from kernelmosaic.estimators._input import FitInput, count_samples, is_streamed, level_of_caller
-from kernelmosaic.estimators._shared import FitContext, KnownFit, PathContext, fit_context
-from kernelmosaic.estimators._together import follow_together
-from kernelmosaic.estimators._training_set import TrainingSet
+from kernelmosaic.engine.calibration import NEVER, Calibration, check_calibration
+from kernelmosaic.engine.conformal import Conformal
+from kernelmosaic.engine.fit import Fit, Lead, Recipe, certify, follow, outputs, spread, training_set
+from kernelmosaic.engine.samples import FitInput, count_samples, is_streamed, level_of_caller
+from kernelmosaic.engine.tasks import ClassTask, Indicators, PathRule, class_factors, find_classes
+from kernelmosaic.engine.together import follow_together
 from kernelmosaic.gram.row_blocks import ArrayRows
 from kernelmosaic.kernels.views import term_names
-from kernelmosaic.machines.base import check_count
+from kernelmosaic.learning.certificate import Start
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
-Score = Callable[[Any, Any, Any], float]
 
 
 # What an estimator's path is -----------------------------------------------------------------------------------------
-
-
-def accuracy(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight) -> float:
-    """Return the share of samples whose class, or all labels, are right.
-
-    Targets were checked before the folds were made, and there are many small folds.
-    """
-    right = predicted == y
-    return float(np.average(right.all(axis=1) if np.ndim(y) == 2 else right, weights=sample_weight))
-
-
-def r_squared(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight) -> float:
-    """Return R²."""
-    from sklearn.metrics import r2_score
-
-    return float(r2_score(y, predicted, sample_weight=sample_weight))
-
-
-def pinball_gain(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight, quantile: Any) -> float:
-    """Return minus the mean pinball loss, of several quantiles the mean over them."""
-    from sklearn.metrics import mean_pinball_loss
-
-    if np.ndim(quantile) == 0:
-        return -float(mean_pinball_loss(y, predicted, sample_weight=sample_weight, alpha=quantile))
-    return float(np.mean([pinball_gain(y, f, sample_weight, q) for q, f in zip(quantile, predicted.T, strict=True)]))
-
-
-def mean_deviation(given: FitInput) -> float:
-    """Return the standard deviation of the targets, its mean over several; one if they are constant."""
-    return float(np.mean([_deviation(y, given.weight) for y in np.atleast_2d(given.y.T)])) or 1.0
-
-
-def _deviation(y: Array, weight: Array | None) -> float:
-    """Return the standard deviation; the same to the last digit for a sample of weight two and one given twice."""
-    values, at = np.unique(y, return_inverse=True)
-    counts = np.bincount(at, weights=weight)
-    return float(np.sqrt(np.average((values - np.average(values, weights=counts)) ** 2, weights=counts)))
-
-
-@dataclass(frozen=True)
-class PathRule:
-    """What an estimator says of the path that a search follows.
-
-    Attributes
-    ----------
-    parameter : str
-        The parameter that is searched.
-    range : tuple of float
-        Between which values, where a search is told how many to try.
-    descending : bool
-        Whether large values come first: paths begin with what is smooth.
-    unit : callable or None
-        Called with a `FitInput`; returns what the parameter is measured in.
-    strata : callable or None
-        Called with y; returns what folds are stratified by. None stands for classes, where there are any.
-    score : callable or None
-        Called with y, predictions and weights; returns what folds are scored by unless a search is told otherwise.
-    """
-
-    parameter: str = "C"
-    range: tuple[float, float] = (1e-2, 1e3)
-    descending: bool = False
-    unit: Callable[[FitInput], float] | None = None
-    strata: Callable[[Any], Any] | None = None
-    score: Score | None = None
-
-    def values(self, Cs: Any, given: FitInput) -> Array:
-        """Return the values to try, in ascending order; `Cs` has them, or says how many there are."""
-        if isinstance(Cs, int | np.integer) and not isinstance(Cs, bool):
-            low, high = np.log10(self.range)
-            unit = 1.0 if self.unit is None else self.unit(given)
-            return np.logspace(low, high, check_count("Cs", Cs)) * unit
-        try:
-            values = np.unique(np.asarray(Cs, dtype=np.float64))
-        except (TypeError, ValueError):
-            values = np.empty(0)
-        if values.ndim != 1 or len(values) == 0 or not np.all(np.isfinite(values) & (values > 0)):
-            raise ValueError(f"Cs={Cs!r}: give how many values to try, or a list of positive numbers.")
-        return values
 
 
 def path_rule(estimator: Estimator) -> PathRule:
@@ -163,7 +82,7 @@ def variant(model: Estimator, norm: Any) -> Settings:
 
 
 @dataclass(frozen=True)
-class FoldOutputs:
+class HeldOut:
     """What one fitted model says of samples it has not seen.
 
     Attributes
@@ -172,19 +91,19 @@ class FoldOutputs:
         Decision values, or predicted targets. There is no column if the training samples have one class, and a label
         that all of them have, or none of them, has ±`NEVER`.
     predicted : ndarray of shape (n_held,) or (n_held, targets)
-        What it predicts.
+        Its predictions.
     classes : ndarray or None
         The classes of the training samples, of a classifier.
     weights : ndarray of shape (P,) or (classes, P)
         The model's weights; NaN, of shape (), where one class, or constant labels, left nothing to learn.
     gap : float
         Its certified relative duality gap.
-    model : estimator or None
-        The model without its function, where that follows from its coefficients.
-    coefficients : ndarray of shape (outputs, n_train), or None
-        Its coefficients of all training samples, where no model is kept.
-    slopes : list of ndarray of shape (P,), or None
-        ½ βᵀK_mβ of every output, as certified with all fits of the fold.
+    fit : Fit or None
+        The fit without its matrices, where its function follows from its coefficients.
+    starts : list of Start or None
+        Where a fit to the same training samples starts, if no fit is kept.
+    lead : Lead or None
+        What the same fit of another fold is led by.
     """
 
     outputs: Array
@@ -192,27 +111,18 @@ class FoldOutputs:
     classes: AnyArray | None
     weights: Array
     gap: float
-    model: Estimator = None
-    coefficients: Array | None = None
-    slopes: list[Array | None] | None = None
+    fit: Fit | None = None
+    starts: list[Start] | None = None
+    lead: Lead | None = None
 
     @property
     def is_untried(self) -> bool:
         """Whether no fit was made."""
         return self is UNTRIED
 
-    def all_coefficients(self, n: int) -> Array | None:
-        """Return the coefficients of all n training samples; None where neither they nor the model are kept."""
-        if self.coefficients is not None or self.model is None:
-            return self.coefficients
-        full = np.zeros((len(self.model.dual_coef_), n))
-        full[:, self.model.support_] = self.model.dual_coef_
-        return full
-
-    def known(self, n: int) -> KnownFit | None:
+    def starts_of(self, n: int) -> list[Start] | None:
         """Return where a like fit to the same n samples starts; None where the coefficients are not kept."""
-        coefficients = self.all_coefficients(n)
-        return None if coefficients is None else KnownFit(self.weights, coefficients)
+        return self.starts if self.fit is None else self.fit.starts(n)
 
     def aligned(self, classes: AnyArray) -> Array:
         """Return outputs of shape (n,) for two classes, else with one column per class of the whole set.
@@ -236,70 +146,63 @@ class FoldOutputs:
 
 
 #: Of a fit that a search has left out.
-UNTRIED = FoldOutputs(np.empty((0, 0)), np.empty(0), None, np.array(np.nan), np.nan)
+UNTRIED = HeldOut(np.empty((0, 0)), np.empty(0), None, np.array(np.nan), np.nan)
 
-Paths = Sequence[Sequence[Any]]
-Found = Sequence[Sequence[FoldOutputs]]
-Held = list[list[FoldOutputs]]
+Recipes = Sequence[Sequence[Recipe]]
+Leads = Sequence[Sequence[Lead]]
+Held = list[list[HeldOut]]
 
 
 def follow_paths(
-    paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | None = None, start: KnownFit | None = None
+    recipes: Recipes,
+    inside: FitInput,
+    outside: MatrixLike,
+    like: Leads | None = None,
+    starts: Sequence[Start] | None = None,
 ) -> Held:
-    """Fit models one after the other to some samples, and return what each says of those held out.
+    """Fit along paths to some samples, and return what each fit says of those held out.
 
-    The models differ in what the kernels do not depend on, such as C: kernels are computed once, the outputs of all
-    models from one evaluation of them, and each model of a path starts where the one before it ended.
+    The recipes differ in what the kernels do not depend on, such as C: kernels are computed once, the outputs of all
+    fits from one evaluation of them, and each fit of a path starts where the one before it ended.
 
     Parameters
     ----------
-    paths : sequence of sequences of estimators
-        To be fitted; those of one path differ in C.
+    recipes : sequence of sequences of Recipe
+        Those of one path differ in C.
     inside : FitInput
         The samples to fit to.
     outside : array or sparse matrix
         Those held out, validated.
-    like : sequence of sequences of FoldOutputs, optional
-        The same paths of another fold: weights differ less from fold to fold than from one C to the next. They are
-        not read if that fold has other classes.
-    start : KnownFit, optional
-        Where the first model of every path starts.
+    like : sequence of sequences of Lead, optional
+        The same paths of another fold: weights differ less from fold to fold than from one C to the next.
+    starts : sequence of Start, optional
+        Where the first fit of every path starts.
     """
-    if not is_classifier(paths[0][0]):
-        return _follow(paths, inside, outside, like, start)
-    follow = _follow_labels if inside.y.ndim == 2 else _follow_classes
-    return follow(paths, inside, outside, like, start)
-
-
-def _follow_classes(
-    paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | None, start: KnownFit | None
-) -> Held:
-    """Follow paths of classifiers; samples of one class teach them to predict it."""
+    if not isinstance(recipes[0][0].task, ClassTask):
+        return _follow(recipes, inside, outside, like, starts)
+    if inside.y.ndim == 2 and isinstance(recipes[0][0].task, Indicators):
+        return _follow_labels(recipes, inside, outside, like, starts)
     classes = np.unique(inside.y if inside.weight is None else inside.y[inside.weight > 0])
     if len(classes) == 1:
-        return _learn_nothing(paths, np.repeat(classes, outside.shape[0]), classes)
-    if like is not None:
-        theirs = like[0][0].classes
-        like = like if theirs is not None and np.array_equal(theirs, classes) else None
-    return _follow(paths, inside, outside, like, start)
+        return _learn_nothing(recipes, np.repeat(classes, outside.shape[0]), classes)
+    same = like is not None and np.array_equal(np.asarray(like[0][0].classes), classes)
+    return _follow(recipes, inside, outside, like if same else None, starts)
 
 
 def _follow_labels(
-    paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | None, start: KnownFit | None
+    recipes: Recipes, inside: FitInput, outside: MatrixLike, like: Leads | None, starts: Sequence[Start] | None
 ) -> Held:
     """Follow paths of classifiers of several labels; a label that is the same for all samples stays what it is."""
     varies = np.any(inside.y != inside.y[0], axis=0)
-    if like is not None and like[0][0].weights.ndim == 0:
-        like = None
     if varies.all():
-        return _follow(paths, inside, outside, like, start)
-    found: Found = _learn_nothing(paths, np.empty((outside.shape[0], 0)), None)
+        return _follow(recipes, inside, outside, like, starts)
+    found = _learn_nothing(recipes, np.empty((outside.shape[0], 0)), None)
     if varies.any():
         # A single label is two classes.
         y = inside.y[:, varies] if varies.sum() > 1 else inside.y[:, varies][:, 0]
-        found = _follow(paths, replace(inside, y=y), outside, like, start)
+        found = _follow(recipes, replace(inside, y=y), outside, like, starts)
 
-    def completed(one: FoldOutputs) -> FoldOutputs:
+    def completed(one: HeldOut) -> HeldOut:
         outputs = np.tile(np.where(inside.y[0] > 0, NEVER, -NEVER), (len(one.outputs), 1))
         outputs[:, varies] = one.outputs
         return replace(one, outputs=outputs, predicted=(outputs > 0).astype(int), classes=np.arange(len(varies)))
@@ -307,66 +210,34 @@ def _follow_labels(
     return [[completed(one) for one in path] for path in found]
 
 
-def _learn_nothing(paths: Paths, predicted: AnyArray, classes: AnyArray | None) -> Held:
-    """Return what models say that have nothing to tell apart."""
-    one = FoldOutputs(np.empty((len(predicted), 0)), predicted, classes, np.array(np.nan), 0.0)
-    return [[one] * len(models) for models in paths]
+def _learn_nothing(recipes: Recipes, predicted: AnyArray, classes: AnyArray | None) -> Held:
+    """Return the predictions of fits to samples of one class."""
+    one = HeldOut(np.empty((len(predicted), 0)), predicted, classes, np.array(np.nan), 0.0)
+    return [[one] * len(path) for path in recipes]
 
 
-def _follow(paths: Paths, inside: FitInput, outside: MatrixLike, like: Found | None, start: KnownFit | None) -> Held:
-    """Fit the models of all paths to the samples inside, and return what each says of those outside."""
-    with PathContext() as shared:
-        for p, models in enumerate(paths):
-            for i, model in enumerate(models):
-                shared.known = start if i == 0 else None
-                if like is not None:
-                    guess = _guess(models[:i], like[p][: i + 1])
-                    beta = start.coefficients if start is not None and i == 0 else None
-                    shared.known = KnownFit(guess, beta, like[p][i].slopes)
-                # Functions hold support samples, and where they are plain all outputs are computed at once.
-                model._fit_validated(inside, keep_function=not model._has_plain_outputs)
-        shared.known = None
-        refused, slopes = shared.certify()
-        for model in refused:
-            model._fit_validated(inside, keep_function=not model._has_plain_outputs)
-        every = [model for models in paths for model in models]
-        outputs = iter(_outputs(every, shared.training_sets, inside.X.shape[0], outside))
-    return [[_held_out(model, next(outputs), slopes.get(id(model))) for model in models] for models in paths]
+def _follow(
+    recipes: Recipes, inside: FitInput, outside: MatrixLike, like: Leads | None, starts: Sequence[Start] | None
+) -> Held:
+    """Fit along all paths to the samples inside, and return what each fit says of those outside."""
+    first = recipes[0][0]
+    data = training_set(first, first.task.prepared(inside), inside)
+    paths = [follow(path, inside, data, () if like is None else like[p], starts) for p, path in enumerate(recipes)]
+    fits = iter(certify([one for path in paths for one in path]))
+    paths = [[next(fits) for _ in path] for path in paths]
+    values = iter(outputs([one for path in paths for one in path], outside))
+    return [[_held_out(one, next(values)) for one in path] for path in paths]
 
 
-def _held_out(model: Estimator, outputs: Array, slopes: list[Array | None] | None) -> FoldOutputs:
-    predicted, classes = model._predictions(outputs), getattr(model, "classes_", None)
-    kept = model if model._has_plain_function else None
-    return FoldOutputs(outputs, predicted, classes, model.weights_, model.duality_gap_, kept, slopes=slopes)
+def _held_out(fit: Fit, values: Array) -> HeldOut:
+    kept = fit.light() if fit.method.is_plain and fit.rule is None else None
+    return HeldOut(values, fit.decide(values), fit.task.classes, fit.weights, fit.gap, kept, lead=fit.lead)
 
 
-def _guess(done: Sequence[Any], like: Sequence[FoldOutputs]) -> Array:
-    """Return where the weights will be that the last fit left: they move about as those of the other fold did."""
-    if not done or done[-1].weights_.shape != like[-1].weights.shape:
-        return like[-1].weights
-    moved: Array = np.maximum(done[-1].weights_ + (like[-1].weights - like[-2].weights), 0.1 * like[-1].weights)
-    return moved if np.all(moved.sum(axis=-1) > 0) else like[-1].weights
-
-
-def _outputs(models: Sequence[Any], sets: Sequence[TrainingSet], n: int, X: MatrixLike) -> list[Array]:
-    """Return the outputs of every model, from one evaluation of the kernels where that will do."""
-    if not all(model._has_plain_outputs for model in models):
-        return [model._outputs_of(X) for model in models]
-    (data,) = sets
-    place = np.zeros(n, dtype=np.intp)
-    place[data.kept] = np.arange(len(data.kept))
-    beta, eta, ends = [], [], []
-    for model in models:
-        own = np.zeros((len(model.dual_coef_), len(data.kept)))
-        own[:, place[model.support_]] = model.dual_coef_
-        beta.append(own)
-        eta.append(np.broadcast_to(np.atleast_2d(model.weights_), (len(own), model.weights_.shape[-1])))
-        ends.append(len(own))
-    stacked = np.concatenate(beta)
-    support = np.flatnonzero(np.any(stacked != 0, axis=0))
-    values = data.expansion(stacked, support, np.concatenate(eta)).values(X)
-    parts = np.split(values, np.cumsum(ends)[:-1], axis=1)
-    return [part + model.intercept_ for part, model in zip(parts, models, strict=True)]
+def leads_of(found: Held) -> Leads | None:
+    """Return what the same paths of other folds are led by; None where a fold has left out a path."""
+    leads = [[one.lead for one in path] for path in found]
+    return leads if all(one is not None for path in leads for one in path) else None  # type: ignore[return-value]
 
 
 # All folds -----------------------------------------------------------------------------------------------------------
@@ -473,7 +344,7 @@ class PathResult:
         Whether columns are standardised.
     tol : float
         The tolerance of the fits.
-    found : list of list of list of FoldOutputs
+    found : list of list of list of HeldOut
         By norm, fold and value.
     """
 
@@ -548,7 +419,7 @@ class PathResult:
         largest = max((one.weights for path in self.found[m] for one in path), key=np.ndim)
         classes = self.classes if largest.ndim == 2 else None
 
-        def aligned(one: FoldOutputs) -> Array:
+        def aligned(one: HeldOut) -> Array:
             full = np.full(largest.shape if classes is None else (len(classes), largest.shape[1]), np.nan)
             if one.weights.ndim > 0:
                 full[... if classes is None else np.searchsorted(classes, np.asarray(one.classes))] = one.weights
@@ -583,30 +454,42 @@ class PathResult:
         params, calibration = (
             ({}, None) if method is None else ({"calibration": method}, self.calibration(m, i, method))
         )
-        with fit_context().starting_from(self.start(m, i)):
-            return self._fit(m, i, self.given, params, calibration)
+        return self._fit(m, i, self.given, params, calibration, self.starts(m, i))
 
-    def start(self, m: int, i: int) -> KnownFit | None:
+    def chosen(self, m: int, i: int, **params: Any) -> Estimator:
+        """Return the estimator of a choice, not fitted, with other parameters as far as it has them."""
+        rule, own = path_rule(self.model), self.model.get_params(deep=False)
+        other = {name: value for name, value in params.items() if name in own}
+        choice = {**variant(self.model, self.norms[m]), rule.parameter: float(self.Cs[i])}
+        return _with(self.model, **{**choice, **other})
+
+    def starts(self, m: int, i: int) -> list[Start] | None:
         """Return where the fit of a choice to all samples starts: at the means over the folds; None if these differ.
 
         None as well of what predicts neither numbers nor one class.
         """
-        every = [path[i] for path in self.found[m]]
-        if not self._is_predictor():
+        every, n = [path[i] for path in self.found[m]], self.given.X.shape[0]
+        if not self._is_predictor() or any(one.is_untried for one in every):
             return None
-        every_own = [one.all_coefficients(len(train)) for one, (train, _) in zip(every, self.folds, strict=True)]
-        coefficients = [own for own in every_own if own is not None]
         if self.classes is not None and any(
             one.classes is None or not np.array_equal(one.classes, self.classes) for one in every
         ):
             return None
-        if len(coefficients) < len(every):
+        each = [one.starts_of(len(train)) for one, (train, _) in zip(every, self.folds, strict=True)]
+        known = [own for own in each if own is not None]
+        if len(known) < len(each):
             return None
-        sums, counts = np.zeros((len(coefficients[0]), len(self.given.y))), np.zeros(len(self.given.y))
-        for own, (train, _) in zip(coefficients, self.folds, strict=True):
+        counts = np.zeros(n)
+        for train, _ in self.folds:
             counts[train] += 1
-            sums[:, train] += own
-        return KnownFit(np.mean([one.weights for one in every], axis=0), sums / np.maximum(counts, 1))
+        found = []
+        for machines in zip(*known, strict=True):
+            sums: Any = 0.0
+            for own, (train, _) in zip(machines, self.folds, strict=True):
+                sums = sums + spread(np.asarray(own.beta), train, n)
+            scale = np.maximum(counts, 1.0).reshape(n, *[1] * (sums.ndim - 1))
+            found.append(Start(np.mean([own.weights for own in machines], axis=0), sums / scale))
+        return found
 
     def _is_predictor(self) -> bool:
         """Whether numbers are predicted, or one class of each sample."""
@@ -618,25 +501,24 @@ class PathResult:
         i: int,
         given: FitInput,
         params: Settings,
-        calibration: Calibration | None = None,
-        known: Estimator = None,
+        calibration: Any = None,
+        starts: list[Start] | None = None,
+        known: Fit | None = None,
     ) -> Estimator:
-        """Return the choice fitted to some samples, with other parameters as far as it has them.
+        """Return the choice with what was learned from some samples, and with other parameters as far as it has them.
 
-        A model that is `known` is fitted already, and lacks its function only.
+        Of a fit that is known, the attributes and the function are set.
         """
-        rule, own = path_rule(self.model), self.model.get_params(deep=False)
-        other = {name: value for name, value in params.items() if name in own}
-        chosen = {**variant(self.model, self.norms[m]), rule.parameter: float(self.Cs[i]), **other}
-        model = _with(self.model, **chosen) if known is None else copy(known)
+        model = self.chosen(m, i, **params)
         steps = divide_pipeline(self.estimator)[0]
         fitted = None if steps is None else clone(steps)
         X = given.samples if fitted is None else fitted.fit_transform(given.X, given.y)
         whole = replace(model._validated(X, given.y, given.weight), device=given.device)
+        scaled = model._scaled(whole, self.scale)
         if known is None:
-            model._fit_scaled(whole, self.scale, calibration)
+            model._fit_calibrated(scaled, calibration, starts)
         else:
-            model._add_function(model._scaled(whole, self.scale))
+            model._keep(known, scaled)
         if fitted is None:
             return model
         return type(fitted)([*fitted.steps, (self.estimator.steps[-1][0], model)])
@@ -659,12 +541,9 @@ class PathResult:
             if weights.ndim == 0 or len(held) == 0:
                 continue
             inside = replace(self.given.take(train), original=_safe_indexing(samples, train))
-            with FitContext() as shared, warnings.catch_warnings():
-                # The search warns of gaps once, for all fits.
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                shared.known = KnownFit(weights, path[i].coefficients)
+            with _without_gaps():
                 quiet = {"calibration": None, "verbose": False}
-                models.append(self._fit(m, i, inside, quiet, known=path[i].model))
+                models.append(self._fit(m, i, inside, quiet, starts=path[i].starts, known=path[i].fit))
             unseen.append((_safe_indexing(samples, held), y[held]))
         return Conformal.of(models, unseen, self.classes) if models else None
 
@@ -704,25 +583,27 @@ def search_paths(
     values = rule.values(Cs, given)
     classes = None
     if is_classifier(model):
-        classes = np.arange(given.y.shape[1]) if given.y.ndim == 2 else model._find_classes(given.y, given.weight)
+        classes = (
+            np.arange(given.y.shape[1])
+            if given.y.ndim == 2
+            else find_classes(given.y, given.weight, type(model).__name__)
+        )
     # A single kernel has nothing to weigh.
-    norms = list(norms) if len(term_names(model._read_kernels())) > 1 else list(norms[:1])
+    norms = list(norms) if len(term_names(model.read_kernels())) > 1 else list(norms[:1])
     order = -1 if rule.descending else 1
 
-    def task(norms: Sequence[Any], values: Array, train: Rows, held: Rows, start: KnownFit | None) -> tuple[Any, ...]:
+    def task(norms: Sequence[Any], values: Array, train: Rows, held: Rows, starts: Any) -> tuple[Any, ...]:
         each = [{**plain, **variant(model, norm)} for norm in norms]
         paths = [[type(model)(**{**own, rule.parameter: float(C)}) for C in values[::order]] for own in each]
-        return paths, steps, given, train, held, options.scale, start
+        return paths, steps, given, train, held, options.scale, starts
 
-    def follow(
-        norms: Sequence[Any], values: Array, starts: Sequence[KnownFit | None], before: int, all_folds: int
-    ) -> list[Held]:
+    def follow(norms: Sequence[Any], values: Array, starts: Sequence[Any], before: int, all_folds: int) -> list[Held]:
         def tasks() -> Iterator[tuple[Any, ...]]:
             # Made one fold after the other: fitted models are large, and go when their fold is done.
             both = zip(folds, starts, strict=True)
             return (task(norms, values, train, held, start) for (train, held), start in both)
 
-        together = None if given.device is None else follow_together(list(tasks()), FoldOutputs)
+        together = None if given.device is None else follow_together(list(tasks()), HeldOut)
         spare = 1 if steps is not None else _spare_threads(model, given, folds)
         by_fold = []
         run = nullcontext(together) if together is not None else closing(_run(tasks(), options.n_jobs, spare))
@@ -747,12 +628,12 @@ def search_paths(
     first, last = max(best - options.near, 0), min(best + options.near + 1, len(values))
     others = [norm for norm in norms if norm != "uniform"]
     starts = [
-        path[last - 1 if rule.descending else first].known(len(train))
+        path[last - 1 if rule.descending else first].starts_of(len(train))
         for path, (train, _) in zip(equal.found[0], folds, strict=True)
     ]
     rest = dict(zip(others, follow(others, values[first:last], starts, n_folds, 2 * n_folds), strict=True))
 
-    def filled(path: Sequence[FoldOutputs]) -> list[FoldOutputs]:
+    def filled(path: Sequence[HeldOut]) -> list[HeldOut]:
         return [UNTRIED] * first + list(path) + [UNTRIED] * (len(values) - last)
 
     whole = [equal.found[0] if norm == "uniform" else [filled(path) for path in rest[norm]] for norm in norms]
@@ -767,19 +648,20 @@ def _with(model: Estimator, **params: Any) -> Estimator:
 def _run(tasks: Iterator[Any], n_jobs: int | None, n_threads: int) -> Generator[Held, None, None]:
     leader = _follow_fold_quietly(*next(tasks))
     yield leader
+    leads = leads_of(leader)
     if n_jobs is None and effective_n_jobs(None) == 1 and n_threads > 1:
         context, config = copy_context(), get_config()
 
         def follow(one: tuple[Any, ...]) -> Held:
             with config_context(**config):
-                return context.copy().run(lambda: _follow_fold(*(*one, leader)))
+                return context.copy().run(lambda: _follow_fold(*(*one, leads)))
 
         # Filters of warnings are those of all threads.
         with _without_gaps():
             yield from iterate_threads(follow, tasks, n_threads)
         return
     parallel = Parallel(n_jobs=n_jobs, return_as="generator")
-    yield from parallel(delayed(_follow_fold_quietly)(*one, leader) for one in tasks)
+    yield from parallel(delayed(_follow_fold_quietly)(*one, leads) for one in tasks)
 
 
 def _spare_threads(model: Any, given: FitInput, folds: Sequence[Any], few: int = 500, share: float = 0.25) -> int:
@@ -792,7 +674,7 @@ def _spare_threads(model: Any, given: FitInput, folds: Sequence[Any], few: int =
     if n < few or given.device is not None or threads > 2 * others:
         return 1
     # Kernels, and samples as given, standardised, in double precision and less their mean.
-    n_bytes = 8.0 * n**2 * len(term_names(model._read_kernels())) + 32.0 * n * given.X.shape[1]
+    n_bytes = 8.0 * n**2 * len(term_names(model.read_kernels())) + 32.0 * n * given.X.shape[1]
     room = min(getattr(model, "memory_budget", None) or np.inf, share * NUMPY.free_bytes())
     return int(min(threads, others, room / n_bytes))
 
@@ -811,14 +693,14 @@ def _follow_fold_quietly(*task: Any) -> Held:
 
 
 def _follow_fold(
-    paths: Paths,
+    paths: Sequence[Sequence[Any]],
     steps: Any,
     given: FitInput,
     train: Rows,
     held: Rows,
     scale: bool,
-    start: KnownFit | None,
-    like: Found | None = None,
+    starts: list[Start] | None,
+    like: Leads | None = None,
 ) -> Held:
     inside, outside = given.take(train), _safe_indexing(given.X, held)
     if steps is not None:
@@ -828,9 +710,10 @@ def _follow_fold(
         inside = replace(inside, X=reader._validate(prepared, reset=True), original=to_host(prepared))
         outside = reader._validate(own.transform(outside), reset=False)
     if scale:
-        standardizer = inside.standardizer(paths[0][0]._read_kernels(inside.table, inside.views))
+        standardizer = inside.standardizer(paths[0][0].read_kernels(inside.table, inside.views))
         inside, outside = replace(inside, X=standardizer(inside.X)), standardizer(outside)
-    return follow_paths(paths, inside, outside, like, start)
+    recipes = [[one._recipe(inside) for one in path] for path in paths]
+    return follow_paths(recipes, inside, outside, like, starts)
 
 
 def read_samples(estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> FitInput:
@@ -842,7 +725,7 @@ def read_samples(estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weig
 
 
 def calibration_of(
-    found: Sequence[FoldOutputs],
+    found: Sequence[HeldOut],
     held: Sequence[Rows],
     given: FitInput,
     model: Estimator,
@@ -861,7 +744,7 @@ def calibration_of(
     # A class whose samples all have weight zero is none.
     counts = np.isin(given.y, classes)
     weight = weight.copy()
-    weight[counts] *= model._class_factors(given.y[counts], weight[counts], classes)
+    weight[counts] *= class_factors(getattr(model, "class_weight", None), given.y[counts], weight[counts], classes)
     values = np.concatenate([one.aligned(classes) for one in found])[counts[rows]]
     rows = rows[counts[rows]]
     labels = np.searchsorted(classes, given.y[rows])
@@ -871,72 +754,71 @@ def calibration_of(
 # Folds of one classifier, for its probabilities ----------------------------------------------------------------------
 
 
-class CrossFit:
+@dataclass(frozen=True)
+class CalibrationFolds:
     """The folds by which a classifier with a `calibration` learns probabilities: five, or fewer of a rare class.
 
     Repeated samples are one sample with the sum of their weights, so that none is held out while its like is not, and
     the folds are drawn from the samples in an order of their own: they depend neither on how the samples are ordered
     nor on whether a sample is given twice or with twice the weight.
 
-    Parameters
+    Attributes
     ----------
-    model : BaseMKLClassifier
-        The classifier, not yet fitted.
-    given : FitInput
-        Its training set.
-    classes : ndarray
-        The classes.
+    samples : FitInput
+        The distinct samples.
+    rows : ndarray
+        Their rows among those given.
+    folds : list of (ndarray, ndarray)
+        Rows of the distinct samples to train on, and of those held out.
     """
 
-    def __init__(self, model: Estimator, given: FitInput, classes: AnyArray) -> None:
+    samples: FitInput
+    rows: Rows
+    folds: list[tuple[Rows, Rows]]
+
+    @classmethod
+    def of(cls, model: Estimator, given: FitInput, classes: AnyArray) -> CalibrationFolds:
+        """Return the folds of the samples given to a classifier, or raise if there are none."""
         # Loads a good part of scikit-learn, which fits without probabilities do without.
         from sklearn.model_selection import StratifiedKFold
 
-        self.method = check_calibration(model.calibration)
+        method = check_calibration(model.calibration)
         # Folds of a memory map are copies, which fit the memory as arrays do.
         X = np.asarray(given.X.X) if isinstance(given.X, ArrayRows) else given.X
         if is_streamed(X):
             raise ValueError(
-                f"calibration={self.method!r} fits to folds, which are taken of arrays, sparse matrices and data "
+                f"calibration={method!r} fits to folds, which are taken of arrays, sparse matrices and data "
                 f"frames, not of X={type(X).__name__}: load the samples, or use calibration=None."
             )
         weight = np.ones(len(given.y)) if given.weight is None else given.weight
         counted = count_samples(model.approximation, X, given.y, weight)
-        self.rows, self.classes, self.model = counted.rows, classes, model
-        self.samples = replace(given, X=X[counted.rows], y=given.y[counted.rows], weight=counted.weight)
-        labels = np.searchsorted(classes, self.samples.y)
+        samples = replace(given, X=X[counted.rows], y=given.y[counted.rows], weight=counted.weight)
+        labels = np.searchsorted(classes, samples.y)
         counts = np.bincount(labels, minlength=len(classes))
         if counts.min() < 2:
             rare = classes.tolist()[counts.argmin()]
             raise ValueError(
-                f"calibration={self.method!r} holds out samples of every class, and class {rare!r} has one distinct "
+                f"calibration={method!r} holds out samples of every class, and class {rare!r} has one distinct "
                 "sample: give more of it, or use calibration=None."
             )
         splitter = StratifiedKFold(min(5, int(counts.min())), shuffle=True, random_state=0)
-        self.folds = list(splitter.split(labels, labels))
+        return cls(samples, counted.rows, list(splitter.split(labels, labels)))
 
-    def calibration(self) -> Calibration:
-        """Return what the fits to all folds but one say of that one, once the classifier is fitted to all samples."""
-        place = np.zeros(int(self.rows.max()) + 1, dtype=np.intp)
-        place[self.rows] = np.arange(len(self.rows))
-        beta = np.zeros((len(self.model.dual_coef_), len(self.rows)))
-        beta[:, place[self.model.support_]] = self.model.dual_coef_
-        found = []
-        with warnings.catch_warnings():
-            # The fit to all samples has said it.
-            warnings.simplefilter("ignore")
-            for train, held in self.folds:
-                start, outside = KnownFit(self.model.weights_, beta[:, train]), self.samples.X[held]
-                found += follow_paths([[self._part()]], self.samples.take(train), outside, start=start)[0]
-        held_out = [held for _, held in self.folds]
-        return calibration_of(found, held_out, self.samples, self.model, self.classes, self.method)
 
-    def _part(self) -> Estimator:
-        """Return the classifier of a fold, not yet fitted."""
-        params = self.model.get_params(deep=False) | {"calibration": None, "verbose": False}
-        if not isinstance(self.model.random_state, int | np.integer):
-            params["random_state"] = int(check_random_state(self.model.random_state).randint(np.iinfo(np.int32).max))
-        return type(self.model)(**params)
+def cross_calibrate(model: Estimator, crossed: CalibrationFolds, fit: Fit, n: int) -> Calibration:
+    """Return the calibration of a classifier by fits to all folds but one, which start from `fit` to all n samples."""
+    params = model.get_params(deep=False) | {"calibration": None, "verbose": False}
+    if not isinstance(model.random_state, int | np.integer):
+        params["random_state"] = int(check_random_state(model.random_state).randint(np.iinfo(np.int32).max))
+    part, starts, found = type(model)(**params), [one.take(crossed.rows) for one in fit.starts(n)], []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of the fit to all samples are the same
+        for train, held in crossed.folds:
+            inside, own = crossed.samples.take(train), [one.take(train) for one in starts]
+            found += follow_paths([[part._recipe(inside)]], inside, crossed.samples.X[held], starts=own)[0]
+    held_out = [held for _, held in crossed.folds]
+    assert fit.task.classes is not None
+    return calibration_of(found, held_out, crossed.samples, model, fit.task.classes, model.calibration)
 
 
 def describe_choice(scores: dict[Any, Array], chosen: Any) -> str:

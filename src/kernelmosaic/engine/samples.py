@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import sys
 import warnings
 from collections.abc import Sequence
@@ -14,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import _safe_indexing, check_array, check_consistent_length, column_or_1d
+from sklearn.utils.validation import _check_sample_weight
 
-from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, RowIndex, TargetLike
-from kernelmosaic.backend import is_dask
+from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, RowIndex, SampleWeight, TargetLike
+from kernelmosaic.backend import is_dask, to_host
 from kernelmosaic.gram.feature_maps import APPROXIMATIONS
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, open_rows
 from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
@@ -241,6 +243,18 @@ def named_columns(rows: RowIndex) -> MatrixLike:
     except ImportError:
         return np.empty((0, rows.shape[1]))
     return pd.DataFrame(columns=rows.names, dtype=np.float64)
+
+
+def read_sample_weight(sample_weight: SampleWeight, X: MatrixLike) -> Array:
+    """Return the weights of samples, or raise saying what is wrong."""
+    sample_weight = to_host(sample_weight)
+    try:
+        given = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"sample_weight={reprlib.repr(sample_weight)}: give one number per sample, or None.") from None
+    if given.size > 0 and not given.any():
+        raise ValueError("sample_weight is zero everywhere: at least one sample must count.")
+    return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
 
 
 # On one scale -------------------------------------------------------------------------------------------------------

@@ -11,13 +11,15 @@ from joblib import hash as content_hash
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from kernelmosaic.estimators._input import FitInput, count_samples
-from kernelmosaic.estimators._training_set import ExactSet
+from kernelmosaic.engine.fit import Recipe, WeightMethod, training_set
+from kernelmosaic.engine.samples import FitInput
+from kernelmosaic.engine.tasks import Task
+from kernelmosaic.engine.training_set import ExactSet
 from kernelmosaic.gram import StoredStack, make_stack
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
 from kernelmosaic.learning import make_learner
 from kernelmosaic.learning.batch import learn_paths
-from kernelmosaic.learning.certificate import Learned
+from kernelmosaic.learning.certificate import Learned, Start
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.machines.base import Machine
@@ -33,8 +35,10 @@ class TogetherFold:
 
     Attributes
     ----------
-    paths : sequence of sequences of estimators
-        By norm and value, to be fitted.
+    recipes : list of list of Recipe
+        By norm and value.
+    tasks : list of list of Task
+        Theirs, with the classes of the fold.
     train, rows, held : ndarray
         The training samples, the distinct ones of these, and those held out, among all samples.
     y : array
@@ -47,7 +51,8 @@ class TogetherFold:
         All samples, on the scale of the training samples.
     """
 
-    paths: Sequence[Sequence[Any]]
+    recipes: list[list[Recipe]]
+    tasks: list[list[Task]]
     train: Rows
     rows: Rows
     held: Rows
@@ -64,18 +69,17 @@ class TogetherFold:
             return None
         X = given.X
         if scale:
-            standardizer = inside.standardizer(model._read_kernels())
+            standardizer = inside.standardizer(model.read_kernels())
             inside, X = replace(inside, X=standardizer(inside.X)), standardizer(X)
-        model._check_parameters()
-        counted = count_samples(None, inside.X, inside.y, inside.weight)
-        data = model._training_set(inside, counted)
+        recipes = [[one._recipe(inside) for one in path] for path in paths]
+        if not all(_is_served(path[0]) for path in recipes):
+            return None
+        tasks = [[one.task.prepared(inside) for one in path] for path in recipes]
+        data = training_set(recipes[0][0], tasks[0][0], inside)
         lacks = isinstance(X, np.ndarray) and X.dtype.kind == "f" and bool(np.isnan(X).any())
         if type(data) is not ExactSet or data.device is None or lacks:
             return None
-        for path in paths:
-            for one in path:
-                one._prepare(inside)
-        return cls(paths, train, train[counted.rows], held, inside.y[counted.rows], counted.weight, data, X)
+        return cls(recipes, tasks, train, train[data.kept], held, inside.y[data.kept], data.weight, data, X)
 
     @property
     def scales(self) -> Array:
@@ -110,51 +114,55 @@ def follow_together(tasks: Sequence[tuple[Any, ...]], record: Callable[..., Any]
         Of every fold: paths, the steps of a pipeline, all samples, rows to train on, rows held out, whether to scale,
         and where paths start, which is not read.
     record : callable
-        Makes a `FoldOutputs` of its attributes.
+        Makes a `HeldOut` of its attributes.
     """
-    paths, steps, given, *_ = tasks[0]
-    if steps is not None or given.device is None or not all(map(_is_served, (path[0] for path in paths))):
+    _, steps, given, *_ = tasks[0]
+    if steps is not None or given.device is None:
         return None
     folds = [TogetherFold.of(own, given, train, held, scale) for own, _, given, train, held, scale, _ in tasks]
     if not all(folds):
         return None
-    groups: dict[Any, list[Any]] = {}
-    for fold in filter(None, folds):
-        groups.setdefault(fold.key, []).append(fold)
+    groups: dict[Any, list[int]] = {}
+    every = [fold for fold in folds if fold is not None]
+    for f, fold in enumerate(every):
+        groups.setdefault(fold.key, []).append(f)
     found: dict[int, Any] = {}
     for members in groups.values():
-        held = _follow_group(members, paths[0][0], record)
+        held = _follow_group([every[f] for f in members], record)
         if held is None:
             return None
-        found |= {id(fold): one for fold, one in zip(members, held, strict=True)}
-    return [found[id(fold)] for fold in folds]
+        found |= dict(zip(members, held, strict=True))
+    return [found[f] for f in range(len(every))]
 
 
-def _is_served(model: Any) -> bool:
-    """Whether the weights of a model depend on nothing but its problem."""
-    if not model._is_batched or model.approximation is not None or model.fixed_weights:
+def _is_served(recipe: Recipe) -> bool:
+    """Whether the weights of a recipe depend on nothing but its problem."""
+    method = recipe.method
+    if not isinstance(method, WeightMethod) or not method.drops_idle or recipe.kernels.approximation is not None:
         return False
-    return not isinstance(model.penalties, str) and not (isinstance(model.weights, str) and model.weights == "loo")
+    parameters = method.parameters
+    given = isinstance(parameters.weights, str) and parameters.weights == "loo"
+    return not method.fixed and not isinstance(parameters.penalties, str) and not given
 
 
-def _follow_group(folds: list[TogetherFold], model: Any, record: Callable[..., Any]) -> list[Any] | None:
+def _follow_group(folds: list[TogetherFold], record: Callable[..., Any]) -> list[Any] | None:
     """Follow the paths of folds that share their matrices."""
-    data, options = folds[0].data, model
+    data, options = folds[0].data, folds[0].recipes[0][0].kernels
     views = data.kernel_set.views(folds[0].X)
-    stack = make_stack(
-        data.kernel_set, views, dtype=options._stack_dtype, budget=options.memory_budget, device=data.device
-    )
+    stack = make_stack(data.kernel_set, views, dtype=options.dtype, budget=options.memory_budget, device=data.device)
     if not isinstance(stack, StoredStack):
         return None
     removed = np.array([one.normalization.removed for one in data.kernel_set.fitted])
     sizes = data.kernel_set.diagonals(views) + removed[:, np.newaxis]
     by_fold: list[list[Any]] = [[] for _ in folds]
-    for p in range(len(folds[0].paths)):
+    for p in range(len(folds[0].recipes)):
         columns, learners, factors = [], [], []
         for fold in folds:
             factor = folds[0].scales / fold.scales
-            machines = [model._machines(fold.y, fold.weight) for model in fold.paths[p]]
-            learner = make_learner(fold.paths[p][0]._parameters(), stack, machines[0])
+            machines = [task.machines(fold.y, fold.weight) for task in fold.tasks[p]]
+            method = fold.recipes[p][0].method
+            assert isinstance(method, WeightMethod)
+            learner = make_learner(method.parameters, stack, machines[0])
             if not all(_is_plain(one, machines[0][0]) for each in machines for one in each):
                 return None
             scaled = _on_scale(learner, factor)
@@ -170,8 +178,8 @@ def _follow_group(folds: list[TogetherFold], model: Any, record: Callable[..., A
             own = learned[f * outputs : (f + 1) * outputs]
             by_fold[f].append(
                 [
-                    record(*_held_out(fold, one, [path[i] for path in own], factors[f]))
-                    for i, one in enumerate(fold.paths[p])
+                    record(**_held_out(fold, task, [path[i] for path in own], factors[f]))
+                    for i, task in enumerate(fold.tasks[p])
                 ]
             )
     return by_fold
@@ -194,11 +202,15 @@ def _on_scale(learner: Any, factor: Array) -> Any:
     return None
 
 
-def _held_out(fold: TogetherFold, model: Any, learned: list[Learned], factor: Array) -> tuple[Any, ...]:
-    """Return the attributes of a `FoldOutputs`."""
+def _held_out(fold: TogetherFold, task: Task, learned: list[Learned], factor: Array) -> dict[str, Any]:
+    """Return the attributes of a `HeldOut`."""
     outputs = np.column_stack([one.solution.values[fold.held] + one.solution.intercept for one in learned])
-    weights = np.array([one.weights / factor for one in learned])
-    gap = max(one.gap for one in learned)
-    own = weights[0] if len(weights) == 1 else weights
-    beta = np.array([one.solution.beta[fold.train] for one in learned])
-    return outputs, model._predictions(outputs), getattr(model, "classes_", None), own, gap, None, beta
+    weights = [one.weights / factor for one in learned]
+    return {
+        "outputs": outputs,
+        "predicted": task.decide(outputs, np.array([one.solution.intercept for one in learned])),
+        "classes": task.classes,
+        "weights": weights[0] if len(weights) == 1 else np.array(weights),
+        "gap": max(one.gap for one in learned),
+        "starts": [Start(eta, one.solution.beta[fold.train]) for eta, one in zip(weights, learned, strict=True)],
+    }

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike
 from kernelmosaic.backend import row_strips
-from kernelmosaic.estimators._calibration import NEVER
+from kernelmosaic.engine.calibration import NEVER
 
 Array = NDArray[np.float64]
 

@@ -6,16 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from joblib import hash as content_hash
 from numpy.typing import NDArray
 from scipy import sparse
 
 from kernelmosaic._typing import DType, MatrixLike, Seed
 from kernelmosaic.backend import TINY, default_budget, one_blas_thread
-from kernelmosaic.estimators._expansion import (
+from kernelmosaic.engine.expansion import (
     ROUNDING,
     Expansion,
     FeatureSums,
@@ -25,7 +26,7 @@ from kernelmosaic.estimators._expansion import (
     SupportSums,
     hide_rounding,
 )
-from kernelmosaic.estimators._input import DistinctSamples, is_streamed, named_columns, warn_of_scales
+from kernelmosaic.engine.samples import DistinctSamples, is_streamed, named_columns, warn_of_scales
 from kernelmosaic.gram import (
     GramStack,
     KernelSet,
@@ -48,9 +49,10 @@ from kernelmosaic.gram.stack import ComputedStack
 from kernelmosaic.kernels.matrices import Precomputed
 from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.subsets import Subsets
-from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs
+from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, view_names
 from kernelmosaic.learning.certificate import CombinedKernel
 from kernelmosaic.learning.gated import Projections
+from kernelmosaic.learning.ridge_weights import RidgeTargets, learn_ridge
 
 Array = NDArray[np.float64]
 
@@ -81,6 +83,8 @@ class KernelOptions:
         What stands in for views that samples lack; None if they must have all.
     estimator : str
         Name of the estimator, for warnings.
+    host_samples : int or None
+        Up to how many samples the host is faster than a GPU; None leaves it to the task.
     """
 
     entries: list[Entry]
@@ -93,6 +97,13 @@ class KernelOptions:
     dtype: DType
     missing: str | None
     estimator: str
+    host_samples: int | None = None
+
+    def placed(self, n_samples: int, host_samples: int) -> KernelOptions:
+        """Return the same with n samples on the host, if it is faster than a GPU up to `host_samples`."""
+        on_gpu = str(self.device).startswith("cuda") and self.approximation is None
+        most = host_samples if self.host_samples is None else self.host_samples
+        return replace(self, device=None) if on_gpu and n_samples <= most else self
 
 
 class TrainingSet(ABC):
@@ -148,6 +159,7 @@ class TrainingSet(ABC):
         self.kept, self.weight, self.table = counted.rows, counted.weight, table
         self.budget, self.device, self.dtype = options.memory_budget, options.device, options.dtype
         self.present = present
+        self._loo: dict[str, Array] = {}
         self._fit_kernels(options, specs, X)
 
     @abstractmethod
@@ -167,6 +179,29 @@ class TrainingSet(ABC):
     def in_double(self) -> TrainingSet | None:
         """Return the same samples with entries in double precision; None where these are not to be had."""
         return None
+
+    def light(self) -> TrainingSet:
+        """Return the same without the matrices, or features, which are made anew if a function needs them."""
+        light = copy(self)
+        light._stack, light._kernel, light._loo = None, None, {}
+        return light
+
+    def names(self) -> tuple[list[str], list[str]]:
+        """Return the names of the kernels, and of the view that each reads."""
+        kernels = getattr(self.kernel_set, "kernel_set", self.kernel_set)
+        labels = list(getattr(self.table, "columns", range(self.samples.shape[1])))
+        fitted = getattr(kernels, "fitted", None)
+        # Kernels that are not stored are one view.
+        return kernels.names, ["all columns"] if fitted is None else view_names(fitted, labels)
+
+    def loo_weights(self, targets: RidgeTargets) -> Array:
+        """Return weights of sum one by the leave-one-out error of least squares, learned once for the same targets."""
+        key = str(content_hash([targets.Y, targets.weight]))
+        if key not in self._loo:
+            with self.threads():
+                weights = learn_ridge(self.stack, targets, n_init=2).weights
+            self._loo[key] = weights / weights.sum()
+        return self._loo[key]
 
     @property
     def stack(self) -> Any:
@@ -236,7 +271,7 @@ class ExactSet(TrainingSet):
     kernel_set: KernelSet
     missing: MissingViews | None
     # Of every kernel, the training samples that stand in for it where some lack it; known once the stack is made.
-    shares: list[Any]
+    shares: list[Any] | None = None
     _set_class: Any = KernelSet
 
     def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
@@ -331,7 +366,9 @@ class ExactSet(TrainingSet):
         The coefficient of a kernel whose view a sample lacks goes to the samples whose mean stands in for it.
         """
         own = beta[:, np.newaxis] * missing.factors(present).T[kept]
-        _ = self.stack  # what stands in for a view is known with the matrices
+        if self.shares is None:
+            _ = self.stack  # what stands in for a view is known with the matrices
+        assert self.shares is not None
         for k, m in enumerate(kept):
             if self.shares[m] is not None:
                 own[:, k] += beta @ self.shares[m]

@@ -1,0 +1,482 @@
+"""Tasks: from targets to machines, from outputs to predictions, and the path that a search follows."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+from kernelmosaic._typing import AnyArray, SampleWeight, TargetLike
+from kernelmosaic.engine.samples import FitInput, level_of_caller
+from kernelmosaic.engine.training_set import TrainingSet
+from kernelmosaic.learning.ridge_weights import RidgeTargets
+from kernelmosaic.machines import SVC, SVR, Cox, Huber, OneClass, Quantile, Ranking, Survival
+from kernelmosaic.machines.base import Machine, SharedMachines, check_count, check_positive
+from kernelmosaic.machines.discriminant import Discriminant, LabelDiscriminant
+from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack, posterior_machine
+
+Array = NDArray[np.float64]
+Score = Callable[[Any, Any, Any], float]
+
+
+# What a search reads of a task ---------------------------------------------------------------------------------------
+
+
+def accuracy(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight) -> float:
+    """Return the share of samples whose class, or all labels, are right.
+
+    Targets were checked before the folds were made, and there are many small folds.
+    """
+    right = predicted == y
+    return float(np.average(right.all(axis=1) if np.ndim(y) == 2 else right, weights=sample_weight))
+
+
+def r_squared(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight) -> float:
+    """Return R²."""
+    from sklearn.metrics import r2_score
+
+    return float(r2_score(y, predicted, sample_weight=sample_weight))
+
+
+def pinball_gain(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight, quantile: Any) -> float:
+    """Return minus the mean pinball loss, of several quantiles the mean over them."""
+    from sklearn.metrics import mean_pinball_loss
+
+    if np.ndim(quantile) == 0:
+        return -float(mean_pinball_loss(y, predicted, sample_weight=sample_weight, alpha=quantile))
+    return float(np.mean([pinball_gain(y, f, sample_weight, q) for q, f in zip(quantile, predicted.T, strict=True)]))
+
+
+def mean_deviation(given: FitInput) -> float:
+    """Return the standard deviation of the targets, its mean over several; one if they are constant."""
+    return float(np.mean([_deviation(y, given.weight) for y in np.atleast_2d(given.y.T)])) or 1.0
+
+
+def _deviation(y: Array, weight: Array | None) -> float:
+    """Return the standard deviation; the same to the last digit for a sample of weight two and one given twice."""
+    values, at = np.unique(y, return_inverse=True)
+    counts = np.bincount(at, weights=weight)
+    return float(np.sqrt(np.average((values - np.average(values, weights=counts)) ** 2, weights=counts)))
+
+
+@dataclass(frozen=True)
+class PathRule:
+    """The path that a search follows.
+
+    Attributes
+    ----------
+    parameter : str
+        The parameter that is searched.
+    range : tuple of float
+        Between which values, where the number of values is given.
+    descending : bool
+        Whether large values come first: paths begin with the smoothest model.
+    unit : callable or None
+        Called with a `FitInput`; returns the unit of the parameter.
+    strata : callable or None
+        Called with y; returns what folds are stratified by. None stands for classes, where there are any.
+    score : callable or None
+        The default score of a fold, called with y, predictions and weights.
+    """
+
+    parameter: str = "C"
+    range: tuple[float, float] = (1e-2, 1e3)
+    descending: bool = False
+    unit: Callable[[FitInput], float] | None = None
+    strata: Callable[[Any], Any] | None = None
+    score: Score | None = None
+
+    def values(self, Cs: Any, given: FitInput) -> Array:
+        """Return the values to try, in ascending order; `Cs` has them, or is their number."""
+        if isinstance(Cs, int | np.integer) and not isinstance(Cs, bool):
+            low, high = np.log10(self.range)
+            unit = 1.0 if self.unit is None else self.unit(given)
+            return np.logspace(low, high, check_count("Cs", Cs)) * unit
+        try:
+            values = np.unique(np.asarray(Cs, dtype=np.float64))
+        except (TypeError, ValueError):
+            values = np.empty(0)
+        if values.ndim != 1 or len(values) == 0 or not np.all(np.isfinite(values) & (values > 0)):
+            raise ValueError(f"Cs={Cs!r}: give how many values to try, or a list of positive numbers.")
+        return values
+
+
+# Tasks ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Task(ABC):
+    """What an estimator's parameters say of targets, machines and predictions.
+
+    Attributes
+    ----------
+    name : str
+        The estimator, for messages.
+    classes : ndarray or None
+        The classes of the training samples, known once the task is prepared.
+    """
+
+    name: str
+    classes: AnyArray | None = None
+
+    #: Up to how many samples the host is faster than a GPU, which waits for it between small steps.
+    host_samples: ClassVar[int] = 2000
+    #: Whether repeated samples are merged into one.
+    merges_repeats: ClassVar[bool] = True
+
+    def prepared(self, given: FitInput) -> Self:
+        """Return the task with what it reads of a training set."""
+        return self
+
+    @abstractmethod
+    def machines(self, y: TargetLike, weight: Array) -> list[Any]:
+        """Return one machine per output, for the targets and weights of distinct samples."""
+
+    @abstractmethod
+    def decide(self, outputs: Array, intercept: Array) -> AnyArray:
+        """Return the predictions of outputs of shape (n, outputs)."""
+
+    def check(self, data: TrainingSet, normalize: str | None) -> None:  # noqa: B027
+        """Warn if the kernels of a training set do not suit the task."""
+
+    def ridge_targets(self, y: TargetLike, weight: Array) -> RidgeTargets | None:
+        """Return the targets of the least-squares machine that learns ``weights="loo"``; None without one."""
+        return None
+
+    def count_support(self, y: TargetLike, support: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the number of support vectors, of every class where there are classes."""
+        return np.array([len(support)])
+
+
+def find_classes(y: AnyArray, weight: Array | None, name: str) -> AnyArray:
+    """Return the classes of the samples that count, in order, or raise if y holds no classes or a single one."""
+    check_classification_targets(y)
+    classes: AnyArray = np.unique(y if weight is None else y[weight > 0])
+    if len(classes) < 2:
+        raise ValueError(f"y holds one class only, {classes.tolist()}: {name} needs at least two classes.")
+    return classes
+
+
+def decide_classes(classes: AnyArray, outputs: Array) -> AnyArray:
+    """Return the class with the largest output; of a single output, the second class where it is positive."""
+    one = outputs.shape[1] == 1
+    return np.asarray(classes[(outputs[:, 0] > 0).astype(int) if one else outputs.argmax(axis=1)])
+
+
+def class_factors(class_weight: Any, y: TargetLike, weight: Array, classes: AnyArray) -> Array:
+    """Return the factor of C that `class_weight` gives each sample."""
+    if class_weight is None:
+        return np.ones(len(y))
+    labels = np.searchsorted(classes, y)
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        # By the weights, not by rows: a repeated sample is one row here.
+        totals = np.bincount(labels, weights=weight)
+        return np.asarray((weight.sum() / (len(totals) * totals))[labels])
+    if not isinstance(class_weight, dict):
+        raise ValueError(f"class_weight={class_weight!r}: give None, 'balanced' or a dict from class to factor.")
+    factors = compute_class_weight(class_weight, classes=classes, y=y)
+    if not np.all(np.isfinite(factors) & (factors > 0)):
+        raise ValueError(f"class_weight={class_weight!r}: every class needs a positive, finite factor.")
+    return np.asarray(factors[labels])
+
+
+@dataclass(frozen=True, eq=False)
+class ClassTask(Task):
+    """One class per sample: the one with the largest output."""
+
+    class_weight: Any = None
+
+    def prepared(self, given: FitInput) -> Self:
+        return replace(self, classes=find_classes(given.y, given.weight, self.name))
+
+    def labels(self, y: TargetLike) -> NDArray[np.intp]:
+        """Return the places of classes among all."""
+        assert self.classes is not None
+        return np.asarray(np.searchsorted(self.classes, np.asarray(y)))
+
+    def factors(self, y: TargetLike, weight: Array) -> Array:
+        """Return the factor of C of each sample."""
+        assert self.classes is not None
+        return class_factors(self.class_weight, y, weight, self.classes)
+
+    def decide(self, outputs: Array, intercept: Array) -> AnyArray:
+        assert self.classes is not None
+        return decide_classes(self.classes, outputs)
+
+    def count_support(self, y: TargetLike, support: NDArray[np.intp]) -> NDArray[np.intp]:
+        assert self.classes is not None
+        return np.bincount(self.labels(np.asarray(y)[support]), minlength=len(self.classes))
+
+
+#: Machines that separate all classes in one problem, by the name `multi_class` gives them.
+JOINT: dict[str, type[MulticlassMachine]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}
+
+
+@dataclass(frozen=True, eq=False)
+class Classes(ClassTask):
+    """Support vector classification: one versus rest, or all classes in one problem."""
+
+    C: float | str = 1.0
+    slack: int = 1
+    multi_class: str = "ovr"
+    learned: bool = True
+
+    def prepared(self, given: FitInput) -> Self:
+        if self.multi_class not in ("ovr", "ovr-shared", *JOINT):
+            raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'ovr-shared', 'joint' or 'pairwise'.")
+        return super().prepared(given)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether all classes share one problem; two classes are the binary machine whatever `multi_class` says."""
+        return self.multi_class in JOINT and self.classes is not None and len(self.classes) > 2
+
+    @property
+    def host_samples(self) -> int:  # type: ignore[override]
+        return 5000 if self.is_joint else 2000
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether no slack is allowed."""
+        return isinstance(self.C, float | np.floating) and bool(np.isposinf(self.C))
+
+    def machines(self, y: TargetLike, weight: Array) -> list[Any]:
+        assert self.classes is not None
+        positive = self.classes[1:] if len(self.classes) == 2 else self.classes
+        if self.is_hard:
+            if self.multi_class != "ovr" and len(positive) > 1:
+                raise ValueError(f"C=inf is served by multi_class='ovr', not by multi_class={self.multi_class!r}.")
+            return [SVC(np.where(y == c, 1.0, -1.0), sample_weight=(weight > 0).astype(np.float64)) for c in positive]
+        sample_C = weight * self.factors(y, weight)
+        shared = self.multi_class == "ovr-shared" and len(positive) > 1
+        if isinstance(self.C, str) and (self.C != "learn" or not self.learned or shared or self.is_joint):
+            raise ValueError(
+                f"C={self.C!r}: give a positive number, or 'learn' with slack=2, weights=None and multi_class='ovr'."
+            )
+        if self.is_joint:
+            if self.slack != 1:
+                raise ValueError(
+                    f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1 only, as printed; "
+                    "give slack=1, or multi_class='ovr' or 'ovr-shared'."
+                )
+            C = check_positive("C", self.C)
+            return [JOINT[self.multi_class](self.labels(y), C, len(self.classes), sample_C, constants=True)]
+        # A C to be learned is a factor of these.
+        C = 1.0 if isinstance(self.C, str) else self.C
+        machines = [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
+        return [SharedMachines(machines)] if shared else machines
+
+    def ridge_targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
+        return RidgeTargets.of_classes(self.labels(y), weight * self.factors(y, weight))
+
+
+@dataclass(frozen=True, eq=False)
+class BilinearClasses(ClassTask):
+    """All classes in one problem, with weights of their own and without constants."""
+
+    kappa: float = 1.0
+    host_samples: ClassVar[int] = 10_000
+
+    def machines(self, y: TargetLike, weight: Array) -> list[Any]:
+        assert self.classes is not None
+        return [CrammerSinger(self.labels(y), self.kappa, len(self.classes), weight)]
+
+
+@dataclass(frozen=True, eq=False)
+class Posteriors(ClassTask):
+    """Posteriors of the classes; y has a column of labels before them."""
+
+    C: float = 1.0
+
+    def prepared(self, given: FitInput) -> Self:
+        return self
+
+    def machines(self, y: TargetLike, weight: Array) -> list[Any]:
+        return [posterior_machine(y[:, 1:], check_positive("C", self.C), weight, y[:, 0].astype(np.intp))]
+
+    def decide(self, outputs: Array, intercept: Array) -> AnyArray:
+        if outputs.shape[1] == 1:
+            return super().decide(outputs, intercept)
+        assert self.classes is not None
+        # Two posteriors that are equal have equal outputs: of outputs that differ by rounding only, the first is taken.
+        best = outputs.max(axis=1, keepdims=True)
+        return np.asarray(self.classes[(outputs >= best - 1e-9 * (1.0 + np.abs(best))).argmax(axis=1)])
+
+    def count_support(self, y: TargetLike, support: NDArray[np.intp]) -> NDArray[np.intp]:
+        assert self.classes is not None
+        return np.bincount(y[support, 0].astype(np.intp), minlength=len(self.classes))
+
+
+@dataclass(frozen=True, eq=False)
+class Indicators(ClassTask):
+    """Discriminant analysis of classes, or of labels of which a sample may have several.
+
+    Attributes
+    ----------
+    alpha : float or "learn"
+        λ of the total scatter, or of Kim's within-class scatter.
+    is_kim : bool
+        Whether it is the latter.
+    has_labels : bool
+        Whether targets are indicators of labels, known once the task is prepared.
+    """
+
+    alpha: float | str = 5e-4
+    is_kim: bool = False
+    has_labels: bool = False
+    host_samples: ClassVar[int] = 500
+    merges_repeats: ClassVar[bool] = False
+
+    def prepared(self, given: FitInput) -> Self:
+        if given.y.ndim == 2:
+            return replace(self, has_labels=True, classes=np.arange(given.y.shape[1]))
+        return replace(super().prepared(given), has_labels=False)
+
+    def machines(self, y: TargetLike, weight: Array) -> list[Any]:
+        ridge: float | None = None
+        if self.alpha != "learn":
+            # Kim et al. regularise the within-class scatter, whose sums are divided by the number of samples.
+            ridge = check_positive("alpha", self.alpha) * (len(y) if self.is_kim else 1)
+        return [LabelDiscriminant(y, ridge) if self.has_labels else Discriminant(self.labels(y), ridge)]
+
+    def decide(self, outputs: Array, intercept: Array) -> AnyArray:
+        return (outputs > 0).astype(int) if self.has_labels else super().decide(outputs, intercept)
+
+    def count_support(self, y: TargetLike, support: NDArray[np.intp]) -> NDArray[np.intp]:
+        # Every sample has a coefficient.
+        return np.asarray(y).sum(axis=0) if self.has_labels else super().count_support(y, np.arange(len(y)))
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers(Task):
+    """Numbers, one or several per sample, or quantiles of one.
+
+    Attributes
+    ----------
+    is_flat : bool
+        Whether predictions are a vector, known once the task is prepared.
+    """
+
+    loss: str = "epsilon"
+    C: float = 1.0
+    epsilon: float = 0.1
+    slack: int = 1
+    quantile: Any = 0.5
+    is_flat: bool = True
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether there are several quantiles, which have a column each."""
+        return self.loss == "quantile" and np.ndim(self.quantile) > 0
+
+    @property
+    def score(self) -> Score:
+        """The score of predictions."""
+        return partial(pinball_gain, quantile=self.quantile) if self.loss == "quantile" else r_squared
+
+    def prepared(self, given: FitInput) -> Self:
+        return replace(self, is_flat=given.y.ndim == 1 and not self.is_ordered)
+
+    def machines(self, y: TargetLike, weight: Array) -> list[Any]:
+        each = [one for target in np.atleast_2d(y.T) for one in self._machines_of(target, weight)]
+        if self.is_ordered and y.ndim == 2 and y.shape[1] > 1:
+            raise ValueError(
+                f"quantile={self.quantile!r}: several quantiles are those of one target, and y has {y.shape[1]} "
+                "columns; give one quantile, or one column at a time."
+            )
+        return each if len(each) == 1 else [SharedMachines(each)]
+
+    def _machines_of(self, y: TargetLike, weight: Array) -> list[Machine]:
+        """Return the machine of one target, or those of its quantiles."""
+        if self.loss == "epsilon":
+            return [SVR(y, self.C, self.epsilon, self.slack, weight)]
+        if self.loss == "huber":
+            return [Huber(y, self.C, check_positive("epsilon", self.epsilon, zero=True), weight)]
+        if self.loss == "squared":
+            return [SVR(y, self.C, 0.0, 2, weight)]
+        if self.loss == "quantile":
+            return [Quantile(y, self.C, q, weight) for q in self._quantiles()]
+        raise ValueError(f"loss={self.loss!r}: give 'epsilon', 'huber', 'squared' or 'quantile'.")
+
+    def _quantiles(self) -> Array:
+        """Return the quantiles in increasing order, or raise."""
+        try:
+            values = np.atleast_1d(np.asarray(self.quantile, dtype=np.float64))
+        except (TypeError, ValueError):
+            values = np.empty(0)
+        if values.ndim != 1 or len(values) == 0 or not np.all(np.diff([0.0, *values, 1.0]) > 0):
+            raise ValueError(
+                f"quantile={self.quantile!r}: give a number between 0 and 1, or a list of several in increasing order."
+            )
+        return values
+
+    def ridge_targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
+        return RidgeTargets.of_numbers(y if y.ndim == 2 else y[:, np.newaxis], weight)
+
+    def decide(self, outputs: Array, intercept: Array) -> Array:
+        if self.is_flat:
+            return outputs[:, 0]
+        return np.sort(outputs, axis=1) if self.is_ordered else outputs
+
+
+@dataclass(frozen=True, eq=False)
+class Times(Task):
+    """Times that may be censored; y has the event and the time."""
+
+    loss: str = "censored"
+    C: float = 1.0
+    epsilon: float = 0.0
+    slack: int = 1
+
+    def machines(self, y: TargetLike, weight: Array) -> list[Machine]:
+        event, time = y.T
+        if self.loss == "censored":
+            return [Survival(np.log(time), event, self.C, self.epsilon, self.slack, weight)]
+        smooth = {"cox": Cox, "rank": Ranking}
+        if self.loss not in smooth:
+            raise ValueError(f"loss={self.loss!r}: give 'censored', 'cox' or 'rank'.")
+        return [smooth[self.loss](time, event, self.C, weight)]
+
+    def decide(self, outputs: Array, intercept: Array) -> Array:
+        return outputs[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Novelty(Task):
+    """Whether a sample is like the training samples (+1) or not (−1)."""
+
+    nu: float = 0.5
+    slack: int = 1
+
+    def machines(self, y: TargetLike, weight: Array) -> list[Machine]:
+        # A price per share of the samples bounds how many are novel; of squared slacks it would have all of them be.
+        counted = float(weight.sum()) if self.slack == 1 else 1.0
+        return [OneClass(len(weight), 1.0 / (self.nu * counted), weight, self.slack)]
+
+    def check(self, data: TrainingSet, normalize: str | None) -> None:
+        varying = [] if normalize == "diagonal" else data.varying_diagonals()
+        if varying:
+            warnings.warn(
+                f"{self.name}: k(x, x) of {', '.join(varying)} differs between training samples, so that a "
+                "sample may look usual for being far from the origin alone; use kernels such as Gaussian() whose "
+                "k(x, x) is constant, or set normalize='diagonal', by which directions alone are compared.",
+                UserWarning,
+                stacklevel=level_of_caller(),
+            )
+
+    def distances(self, outputs: Array, intercept: Array, rounding: float = 1e-9) -> Array:
+        """Return the outputs, with zero for those that differ from it by rounding, relative to the offset."""
+        values = outputs[:, 0]
+        # The boundary runs through samples, which must fall on the same side however many are predicted at once.
+        return np.where(np.abs(values) <= rounding * abs(float(intercept[0])), 0.0, values)
+
+    def decide(self, outputs: Array, intercept: Array) -> NDArray[np.int64]:
+        return np.where(self.distances(outputs, intercept) >= 0, 1, -1)
