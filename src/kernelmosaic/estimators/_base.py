@@ -306,7 +306,7 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
 
     def _training_set(self, given: FitInput, counted: DistinctSamples) -> TrainingSet:
         options = self._kernel_options(len(counted.rows), given)
-        return fit_context().training_set(options, given.X, given.original, counted)
+        return fit_context(self).training_set(options, given.X, given.original, counted)
 
     def _host_samples(self) -> int:
         """Up to how many samples the host is faster than a GPU, which waits for it between small steps."""
@@ -532,7 +532,7 @@ class BaseMKL(KernelEstimator):
     def _fit(self, given: FitInput, keep_function: bool = True) -> None:
         """Fit to validated samples; without `keep_function` there are attributes, and no predictions."""
         self._check_parameters()
-        context = fit_context()
+        context = fit_context(self)
         counted = context.counted(self.approximation, given)
         machines = self._machines(None if given.y is None else given.y[counted.rows], counted.weight)
         data = context.common_set or self._training_set(given, counted)
@@ -544,7 +544,7 @@ class BaseMKL(KernelEstimator):
         if isinstance(self.weights, str) and self.weights == "loo" and not data.stack.is_implicit:
             targets = self._ridge_targets(given.y[counted.rows] if given.y is not None else None, counted.weight)
             if targets is not None:
-                parameters = replace(parameters, weights=fit_context().loo_weights(data, targets))
+                parameters = replace(parameters, weights=fit_context(self).loo_weights(data, targets))
         learned, warning = self._learn(data, machines, parameters)
         if keep_function:
             learned = self._without_idle(data, machines, parameters, learned)
@@ -581,9 +581,9 @@ class BaseMKL(KernelEstimator):
         learner = make_learner(parameters, data.stack, machines)
         with data.threads():
             found = self._learn_each(data, machines, learner)
-            learned = fit_context().certified(self, data, machines, learner, found)
+            learned = fit_context(self).certified(self, data, machines, learner, found)
         hidden = any(one.gap > self.tol >= rough.gap for one, rough in zip(learned, found, strict=True))
-        if hidden and (precise := fit_context().in_double(data)) is not None:
+        if hidden and (precise := fit_context(self).in_double(data)) is not None:
             return self._learn(precise, machines, parameters)
         return learned, self._gap_warning(learner, max(learned, key=attrgetter("gap")))
 
@@ -595,7 +595,7 @@ class BaseMKL(KernelEstimator):
 
     def _learn_each(self, data: TrainingSet, machines: Sequence[Any], learner: Learner) -> list[Any]:
         """Return what was learned for each machine, as the learner sees it."""
-        context, workers = fit_context(), self._workers(data, 1)
+        context, workers = fit_context(self), self._workers(data, 1)
         starts = context.starts(data, learner, machines)
         if workers == 1 or len(machines) == 1:
             starts = [replace(start, kernel=data.kernel) for start in starts]

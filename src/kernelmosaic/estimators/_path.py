@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass, replace
@@ -583,8 +583,7 @@ class PathResult:
         params, calibration = (
             ({}, None) if method is None else ({"calibration": method}, self.calibration(m, i, method))
         )
-        with fit_context().starting_from(self.start(m, i)):
-            return self._fit(m, i, self.given, params, calibration)
+        return self._fit(m, i, self.given, params, fit_context(self.model).starting_from(self.start(m, i)), calibration)
 
     def start(self, m: int, i: int) -> KnownFit | None:
         """Return where the fit of a choice to all samples starts: at the means over the folds; None if these differ.
@@ -618,12 +617,14 @@ class PathResult:
         i: int,
         given: FitInput,
         params: Settings,
+        context: AbstractContextManager[Any],
         calibration: Calibration | None = None,
         known: Estimator = None,
     ) -> Estimator:
         """Return the choice fitted to some samples, with other parameters as far as it has them.
 
-        A model that is `known` is fitted already, and lacks its function only.
+        A model that is `known` is fitted already, and lacks its function only. The context, with its start and its
+        kernels, is that of the last step: the steps before it, which may be estimators with kernels, are fitted first.
         """
         rule, own = path_rule(self.model), self.model.get_params(deep=False)
         other = {name: value for name, value in params.items() if name in own}
@@ -633,10 +634,11 @@ class PathResult:
         fitted = None if steps is None else clone(steps)
         X = given.samples if fitted is None else fitted.fit_transform(given.X, given.y)
         whole = replace(model._validated(X, given.y, given.weight), device=given.device)
-        if known is None:
-            model._fit_scaled(whole, self.scale, calibration)
-        else:
-            model._add_function(model._scaled(whole, self.scale))
+        with context:
+            if known is None:
+                model._fit_scaled(whole, self.scale, calibration)
+            else:
+                model._add_function(model._scaled(whole, self.scale))
         if fitted is None:
             return model
         return type(fitted)([*fitted.steps, (self.estimator.steps[-1][0], model)])
@@ -659,12 +661,12 @@ class PathResult:
             if weights.ndim == 0 or len(held) == 0:
                 continue
             inside = replace(self.given.take(train), original=_safe_indexing(samples, train))
-            with FitContext() as shared, warnings.catch_warnings():
+            with warnings.catch_warnings():
                 # The search warns of gaps once, for all fits.
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                shared.known = KnownFit(weights, path[i].coefficients)
+                start = FitContext().starting_from(KnownFit(weights, path[i].coefficients))
                 quiet = {"calibration": None, "verbose": False}
-                models.append(self._fit(m, i, inside, quiet, known=path[i].model))
+                models.append(self._fit(m, i, inside, quiet, start, known=path[i].model))
             unseen.append((_safe_indexing(samples, held), y[held]))
         return Conformal.of(models, unseen, self.classes) if models else None
 

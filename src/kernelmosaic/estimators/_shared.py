@@ -61,10 +61,13 @@ class FitContext:
     ----------
     known : KnownFit or None
         What the next fit starts from.
+    owner : estimator or None
+        Whose fits alone are within the context, such as the last step of a pipeline; None stands for all fits.
     """
 
     def __init__(self) -> None:
         self.known: KnownFit | None = None
+        self.owner: Any = None
         self._sets: OrderedDict[str, TrainingSet] = OrderedDict()
         self._starts: WeakKeyDictionary[TrainingSet, dict[Any, Start]] = WeakKeyDictionary()
         self._by_loo: WeakKeyDictionary[TrainingSet, dict[str, Array]] = WeakKeyDictionary()
@@ -332,6 +335,7 @@ class SharedKernels(FitContext):
 _ACTIVE: ContextVar[FitContext | None] = ContextVar("kernelmosaic_fit_context", default=None)
 
 
-def fit_context() -> FitContext:
-    """Return the innermost context that a fit is within; without one it shares nothing with others."""
-    return _ACTIVE.get() or FitContext()
+def fit_context(model: Any) -> FitContext:
+    """Return the innermost context that the fit of a model is within; without one it shares nothing with others."""
+    context = _ACTIVE.get()
+    return FitContext() if context is None or context.owner not in (None, model) else context

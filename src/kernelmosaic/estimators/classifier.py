@@ -304,7 +304,7 @@ class MKLClassifier(BaseMKLClassifier, WeightedMKL):
     def _prepare(self, given: FitInput) -> None:
         if self.multi_class not in ("ovr", "ovr-shared", *self._joint):
             raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'ovr-shared', 'joint' or 'pairwise'.")
-        self.classes_ = fit_context().classes(self, given)
+        self.classes_ = fit_context(self).classes(self, given)
 
     def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
         self._prepare(given)

@@ -207,7 +207,7 @@ class TunedMKL(PathSearch, WeightedMKL):
         self._seed = found.model.random_state
         if self.refit:
             calibration = found.calibration(m, i, self.calibration) if self.calibration else None
-            with fit_context().starting_from(found.start(m, i)):
+            with fit_context(self).starting_from(found.start(m, i)):
                 self._fit_scaled(given, self.scale, calibration)
             self._conformal = found.conformal(m, i)
             self._is_refitted = True

@@ -205,7 +205,7 @@ class BaseRidge(KernelEstimator):
                 for m, entry in enumerate(options.entries)
             ]
             options = replace(options, entries=entries)
-        data = fit_context().training_set(options, scaled.X, scaled.original, DistinctSamples(np.arange(n), weight))
+        data = fit_context(self).training_set(options, scaled.X, scaled.original, DistinctSamples(np.arange(n), weight))
         return Prepared(rows, group, Y, mean, unit, targets, scaled, standardizer, data, first)
 
     def _keep_kernels(self, prepared: Prepared) -> None:

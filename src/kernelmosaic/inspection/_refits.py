@@ -163,7 +163,10 @@ def _fit_chunk(
             # So results depend neither on the order of the fits nor on the process that does them.
             shared.restart(None if known is None else KnownFit(known))
             some = X if task.rows is None else _safe_indexing(X, task.rows)
-            model = last_step(fit(clone(estimator), some, task.y, task.weight))
+            pipeline = clone(estimator)
+            # An estimator among the steps before has kernels and weights of its own.
+            model = shared.owner = last_step(pipeline)
+            fit(pipeline, some, task.y, task.weight)
             found.append((model._shown_weights, float(getattr(model, "duality_gap_", 0.0))))
     return found
 

@@ -192,8 +192,11 @@ class _Fold:
         with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings():
             # Scales are spoken of once; gaps are those of the estimator's own tolerance.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            pipeline = self._fit(self.estimator, train)
-            model, data = last_step(pipeline), shared.training_sets[-1]
+            pipeline = clone(self.estimator)
+            # An estimator among the steps before has kernels and weights of its own.
+            model = shared.owner = last_step(pipeline)
+            self._fit(pipeline, train)
+            data = shared.training_sets[-1]
             specs = lay_specs(model._read_kernels(), data.table)
             if len(model.kernel_names_) < 2:
                 raise ValueError(
@@ -206,8 +209,9 @@ class _Fold:
 
             def score_of(kept: list[int]) -> float:
                 left, known = (np.asarray(mask[:, kept].any(axis=1)) for mask in (inside, outside))
-                less = self._fit(self._keeping(specs, kept, fixed), train[left])
-                return self._score_known(less, held, known)
+                less = self._keeping(specs, kept, fixed)
+                shared.owner = last_step(less)
+                return self._score_known(self._fit(less, train[left]), held, known)
 
             drops = []
             for m in everyone:
@@ -235,7 +239,7 @@ class _Fold:
 
     def _fit(self, estimator: Estimator, rows: Rows) -> Estimator:
         weight = None if self.weight is None else self.weight[rows]
-        return fit(clone(estimator), _safe_indexing(self.X, rows), self.y[rows], weight)
+        return fit(estimator, _safe_indexing(self.X, rows), self.y[rows], weight)
 
     def _score(self, estimator: Estimator, held: Rows, X: MatrixLike = None) -> float:
         weight = {} if self.weight is None else {"sample_weight": self.weight[held]}
