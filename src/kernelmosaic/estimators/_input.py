@@ -294,8 +294,8 @@ class Standardizer:
         if sparse.issparse(X):
             factors = np.ones(X.shape[1])
             factors[self.columns] = 1.0 / self.scale
-            return sparse.csr_matrix(X.multiply(factors[np.newaxis]), dtype=X.dtype)
-        out = X.copy()
+            return sparse.csr_matrix(X.multiply(factors[np.newaxis]), dtype=np.float64)
+        out = X.astype(np.float64 if X.dtype == np.float32 else X.dtype)
         out[:, self.columns] = (np.asarray(X[:, self.columns], dtype=np.float64) - self.mean) / self.scale
         return out
 

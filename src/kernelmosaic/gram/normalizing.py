@@ -18,6 +18,8 @@ Diagonal = NDArray[np.float64]
 
 #: A centred kernel must be known to this relative error, three digits; one that is known to fewer is zero.
 CENTRED_ERROR = 1e-3
+#: Entries up to this size, and down to its inverse, have room in single precision, their products with others, too.
+_MODERATE = 1e24
 
 
 class Normalization(ABC):
@@ -37,6 +39,13 @@ class Normalization(ABC):
     def row_scale(self, X: MatrixLike) -> Diagonal | None:
         """Return what the rule needs of each sample, or None."""
         return None
+
+    def rounds_last(self, left: ArrayOrTensor, right: ArrayOrTensor) -> bool:
+        """Whether entries are rounded to single precision after the rule: before it they are too large, or too small.
+
+        It takes the row scales of both sides.
+        """
+        return False
 
     @abstractmethod
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
@@ -79,6 +88,9 @@ class UnitTrace(Normalization):
         self.scale_ = mean if mean > 0 else 1.0
         return self
 
+    def rounds_last(self, left: ArrayOrTensor, right: ArrayOrTensor) -> bool:
+        return not 1 / _MODERATE <= self.scale_ <= _MODERATE
+
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
         if self.scale_ != 1.0:  # as that of every Gaussian kernel
             K /= float(self.scale_)
@@ -102,6 +114,9 @@ class UnitDiagonal(Normalization):
         norms = np.sqrt(self.kernel_.diag(X))
         # A sample at the origin of the feature space has no direction; its similarities are zero already.
         return np.where(norms > 0, norms, 1.0)
+
+    def rounds_last(self, left: ArrayOrTensor, right: ArrayOrTensor) -> bool:
+        return not (1 / _MODERATE <= left.min() * right.min() and left.max() * right.max() <= _MODERATE)
 
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
         backend = backend_of(K)
@@ -147,6 +162,9 @@ class Centered(Normalization):
     @property
     def removed(self) -> float:  # type: ignore[override]
         return abs(self.mean_) / self.scale_
+
+    def rounds_last(self, left: ArrayOrTensor, right: ArrayOrTensor) -> bool:
+        return True  # it may leave but the last digits of large entries
 
     def row_scale(self, X: MatrixLike) -> Diagonal:
         if X is self.X_:
