@@ -116,7 +116,9 @@ class UnitDiagonal(Normalization):
         return np.where(norms > 0, norms, 1.0)
 
     def rounds_last(self, left: ArrayOrTensor, right: ArrayOrTensor) -> bool:
-        return not (1 / _MODERATE <= left.min() * right.min() and left.max() * right.max() <= _MODERATE)
+        if not (len(left) and len(right)):
+            return False
+        return not (left.min() * right.min() >= 1 / _MODERATE and left.max() * right.max() <= _MODERATE)
 
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
         backend = backend_of(K)
