@@ -83,7 +83,7 @@ class PathSearch(BaseEstimator):
             where = f"fold {', '.join(lost)}" if lost else "some fold for every C"
             raise ValueError(
                 f"scoring={self.scoring!r} gives no number in {where} (of {len(folds)}), whose samples held out may "
-                "lack a class, or an event: use fewer folds, or folds that hold out some of each (cv), or choose another."
+                "lack a class, or an event: use fewer folds (cv), folds that hold out some of each, or another scoring."
             )
         m, i = found.best(scores)
         self.parameter_, self.Cs_, self.C_ = rule.parameter, found.Cs, float(found.Cs[i])

@@ -101,10 +101,10 @@ class KernelSet:
         fitted = []
         with measured_once():
             for m, (tile, view) in enumerate(zip(specs, views, strict=True)):
+                own = sample_weight if sample_weight is None or present is None else sample_weight[present[:, m]]
                 with named(tile.name):
                     kernel = clone(tile.kernel).fit(view)
-                own = sample_weight if sample_weight is None or present is None else sample_weight[present[:, m]]
-                scale = make_normalization(normalize).fit(kernel, view, own)
+                    scale = make_normalization(normalize).fit(kernel, view, own)
                 fitted.append(FittedKernel(tile.name, kernel, tile.columns, scale))
         constant = [one.name for one in fitted if getattr(one.normalization, "scale_", 1.0) == np.inf]
         if constant:

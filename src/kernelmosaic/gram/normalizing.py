@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Self
+from typing import NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike
 from kernelmosaic.backend import backend_of, row_strips
@@ -16,7 +17,7 @@ from kernelmosaic.kernels.base import Block, Kernel
 
 Diagonal = NDArray[np.float64]
 
-#: A centred kernel must be known to this relative error, three digits; one that is known to fewer is zero.
+#: A centred kernel must be known to this relative error, three digits.
 CENTRED_ERROR = 1e-3
 #: Entries up to this size, and down to its inverse, have room in single precision, their products with others, too.
 _MODERATE = 1e24
@@ -137,7 +138,7 @@ class UnitDiagonal(Normalization):
 
 
 class Centered(Normalization):
-    """k with the training set's mean removed in feature space, then unit trace; zero if that leaves too few digits.
+    """k with the training set's mean removed in feature space, then unit trace; zero if k is constant there.
 
     Blocks of new samples need their similarities to the whole training set, which is therefore kept.
     """
@@ -159,6 +160,8 @@ class Centered(Normalization):
         # trace would make a kernel of noise.
         noise = centring_noise(n, K.dtype, kernel.entry_roundings(X)) * abs(level)
         self.scale_ = trace if trace > 0 and noise <= CENTRED_ERROR * trace else np.inf
+        if self.scale_ == np.inf and not (is_constant(X) if kernel.input_kind == "numbers" else np.ptp(K) == 0):
+            raise_of_rounding()
         return self
 
     @property
@@ -196,13 +199,27 @@ def centring_noise(n_samples: int, dtype: DType, roundings: float = 1.0) -> floa
     return float(np.sqrt(n_samples) * roundings * np.finfo(precision).eps)
 
 
+def is_constant(X: MatrixLike) -> bool:
+    """Whether all samples, rows of numbers, are equal: every kernel is constant on them."""
+    if sparse.issparse(X):
+        return bool((X.max(axis=0) != X.min(axis=0)).nnz == 0)
+    return bool(np.all(X[:1] == X))
+
+
+def raise_of_rounding() -> NoReturn:
+    """Raise a ValueError: of a kernel that is not constant centring leaves fewer digits than it must have."""
+    raise ValueError(
+        "normalize='centered': of what varies in it on the training set, rounding leaves fewer than "
+        f"{-np.log10(CENTRED_ERROR):.0f} digits; centre and scale its columns, as StandardScaler does, choose a "
+        "narrower width, or leave it out."
+    )
+
+
 def warn_of_constant(names: Sequence[str]) -> None:
-    """Warn of kernels of which centring leaves fewer digits than they must have."""
-    kernels = ", ".join(map(repr, names))
+    """Warn of kernels that are constant on the training set."""
     warnings.warn(
-        f"normalize='centered': of what varies in kernel {kernels} on the training set, rounding leaves fewer than "
-        f"{-np.log10(CENTRED_ERROR):.0f} digits, so that it counts as constant and is zero once centred; leave it "
-        "out, centre and scale its columns, or choose a narrower width.",
+        f"normalize='centered': kernel {', '.join(map(repr, names))} is constant on the training set and zero once "
+        "centred: it adds nothing; leave it out, or give it columns that vary.",
         UserWarning,
         stacklevel=3,
     )
