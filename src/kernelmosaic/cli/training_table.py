@@ -473,7 +473,7 @@ def _apart(values: AnyArray, classes: AnyArray, share: float = 1e-3) -> bool:
 def _spread_rows(target: AnyArray, most: int = 50) -> AnyArray:
     """Return a few rows of different values, evenly from the smallest to the largest."""
     first = np.unique(target, return_index=True)[1]
-    return first[np.unique(np.linspace(0, len(first) - 1, most).astype(int))]
+    return np.asarray(first[np.unique(np.linspace(0, len(first) - 1, most).astype(int))])
 
 
 def _may_have_order(values: AnyArray, target: AnyArray, rows: AnyArray) -> bool:
