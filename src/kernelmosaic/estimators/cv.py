@@ -82,8 +82,11 @@ class PathSearch(BaseEstimator):
         warn_of_gaps(type(self).__name__, found.all_gaps(), found.tol, remedy)
         scores = scores_of(found)
         if np.all(np.isnan(scores.mean(axis=1))):
+            lost = [str(k + 1) for k in np.flatnonzero(np.isnan(scores).all(axis=(0, 2)))]
+            where = f"fold {', '.join(lost)}" if lost else "some fold for every C"
             raise ValueError(
-                f"scoring={self.scoring!r} gives no number in any fold; check the folds, or choose another."
+                f"scoring={self.scoring!r} gives no number in {where} (of {len(folds)}), whose samples held out may "
+                "lack a class, or an event: use fewer folds (cv), folds that hold out some of each, or another scoring."
             )
         m, i = found.best(scores, choice)
         self.parameter_, self.Cs_, self.C_ = rule.parameter, found.Cs, float(found.Cs[i])
