@@ -87,7 +87,7 @@ def pytest_assertion_pass(item: pytest.Item, lineno: int, expl: str) -> None:
         error, allowed = map(float, sides.groups())
     except ValueError:
         return
-    if 0.0 < allowed < 1e-2 and 0.0 <= error:
+    if 0.0 < allowed < 1e-2 and error >= 0.0:
         keep(error / allowed, str(item.path), lineno)
 
 
