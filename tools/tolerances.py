@@ -103,9 +103,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Collect what the tests hand over."""
-    for name, shares in report.user_properties if report.when == "teardown" else ():
-        for place, share in shares.items() if name == "tolerances" else ():
-            reported[place] = max((share, report.nodeid), reported.get(place, (0.0, "")))
+    shares: Any = dict(report.user_properties).get("tolerances", {})
+    for place, share in shares.items():
+        reported[place] = max((share, report.nodeid), reported.get(place, (0.0, "")))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
