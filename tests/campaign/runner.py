@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from tests.campaign import certificates, problems, third
+from tests.campaign import certificates, fourth, problems, third
 from tests.campaign.second import judge
 from tests.campaign.second import problems as second
 
@@ -26,6 +26,7 @@ GENERATORS: dict[str, tuple[Callable[[int, int], Any], Callable[[Any, Any], str]
     "first": (problems.draw, certificates.check_fit),
     "second": (second.draw, judge.check_fit),
     "third": (third.draw, third.check_fit),
+    "fourth": (fourth.draw, fourth.check_fit),
 }
 #: A share of problems that end at a gap of one or more although nothing is extreme, beyond which the report says so.
 _FEW = 0.02
@@ -141,7 +142,9 @@ def _is_clear(problem: Any, error: Exception) -> bool:
     if type(error) is not ValueError:
         return False
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in str(error)).split())
-    return bool(words & {*problem.estimator().get_params(deep=False), *_ALSO})
+    estimator = problem.estimator()
+    known = estimator.get_params(deep=False) if hasattr(estimator, "get_params") else vars(estimator)
+    return bool(words & {*known, *_ALSO})
 
 
 # Many ----------------------------------------------------------------------------------------------------------------
