@@ -507,6 +507,49 @@ def _copy(rng: np.random.Generator) -> Twins:
 
 
 def _check_copy(problem: Twins, told: Told) -> str:
+    _raise_errors(told)
+    (X, y, _), (Z, _, _) = problem.inputs
+    a, b = told.found
+    if hasattr(a, "alpha_"):
+        off = float(np.abs(_outputs(a, X) - _outputs(b, Z)).max()) / max(float(np.ptp(y)), 1e-300)
+        if not abs(np.log(a.alpha_ / b.alpha_)) <= 0.01 or not off <= 1e-3:
+            raise Dishonest(f"alpha_ {a.alpha_:.6g}, of the copy {b.alpha_:.6g}; outputs differ by {off:.2g} of y")
+        return _check_weights(a, b)
+    if (a.C_, a.norm_) == (b.C_, b.norm_):
+        _check_alike(a, b, "problem and copy", 1e-8)
+        return _check_weights(a, b)
+    tables = [np.array(list(one.scores_by_norm_.values())) for one in (a, b)]
+    said = f"C_={a.C_:.4g}, norm_={a.norm_}, of the copy {b.C_:.4g}, {b.norm_}"
+    if hasattr(a, "classes_"):
+        # A sample may be so near to the boundary that the last bits decide on its class.
+        apart = np.nanmax(np.abs(tables[0] - tables[1]))
+        if apart > 1e-9:
+            return "flip"
+        raise Dishonest(f"{said}, with the same scores")
+    # What is within 4 tol of the best, relative to its distance from a perfect score, ties: scores may lie at the edge.
+    chosen = [(one.C_, one.norm_) for one in (a, b)]
+    factors = np.geomspace(0.5, 2.0, 9)
+    both = zip((a, b), tables, strict=True)
+    if set(chosen) <= {_smoothest(model, table, factor) for model, table in both for factor in factors}:
+        return "edge"
+    raise Dishonest(f"{said}; mean scores {tables[0].mean(axis=1).tolist()} and {tables[1].mean(axis=1).tolist()}")
+
+
+def _smoothest(model: Any, scores: Array, factor: float) -> tuple[float, Any]:
+    """Return the smallest C whose score ties with the best, and the first norm there, with a multiple of the margin."""
+    means = scores.mean(axis=1)
+    best = np.nanmax(means)
+    margin = factor * max(4.0 * model.tol * abs((1.0 if best > 0 else 0.0) - best), 1e-12)
+    i = int(np.flatnonzero((means >= best - margin).any(axis=0))[0])
+    m = int(np.argmax(means[:, i] >= np.nanmax(means[:, i]) - margin))
+    return float(model.Cs_[i]), list(model.scores_by_norm_)[m]
+
+
+def _check_weights(a: Any, b: Any) -> str:
+    """Hold chosen kernels to each other: none has a share of its own in one model and none in the other."""
+    left, right = (np.atleast_2d(one.weights_) / max(float(np.max(one.weights_)), 1e-300) for one in (a, b))
+    if np.any((np.minimum(left, right) == 0) & (np.maximum(left, right) > 0.05)):
+        raise Dishonest(f"weights {a.weights_}, of the copy {b.weights_}")
     return "gap"
 
 

@@ -17,25 +17,19 @@ from tests.campaign.second.entries import entries
 from tests.campaign.second.training import Contradiction
 
 
+#: How many problems of each generator are run here.
+COUNTS = {"first": 50, "second": 25, "third": 25, "fourth": 30}
+
+
 def test_no_random_problem_crashes_hangs_or_is_dishonest():
-    # Fresh every time; a failure prints the seed and how to run the problem again.
+    # Fresh every time; a failure prints the seed and how to run the problem again. One process runs all of them: to
+    # start one costs as much as thirty problems.
     seed = int(os.environ.get("CAMPAIGN_SEED", secrets.randbelow(2**31)))
-    outcomes = run_many(seed, range(int(os.environ.get("CAMPAIGN_COUNT", 100))))
+    counts = {name: int(os.environ.get("CAMPAIGN_COUNT", count)) for name, count in COUNTS.items()}
+    assert set(counts) == set(GENERATORS)
+    outcomes = run_many(seed, [(name, index) for name, count in counts.items() for index in range(count)])
     # Seconds depend on the machine and on what else it does: only `make campaign` counts fits that are slow, and here
     # only those that do not end.
-    assert not any(outcome.failed and outcome.kind != "SLOW" for outcome in outcomes), report(outcomes)
-
-
-def test_no_problem_of_the_second_generator_crashes_hangs_or_states_what_does_not_hold():
-    seed = int(os.environ.get("CAMPAIGN_SEED", secrets.randbelow(2**31)))
-    outcomes = run_many(seed, range(int(os.environ.get("CAMPAIGN_COUNT", 50))), generator="second")
-    assert not any(outcome.failed and outcome.kind != "SLOW" for outcome in outcomes), report(outcomes)
-
-
-@pytest.mark.parametrize("count", [int(os.environ.get("CAMPAIGN_COUNT", 40))])
-def test_no_quantile_hazard_rank_or_ridge_crashes_hangs_or_is_dishonest(count):
-    seed = int(os.environ.get("CAMPAIGN_SEED", secrets.randbelow(2**31)))
-    outcomes = run_many(seed, range(count), generator="third")
     assert not any(outcome.failed and outcome.kind != "SLOW" for outcome in outcomes), report(outcomes)
 
 
@@ -69,24 +63,27 @@ FALSE = {
     "classes": ("alpha_", "weights_", "dual_coef_", "loo_predictions_"),
     "targets": ("alpha_", "weights_", "dual_coef_", "intercept_", "loo_scores_"),
 }
+#: Where small ones are found.
+FROM = {"cox": 17, "rank": 68, "quantile": 72, "quantiles": 264, "ridge": 28, "classes": 90, "targets": 169}
 
 
 @pytest.mark.parametrize("machine", FALSE)
 @pytest.mark.filterwarnings("ignore")
 def test_the_third_judge_finds_false_statements(machine):
-    drawn = (third.draw(0, index) for index in range(300))
+    drawn = (third.draw(0, index) for index in range(FROM[machine], 600))
     problem = next(
         one
         for one in drawn
-        if one.machine == machine and len(one.y) > 15 and len(one.Ks) > 1 and np.all(one.weight > 0)
+        if one.machine == machine and len(one.y) > 12 and len(one.Ks) > 1 and np.all(one.weight > 0)
         if one.moderate and one.noise < 1e-12
         if "weights" not in one.parameters and np.linalg.matrix_rank(one.Ks.sum(axis=0)) > 8
     )
-    # A loose fit, whose gap is there to be denied.
-    loose = {"tol": 0.3, "max_iter": 1} if machine not in third._RIDGE else {}
+    model = problem.fit(problem.estimator())
+    third.check_fit(problem, model)
     for name in FALSE[machine]:
-        model = problem.fit(problem.estimator().set_params(**(loose if name == "duality_gap_" else {})))
-        third.check_fit(problem, model)
+        if name == "duality_gap_":  # of a loose fit, whose gap is there to be denied
+            model = problem.fit(problem.estimator().set_params(tol=0.3, max_iter=1))
+            third.check_fit(problem, model)
         value = getattr(model, name)
         if name == "loo_predictions_" and machine == "classes":
             setattr(model, name, np.roll(value, len(value) // 2))
@@ -94,6 +91,7 @@ def test_the_third_judge_finds_false_statements(machine):
             setattr(model, name, 0.0 * value if name == "duality_gap_" else 1.01 * value + 0.01 * (name[0] in "il"))
         with pytest.raises(Dishonest):
             third.check_fit(problem, model)
+        setattr(model, name, value)
 
 
 @pytest.mark.parametrize("draw", [one for one, _ in GENERATORS.values()], ids=GENERATORS)
@@ -159,10 +157,10 @@ def test_the_second_judge_finds_false_statements(name, what):
         judge.check_fit(problem, model)
 
 
-def plain(name, gap):
+def plain(name, gap, n=24):
     """Return a small problem of ordinary numbers; where the gap counts, at given weights, so that it is not zero."""
     rng = np.random.default_rng(0)
-    X, n = rng.normal(size=(24, 2)), 24
+    X = rng.normal(size=(n, 2))
     score = X[:, 0] + 0.5 * rng.normal(size=n)
     y = {
         "MKLRegressor": score,
@@ -208,7 +206,7 @@ def plain(name, gap):
 @pytest.mark.filterwarnings("ignore")
 def test_the_second_judge_finds_weights_that_are_not_the_best(name, asked):
     # The coefficients need not prove a gap where the weights are learned: here the judge finds the optimum itself.
-    problem = plain(name, gap=False)
+    problem = plain(name, gap=False, n=14)
     problem.parameters.update(asked, max_iter=1)
     model = problem.fit(problem.estimator())
     judge.check_fit(problem, model)
