@@ -322,8 +322,8 @@ def _names(rng: np.random.Generator) -> Twins:
         order = order[::-1]
 
     def index(what: str) -> Any:
-        if arrangement == "integers":
-            return np.arange(n) if what == "X" else rng.permutation(n)
+        if arrangement == "integers":  # tables of one set are held to one index, whatever it is of
+            return np.arange(n) if what in ("X", "table") else rng.permutation(n)
         if what != carrier or arrangement in ("same", "arrays"):
             return names
         return names[order] if arrangement == "shuffled" else np.array([f"{name}?" for name in names])
@@ -435,7 +435,7 @@ def _events(rng: np.random.Generator) -> Twins:
     X, score = _data(rng, "regressor")
     n = len(X)
     event = np.zeros(n)
-    event[rng.permutation(n)[: int(_pick(rng, {1: 4, 2: 1, 3: 1}))]] = 1.0
+    event[rng.permutation(n)[: int(_pick(rng, {1: 3, 2: 2, 4: 3}))]] = 1.0
     time = np.exp(score / np.std(score))
     time = np.ceil(4.0 * time) if rng.random() < 0.3 else time
     if rng.random() < 0.2:  # the only event may be the last, which nothing outlives
@@ -444,14 +444,13 @@ def _events(rng: np.random.Generator) -> Twins:
     kernels = _kernels(rng, X.shape[1], 2)
     form = str(_pick(rng, {"search": 3, "plain": 1}))
     cv = int(rng.integers(2, 4))
-    scoring = _pick(rng, {None: 4, "brier": 1})
 
     def make() -> Any:
         if form == "plain":
             return km.MKLSurvival(kernels, loss=loss, C=1.0)
         return km.MKLSurvivalCV(kernels, loss=loss, Cs=[0.01, 0.1, 1.0], norms=(1, "uniform"), cv=cv)
 
-    facts = {"loss": loss, "form": form, "events": int(event.sum()), "kernels": kernels, "scoring": scoring}
+    facts = {"loss": loss, "form": form, "events": int(event.sum()), "kernels": kernels}
     return Twins("events", [make], [(X, np.column_stack([event, time]), {})], X, facts)
 
 

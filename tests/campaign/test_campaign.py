@@ -7,7 +7,7 @@ import secrets
 
 import numpy as np
 import pytest
-from tests.campaign import third
+from tests.campaign import fourth, third
 from tests.campaign.certificates import Dishonest, check_fit
 from tests.campaign.problems import draw
 from tests.campaign.runner import GENERATORS, report, run_many, run_one
@@ -236,3 +236,79 @@ def test_an_error_that_names_no_parameter_is_a_crash(monkeypatch):
     problem = draw(0, 0)
     monkeypatch.setattr(type(problem.estimator()), "fit", fail)
     assert run_one(0, 0).kind == "CRASH"
+
+
+def _of(family, wanted=lambda problem: True):
+    """Return the first problem of a family of the fourth generator that is as wanted, and what becomes of it."""
+    drawn = (fourth._DRAWN[family](np.random.default_rng([0, index])) for index in range(100))
+    problem = next(one for one in drawn if wanted(one))
+    told = problem.fit(problem.estimator())
+    fourth.check_fit(problem, told)
+    return problem, told
+
+
+def _set(model, **values):
+    for name, value in values.items():
+        setattr(model, name, value)
+
+
+#: Families of the fourth generator, which of their problems, and what is made wrong of what was found.
+WRONG = {
+    "objective of single precision": (
+        "single",
+        lambda one: "C" in one.estimator().get_params(),
+        lambda told: _set(told.found[0], objective_=1.01 * told.found[0].objective_),
+    ),
+    "ridge of single precision": (
+        "single",
+        lambda one: "alpha" in one.estimator().get_params(),
+        lambda told: _set(told.found[0], dual_coef_=0.9 * told.found[0].dual_coef_, alpha_=10.0),
+    ),
+    "copy refused": ("copy", lambda one: True, lambda told: told.found.__setitem__(1, ValueError("X"))),
+    "C of a copy": (
+        "copy",
+        lambda one: hasattr(one.estimator(), "Cs"),
+        lambda told: _set(told.found[1], C_=2.0 * told.found[1].C_),
+    ),
+    "alpha of a copy": (
+        "copy",
+        lambda one: not hasattr(one.estimator(), "Cs"),
+        lambda told: _set(told.found[1], alpha_=1.1 * told.found[1].alpha_),
+    ),
+    "C of a pipeline": ("steps", lambda one: True, lambda told: _set(told.found[0], C_=3.0)),
+    "last step of a pipeline": (
+        "steps",
+        lambda one: True,
+        lambda told: _set(told.found[0].best_estimator_[-1], intercept_=told.found[0].best_estimator_[-1].intercept_ + 1),
+    ),
+    "repeated pair": (
+        "pairs",
+        lambda one: one.facts["new"] == "pairs",
+        lambda told: told.found.__setitem__(0, [(np.append(a, b[:1]), b[1:]) for a, b in told.found[0]]),
+    ),
+    "survival search": (
+        "events",
+        lambda one: one.facts["form"] == "search" and one.facts["events"] == 4,
+        lambda told: _set(told.found[0], objective_=2.0 * told.found[0].objective_),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.filterwarnings("ignore")
+def test_the_fourth_judge_finds_what_is_wrong(what):
+    family, wanted, spoil = WRONG[what]
+    problem, told = _of(family, wanted)
+    spoil(told)
+    with pytest.raises(Dishonest):
+        fourth.check_fit(problem, told)
+
+
+@pytest.mark.parametrize("arrangement", ["same", "shuffled", "others"])
+@pytest.mark.filterwarnings("ignore")
+def test_the_fourth_judge_finds_row_names_that_are_not_compared(arrangement):
+    problem, told = _of("names", lambda one: one.facts["arrangement"] == arrangement and one.facts["carrier"] == "y")
+    # A model where there must be an error, and the reverse.
+    told.found[0] = ValueError("y has other names") if arrangement == "same" else told.found[1]
+    with pytest.raises(Dishonest):
+        fourth.check_fit(problem, told)
