@@ -55,7 +55,10 @@ def _run(given: argparse.Namespace, generator: str, seed: int, outcomes: list[Ou
                 file.write(json.dumps(asdict(outcome)) + "\n")
         failed = sum(one.failed for one in outcomes)
         where = f"{len(outcomes)} of {total} problems of seed {seed}, {generator} generator"
-        print(f"\r{where}, {failed} failed", end="", flush=True)
+        if sys.stdout.isatty():
+            print(f"\r{where}, {failed} failed", end="", flush=True)
+        elif len(outcomes) % 500 == 0:
+            print(f"{where}, {failed} failed", flush=True)
 
     try:
         run_many(seed, [(generator, index) for index in todo], given.n_jobs, each)

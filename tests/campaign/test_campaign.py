@@ -16,7 +16,6 @@ from tests.campaign.second import problems as second
 from tests.campaign.second.entries import entries
 from tests.campaign.second.training import Contradiction
 
-
 #: How many problems of each generator are run here.
 COUNTS = {"first": 50, "second": 25, "third": 25, "fourth": 30}
 
@@ -279,7 +278,7 @@ WRONG = {
     "last step of a pipeline": (
         "steps",
         lambda one: True,
-        lambda told: _set(told.found[0].best_estimator_[-1], intercept_=told.found[0].best_estimator_[-1].intercept_ + 1),
+        lambda told: _set(told.found[0].best_estimator_[-1], objective_=0.5),
     ),
     "repeated pair": (
         "pairs",
