@@ -128,14 +128,13 @@ class MKLOneClass(OutlierMixin, WeightedMKL):
 
     def decision_function(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the signed distances: negative for novel samples."""
-        X = to_host(X)
-        return self._distances(self._outputs(X), 1e-5 if getattr(X, "dtype", None) == np.float32 else 1e-9)
+        return self._distances(self._outputs(to_host(X)))
 
-    def _distances(self, outputs: NDArray[np.float64], rounding: float = 1e-9) -> NDArray[np.float64]:
+    def _distances(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the outputs, with zero for those that differ from it by rounding, relative to the offset."""
         values = outputs[:, 0]
         # The boundary runs through samples, which must fall on the same side however many are asked about at once.
-        return np.where(np.abs(values) <= rounding * abs(self.offset_), 0.0, values)
+        return np.where(np.abs(values) <= 1e-9 * abs(self.offset_), 0.0, values)
 
     def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.int64]:
         return np.where(self._distances(outputs) >= 0, 1, -1)
