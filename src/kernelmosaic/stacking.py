@@ -100,7 +100,8 @@ def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) ->
     >>> import pandas as pd
     >>> rna = pd.DataFrame({"gene": [0.5, 1.5, 2.5]}, index=["p", "q", "r"])
     >>> clinic = pd.DataFrame({"age": [61.0, 57.0]}, index=["q", "p"])
-    >>> stacked, y = stack_views({"rna": rna, "clinic": clinic}, pd.Series([1, 0], index=["q", "p"]))
+    >>> target = pd.Series([1, 0], index=["q", "p"])
+    >>> stacked, y = stack_views({"rna": rna, "clinic": clinic}, target)
     >>> stacked.X
        rna__gene  clinic__age
     p        0.5         57.0

@@ -83,7 +83,9 @@ class SupportSums:
             support = _take(self.samples, columns, self.beta.shape[-1])
             if device is None:
                 for k, K in self.kernel_set.blocks(strip, support, members):
-                    yield k, K @ self._of_kernel(k)[:, columns].T
+                    with np.errstate(invalid="ignore"):  # kernels that overflow are refused by name
+                        values = K @ self._of_kernel(k)[:, columns].T
+                    yield k, values
                 continue
             for group in [members] if shared else [[k] for k in members]:
                 chosen, beta = self.kernel_set.take(group), self._of_kernel(group[0])[:, columns].T
