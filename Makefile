@@ -2,7 +2,7 @@
 # Another interpreter:  make test PYTHON=python3.13
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-reproduction test-lowest coverage lint docs linkcheck format bench benchname reproduce studies studyname campaign release wheels clean
+.PHONY: help demo test test-reproduction test-lowest test-rounding coverage lint docs linkcheck format bench benchname reproduce studies studyname campaign release wheels clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -39,6 +39,9 @@ test-lowest: ## the tests with the oldest versions that pyproject.toml allows, i
 	@.venv-lowest/bin/python -m pip install --quiet uv
 	@.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct --editable ".[test]"
 	.venv-lowest/bin/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal -m "not torch" $(PYTEST_ARGS)
+
+test-rounding: $(DEV) ## the tests under other BLAS kernels and instruction sets, threads, and last digits of samples; hours
+	$(BIN)/python tools/rounding.py --pytest-args="-n $(WORKERS) $(PYTEST_ARGS)"
 
 coverage: $(DEV) ## which lines the tests run
 	@$(BIN)/python -m pip install --quiet --editable ".[coverage]"

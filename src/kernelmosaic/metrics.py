@@ -326,7 +326,7 @@ def usual_times(y: Array) -> Array:
 
 
 def read_times(y: TargetLike) -> Array:
-    """Return events (1 if observed, else 0) and positive times, of shape (n, 2), or raise saying what is wrong."""
+    """Return events (1 if observed, else 0) and times, of shape (n, 2), or raise saying what is wrong."""
     y = to_host(y)
     if getattr(y, "dtype", None) is not None and getattr(y.dtype, "names", None):
         event, time = _read_fields(y)
@@ -349,11 +349,11 @@ def read_times(y: TargetLike) -> Array:
             event = np.ones(len(time))
         else:
             raise ValueError(f"y has shape {table.shape}: {_FORMS}.")
-    wrong = np.flatnonzero(time <= 0)
+    wrong = np.flatnonzero(time < 0)
     if len(wrong):
         raise ValueError(
-            f"y: the time of sample {wrong[0]} is {time[wrong[0]]:g}; times must be positive, since their logarithm is "
-            "predicted. Leave such samples out, or add a small number to all times."
+            f"y: the time of sample {wrong[0]} is {time[wrong[0]]:g}; times must not be negative: leave such samples "
+            "out, or count times from an earlier date."
         )
     return np.column_stack([event, time]).astype(np.float64)
 

@@ -55,10 +55,13 @@ def _run(given: argparse.Namespace, generator: str, seed: int, outcomes: list[Ou
                 file.write(json.dumps(asdict(outcome)) + "\n")
         failed = sum(one.failed for one in outcomes)
         where = f"{len(outcomes)} of {total} problems of seed {seed}, {generator} generator"
-        print(f"\r{where}, {failed} failed", end="", flush=True)
+        if sys.stdout.isatty():
+            print(f"\r{where}, {failed} failed", end="", flush=True)
+        elif len(outcomes) % 500 == 0:
+            print(f"{where}, {failed} failed", flush=True)
 
     try:
-        run_many(seed, todo, given.n_jobs, each, generator=generator)
+        run_many(seed, [(generator, index) for index in todo], given.n_jobs, each)
     except KeyboardInterrupt:
         print("\ninterrupted")
         return True
@@ -66,7 +69,12 @@ def _run(given: argparse.Namespace, generator: str, seed: int, outcomes: list[Ou
 
 
 def _read(log: Path) -> list[Outcome]:
-    return [Outcome(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+    """Return the outcomes kept; a last line that a stopped run left half-written is run again."""
+    text = log.read_text() if log.exists() else ""
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        log.write_text(whole)
+    return [Outcome(**json.loads(line)) for line in whole.splitlines()]
 
 
 if __name__ == "__main__":

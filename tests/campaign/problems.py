@@ -54,7 +54,13 @@ class DrawnKernel:
 
 @dataclass(frozen=True)
 class DrawnProblem:
-    """One fit: `estimator.fit(X, y, sample_weight)`; `new` are samples to predict."""
+    """One fit: `estimator.fit(X, y, sample_weight)`; `new` are samples to predict.
+
+    Attributes
+    ----------
+    single : bool
+        Whether X, whose numbers then fit single precision, and `new` are given in it.
+    """
 
     name: str
     parameters: dict[str, Any]
@@ -64,6 +70,7 @@ class DrawnProblem:
     sample_weight: np.ndarray | None
     new: np.ndarray
     compare: bool
+    single: bool = False
 
     @property
     def joint(self) -> bool:
@@ -78,18 +85,22 @@ class DrawnProblem:
 
     def fit(self, estimator: Any) -> Any:
         options = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
-        return estimator.fit(self.X, self.y, **options) if self.y is not None else estimator.fit(self.X, **options)
+        X = self.X.astype(np.float32) if self.single else self.X
+        return estimator.fit(X, self.y, **options) if self.y is not None else estimator.fit(X, **options)
 
     def __str__(self) -> str:
         given = ", ".join(f"{key}={value!r}" for key, value in self.parameters.items())
         kernels = ", ".join(f"{k.name}: {k.kernel!r}" for k in self.kernels)
         classes = "" if self.y is None or self.y.dtype.kind == "f" else f", {len(np.unique(self.y))} classes"
         weighted = "" if self.sample_weight is None else ", weighted"
-        return f"{self.name}({given}) on {len(self.X)} samples{classes}{weighted} with [{kernels}]"
+        single = " of float32" if self.single else ""
+        return f"{self.name}({given}) on {len(self.X)} samples{single}{classes}{weighted} with [{kernels}]"
 
 
 #: Share of the problems that could do without a stored kernel which have to.
 _ON_DEMAND = 0.1
+#: Share of the problems whose samples are in single precision.
+SINGLE = 0.07
 
 
 def draw(seed: int, index: int) -> DrawnProblem:
@@ -106,6 +117,11 @@ def draw(seed: int, index: int) -> DrawnProblem:
     scale = 10.0 ** rng.uniform(-8, 8, size=Z.shape[1] if rng.random() < 0.3 else 1) if rng.random() < 0.3 else 1.0
     offset = 10.0 ** rng.uniform(0, 7, size=Z.shape[1]) if rng.random() < 0.2 else 0.0
     X = Z * scale + offset
+    # Drawn apart, so that problems drawn before this was stay what they were.
+    apart = np.random.default_rng([seed, index, 1])
+    on_demand, single = apart.random() < _ON_DEMAND, bool(apart.random() < SINGLE)
+    if single:
+        X = X.astype(np.float32).astype(float)
     kernels, X = _kernels(rng, X, only_radial=parameters.get("approximation") == "fourier")
     P, d = len(kernels), X.shape[1] - (1 if any(k.name.startswith("given") for k in kernels) else 0)
     _complete(rng, name, parameters, P, d)
@@ -114,10 +130,10 @@ def draw(seed: int, index: int) -> DrawnProblem:
         weight = np.where(rng.random(n) < 0.2, 0.0, 10.0 ** rng.uniform(-3, 3, n) if rng.random() < 0.5 else 1.0)
         weight[int(rng.integers(n))] = 1.0
     new = X[rng.integers(n, size=5)]
-    # Drawn apart, so that problems drawn before this was stay what they were.
-    if np.random.default_rng([seed, index, 1]).random() < _ON_DEMAND and _may_be_on_demand(name, parameters, n):
+    if on_demand and _may_be_on_demand(name, parameters, n):
         parameters["memory_budget"] = 0.5 * 8 * n**2
-    return DrawnProblem(name, parameters, kernels, X, y, weight, new, compare=bool(rng.random() < 0.05))
+    new = new.astype(np.float32) if single else new
+    return DrawnProblem(name, parameters, kernels, X, y, weight, new, bool(rng.random() < 0.05), single)
 
 
 def _may_be_on_demand(name: str, parameters: dict[str, Any], n: int) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from tests.campaign import certificates, problems, third
+from tests.campaign import certificates, fourth, problems, third
 from tests.campaign.second import judge
 from tests.campaign.second import problems as second
 
@@ -26,6 +26,7 @@ GENERATORS: dict[str, tuple[Callable[[int, int], Any], Callable[[Any, Any], str]
     "first": (problems.draw, certificates.check_fit),
     "second": (second.draw, judge.check_fit),
     "third": (third.draw, third.check_fit),
+    "fourth": (fourth.draw, fourth.check_fit),
 }
 #: A share of problems that end at a gap of one or more although nothing is extreme, beyond which the report says so.
 _FEW = 0.02
@@ -141,7 +142,9 @@ def _is_clear(problem: Any, error: Exception) -> bool:
     if type(error) is not ValueError:
         return False
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in str(error)).split())
-    return bool(words & {*problem.estimator().get_params(deep=False), *_ALSO})
+    estimator = problem.estimator()
+    known = estimator.get_params(deep=False) if hasattr(estimator, "get_params") else vars(estimator)
+    return bool(words & {*known, *_ALSO})
 
 
 # Many ----------------------------------------------------------------------------------------------------------------
@@ -149,18 +152,19 @@ def _is_clear(problem: Any, error: Exception) -> bool:
 
 def run_many(
     seed: int,
-    indices: Iterable[int],
+    numbers: Iterable[tuple[str, int]],
     n_jobs: int = 1,
     each: Callable[[Outcome], None] = lambda outcome: None,
-    *,
-    generator: str = "first",
 ) -> list[Outcome]:
-    """Run problems in worker processes, which are ended when a fit does not; return the outcomes in any order."""
+    """Run problems, given by generator and number, in worker processes; return the outcomes in any order.
+
+    A process whose fit does not end is ended.
+    """
     found: list[Outcome] = []
     workers: list[_Worker] = []
-    todo = iter(indices)
+    todo = iter(numbers)
     try:
-        workers = [_Worker(seed, generator) for _ in range(n_jobs)]
+        workers = [_Worker(seed) for _ in range(n_jobs)]
         busy = [worker for worker in workers if worker.take(todo)]
         while busy:
             wait([worker.ours for worker in busy], timeout=1.0)
@@ -181,25 +185,25 @@ def run_many(
 class _Worker:
     """A process that runs one problem at a time."""
 
-    def __init__(self, seed: int, generator: str) -> None:
-        self.seed, self.generator = seed, generator
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.start()
 
     def start(self) -> None:
         context = get_context("spawn")
         self.ours, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(self.seed, self.generator, theirs), daemon=True)
+        self.process = context.Process(target=_work, args=(self.seed, theirs), daemon=True)
         self.process.start()
         theirs.close()
         self.fresh = True
 
-    def take(self, todo: Iterator[int]) -> bool:
+    def take(self, todo: Iterator[tuple[str, int]]) -> bool:
         """Begin the next problem; False if there is none."""
-        index = next(todo, None)
-        if index is not None:
-            self.index, self.begun = index, time.monotonic()
-            self.ours.send(index)
-        return index is not None
+        number = next(todo, None)
+        if number is not None:
+            (self.generator, self.index), self.begun = number, time.monotonic()
+            self.ours.send(number)
+        return number is not None
 
     def outcome(self) -> Outcome | None:
         """Return what became of the problem, None while it is running."""
@@ -229,13 +233,13 @@ class _Worker:
         self.ours.close()
 
 
-def _work(seed: int, generator: str, pipe: Any) -> None:
+def _work(seed: int, pipe: Any) -> None:
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(1)
     while True:
         try:
-            index = pipe.recv()
+            generator, index = pipe.recv()
         except (EOFError, KeyboardInterrupt):
             return
         pipe.send(run_one(seed, index, generator=generator))
@@ -245,6 +249,11 @@ def report(outcomes: list[Outcome]) -> str:
     """Return counts, times and failures in words."""
     if not outcomes:
         return "no problems were run"
+    several = {name: [one for one in outcomes if one.generator == name] for name in GENERATORS}
+    return "\n".join(_report(own) for own in several.values() if own)
+
+
+def _report(outcomes: list[Outcome]) -> str:
     lines = [f"{len(outcomes)} problems of seed {outcomes[0].seed}, {outcomes[0].generator} generator"]
     for title, joint in (("one output at a time", False), ("all classes in one problem", True)):
         group = [outcome for outcome in outcomes if outcome.joint == joint]

@@ -82,7 +82,12 @@ def draw(seed: int, index: int) -> ThirdProblem:
     rng = np.random.default_rng([seed, index, 3])
     machine, data = problems._pick(rng, _MACHINES), problems._pick(rng, {"columns": 4, "pairs": 4, "graphs": 2})
     n = int(rng.integers(*problems._pick(rng, {(4, 12): 2, (12, 50): 4})))
-    X, kernels, score, matrices, noise = _DATA[data](rng, n + 3)
+    far = 0.0
+    if machine in _RIDGE and data == "columns":
+        # Drawn apart, so that problems drawn before this was stay what they were.
+        apart = np.random.default_rng([seed, index, 5])
+        far = 10.0 ** float(apart.uniform(1, 7)) if apart.random() < 0.25 else 0.0
+    X, kernels, score, matrices, noise = _DATA[data](rng, n + 3, *([far] if far else []))
     n = len(score) - 3
     rows, new = np.arange(n), np.arange(n, n + 3)
     y = _targets(rng, machine, score[:n])
@@ -91,6 +96,8 @@ def draw(seed: int, index: int) -> ThirdProblem:
         weight = np.where(rng.random(n) < 0.15, 0.0, 10.0 ** rng.uniform(-1, 1, n))
         weight[np.unique(y, axis=0, return_index=True)[1][:2]] = 1.0
     parameters = _parameters(rng, machine, len(matrices), "×" in str(kernels[0][0]) if data == "pairs" else False)
+    if far:
+        parameters["normalize"] = None
     # Drawn apart, so that problems drawn before this was stay what they were.
     apart = np.random.default_rng([seed, index, 4])
     wide = machine not in _RIDGE and apart.random() < 0.2
@@ -105,9 +112,10 @@ def draw(seed: int, index: int) -> ThirdProblem:
     return ThirdProblem(machine, parameters, kernels, take(rows), y, weight, take(new), Ks, new_Ks, noise, not wide)
 
 
-def _columns(rng: np.random.Generator, n: int) -> tuple[Any, ...]:
+def _columns(rng: np.random.Generator, n: int, far: float = 0.0) -> tuple[Any, ...]:
     X = problems._samples(rng, n)
     score = X @ rng.normal(size=X.shape[1])
+    X = X + far
     drawn, X = problems._kernels(rng, X, only_radial=False)
     matrices = [one.formula(X[:, one.columns], X[:, one.columns]) for one in drawn]
     return X, [one.entry for one in drawn], score, matrices, max(one.noise for one in drawn)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from tests.cli.tables import curve, done, write
 
-from kernelmosaic import MKLClassifierCV, MKLRegressorCV, MKLRidgeClassifierCV, MKLSurvivalCV, load
+from kernelmosaic import MKLClassifierCV, MKLRegressor, MKLRegressorCV, MKLRidgeClassifierCV, MKLSurvivalCV, load
 from kernelmosaic.cli.fit import train_table
 from kernelmosaic.cli.methods import FitRequest
 from kernelmosaic.kernels import Linear
@@ -69,8 +69,9 @@ def test_ridge_of_the_same_views(capsys, tmp_path, omics):
 
 
 def test_numbers(capsys, tmp_path):
+    # Noise, lest every large C do equally well: a choice between equals rests on rounding.
     table = curve(n=40)
-    X, y = table[["u", "v"]], table["y"]
+    X, y = table[["u", "v"]], table["y"] + 300 * np.random.RandomState(1).normal(size=40)
     pipeline, joined, _ = by_command_line(capsys, tmp_path, {"x": X}, y, "--method", "mkl")
     model = MKLRegressorCV().fit(X, y)
     assert pipeline.training_["price"]["value"] == pytest.approx(model.C_, rel=1e-12)
@@ -132,3 +133,16 @@ def test_where_equal_weights_score_best_the_learned_ones_are_kept_for_the_report
     for norm, weights in trained.learned.items():
         np.testing.assert_allclose(trained.norms[norm], model.scores_by_norm_[norm])
         np.testing.assert_allclose(weights, model.weights_by_norm_[norm], atol=5e-3)
+
+
+def test_the_rule_of_the_choice(capsys, tmp_path):
+    """Of noisy numbers the smoothest C within one standard error is smaller than the best."""
+    table = curve(n=60)
+    X, y = table[["u", "v"]], table["y"] + 1500 * np.random.RandomState(0).normal(size=60)
+    rule = ("--rule", "one-standard-error")
+    pipeline, _, printed = by_command_line(capsys, tmp_path, {"x": X}, y, *rule, "--norm", "1")
+    model = PathSearchCV(MKLRegressor(epsilon=0.1 * np.std(y)), rule="one_standard_error", refit=False).fit(X, y)
+    best = PathSearchCV(MKLRegressor(epsilon=0.1 * np.std(y)), refit=False).fit(X, y)
+    assert pipeline.training_["price"]["value"] == pytest.approx(model.C_, rel=1e-12)
+    assert model.C_ < best.C_
+    assert "smoothest within one standard error of the best, of 11" in " ".join(printed.replace("│", " ").split())

@@ -127,7 +127,7 @@ def test_the_warning_of_such_a_column_is_on_the_page_and_in_the_model(capsys, he
 def test_so_is_a_quantity_in_another_unit(capsys, here):
     rng = np.random.RandomState(2)
     y = rng.randn(N)
-    noisy = y + 1e-3 * rng.randn(N)
+    noisy = y + 0.3 * rng.randn(N)  # another order
     write(pd.DataFrame({"a": rng.randn(N), "inches": 3.0 + y / 2.54, "noisy": noisy, "y": y}), "q.csv")
     said = done(capsys, "fit", "q.csv", "--target", "y", *QUICK)
     warned = [line for line in said.err.splitlines() if "says the same as the target 'y'" in line]

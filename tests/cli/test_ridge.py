@@ -281,6 +281,10 @@ def test_intervals_are_refused_where_there_are_none(capsys, tmp_path):
             ("--method", "mkl", "--criterion", "evidence"),
             "--criterion evidence: --method mkl has no criterion; use --method ridge.",
         ),
+        (
+            (*RIDGE, "--rule", "best"),
+            "--rule best: --method ridge learns alpha without folds; leave it out",
+        ),
         ((*RIDGE, "--criterion", "aic"), "--criterion: 'aic' is not one of 'loo', 'evidence'"),
     ],
 )

@@ -125,7 +125,8 @@ def test_survival_is_what_python_gives(capsys, tmp_path):
     [
         ({"died": 2}, SURVIVAL, "column 'died' holds '2'. Write 1 or true"),
         ({"died": 0}, SURVIVAL, "no event was observed"),
-        ({"days": -1.0}, SURVIVAL, "the time -1. Times must be positive"),
+        ({"days": -1.0}, SURVIVAL, "the time -1. Times must not be negative"),
+        ({"days": 0.0}, (*SURVIVAL, "--loss", "censored"), "the time 0. Times must be positive"),
         ({}, ("--target", "days", "--task", "survival"), "--event"),
         ({}, (*SURVIVAL, "--task", "regression"), "--event died: a regression has no events"),
         ({}, (*SURVIVAL, "--method", "bilinear"), "not survival; choose mkl"),

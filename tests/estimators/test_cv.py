@@ -395,6 +395,19 @@ def test_a_fold_without_a_class():
 # Samples ------------------------------------------------------------------------------------------------------------
 
 
+def test_a_fold_without_a_score_is_named():
+    y = np.r_[np.zeros(6), np.ones(54)]
+
+    def nothing_of_one_class(model, X, y):
+        return model.score(X, y) if len(set(y)) > 1 else np.nan
+
+    X = np.random.RandomState(0).standard_normal((60, 2)) + y[:, np.newaxis]
+    folds = [(np.r_[0:5, 20:60], np.r_[5, 6:20]), (np.r_[0:30], np.r_[30:60])]
+    search = MKLClassifierCV([Linear()], Cs=2, cv=folds, scoring=nothing_of_one_class)
+    with pytest.raises(ValueError, match=r"gives no number in fold 2 \(of 2\), whose samples .* use fewer folds"):
+        search.fit(X, y)
+
+
 def test_columns_are_standardised_inside():
     X, y = two_classes()
     wild = X * np.logspace(-3, 6, 6) + 1e3

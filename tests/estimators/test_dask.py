@@ -186,3 +186,30 @@ def test_whatever_happens_to_a_worker_costs_time_alone(client, monkeypatch, misf
     assert away.duality_gap_ <= 1e-5
     assert away.objective_ == pytest.approx(home.objective_, rel=3e-5)
     np.testing.assert_allclose(away.decision_function(X), home.decision_function(X), atol=5e-3)
+
+
+CLUSTERS = []
+
+
+def lose_workers(block):
+    CLUSTERS[-1].scale(0)
+    return block
+
+
+@pytest.mark.parametrize("when", ["before the fit", "during the fit"])
+def test_a_cluster_without_workers_ends_the_fit(when):
+    dask = pytest.importorskip("dask")
+    cluster = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, worker_dashboard_address=None
+    )
+    CLUSTERS.append(cluster)
+    y = da.from_array(F > 0, chunks=60).map_blocks(lose_workers, meta=np.empty(0, dtype=bool))
+    with cluster, distributed.Client(cluster) as own, dask.config.set({"kernelmosaic.worker-timeout": "1s"}):
+        if when == "before the fit":
+            cluster.scale(0)
+            while own.nthreads():
+                time.sleep(0.01)
+        model = MKLClassifier(KERNELS, weights="uniform", **SPREAD)
+        message = r"the Dask cluster has had no worker for 1 s: start workers .*kernelmosaic\.worker-timeout"
+        with pytest.raises(TimeoutError, match=message):
+            model.fit(da.from_array(X, chunks=(60, 4)), y)

@@ -532,3 +532,16 @@ def test_mistakes_are_named(tmp_path):
 def test_default_kernels_in_fourier_features():
     model = MKLRidgeCV(approximation="fourier", rank=40, random_state=0).fit(X, Y)
     assert len(model.weights_) == 8
+
+
+@pytest.mark.parametrize("place", [(1e6, 1.0), (0.0, 1e9)], ids=["far", "large"])
+@pytest.mark.parametrize("alpha", ["learn", 1e-6])
+def test_a_ridge_that_rounding_hides_is_refused(place, alpha):
+    samples = place[0] + place[1] * X
+    model = MKLRidgeCV([Polynomial(2)], alpha=alpha, scale=False, normalize=None)
+    with pytest.raises(
+        ValueError, match=r"kernels: their entries are so large.* alpha is lost in rounding; .*scale=True"
+    ):
+        model.fit(samples, Y)
+    scaled = MKLRidgeCV([Polynomial(2)], alpha=alpha).fit(samples, Y)
+    assert_allclose(scaled.predict(samples), MKLRidgeCV([Polynomial(2)], alpha=alpha).fit(X, Y).predict(X), atol=1e-3)

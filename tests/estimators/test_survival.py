@@ -149,7 +149,7 @@ def changed(row, value):
 
 
 BAD = {
-    "negative": (changed(3, (1, -2.0)), r"the time of sample 3 is -2; times must be positive"),
+    "negative": (changed(3, (1, -2.0)), r"the time of sample 3 is -2; times must not be negative"),
     "zero": (structured(changed(5, (0, 0.0))), r"the time of sample 5 is 0; times must be positive"),
     "no event": (Y * [0, 1], "no event was observed, all times are censored"),
     "no event in a structured array": (structured(Y * [0, 1]), "no event was observed"),

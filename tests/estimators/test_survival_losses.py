@@ -327,3 +327,46 @@ def test_what_is_refused(name):
 def test_more_pairs_than_fit_the_memory_are_refused():
     with pytest.raises(MemoryError, match="use loss='cox' or 'censored'"):
         OrderedPairs(np.arange(1.0, 8001.0), np.ones(8000), np.ones(8000), 1.0)
+
+
+# Few events, and times of zero ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["cox", "rank", "censored"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_search_whose_folds_lack_events_says_so(loss):
+    one = np.column_stack([np.arange(N) == 3, Y[:, 1]])
+    with pytest.raises(
+        ValueError, match=r"no event was observed in the training samples of a fold.*fewer folds \(cv\)"
+    ):
+        MKLSurvivalCV([Linear()], loss=loss, Cs=2, cv=3).fit(X, one)
+    three = np.column_stack([np.arange(N) < 3, Y[:, 1]])
+    message = r"scoring=None gives no number in fold 4, 5 \(of 5\), whose samples held out .* use fewer folds"
+    with pytest.raises(ValueError, match=message):
+        MKLSurvivalCV([Linear()], loss=loss, Cs=2, cv=5).fit(X, three)
+
+
+@pytest.mark.parametrize("loss", SMOOTH)
+def test_hazards_and_ranks_count_times_from_any_date(loss):
+    shifted = Y - [0.0, Y[:, 1].min()]
+    assert (shifted[:, 1] == 0).sum() > 1
+    first, other = (MKLSurvival(KERNELS, loss=loss, tol=1e-6).fit(X, y) for y in (Y, shifted))
+    assert_allclose(other.predict(X), first.predict(X), atol=1e-8)
+    assert other.score(X, shifted) == pytest.approx(first.score(X, Y))
+    values = other.predict_survival_function(X, return_array=True)
+    if loss == "cox":
+        assert_allclose(values, first.predict_survival_function(X, return_array=True), atol=1e-8)
+    else:  # a share of the samples dies at once, whatever the output
+        assert_allclose(values[:, 0], 1.0 - np.mean(shifted[:, 0] * (shifted[:, 1] == 0)))
+        assert np.all(np.diff(values) <= 0)
+    assert np.isfinite(values).all()
+
+
+def test_only_logarithms_need_positive_times():
+    shifted = Y - [0.0, Y[:, 1].min()]
+    first = np.argmin(shifted[:, 1])
+    for model in (MKLSurvival([Linear()]), MKLSurvivalCV([Linear()], loss="censored", Cs=2)):
+        with pytest.raises(
+            ValueError, match=f"time of sample {first} is 0; times must be positive with loss='censored'"
+        ):
+            model.fit(X, shifted)

@@ -74,6 +74,33 @@ def test_formulations_reach_the_optimum_of_the_matrix_fractional_program(formula
         assert problem.machine.objective_scale * found.objective == pytest.approx(expected, rel=1e-8)
 
 
+class UpwardAtLast(SumNorm):
+    """Turns directions of nearly no slope by as little as rounding might, so that they lead upward by a last digit."""
+
+    n_turned = 0
+
+    def newton_direction(self, theta, q, H):
+        direction = super().newton_direction(theta, q, H)
+        value = float(theta @ q)
+        if abs(q @ direction) > 1e-10 * value:
+            return direction
+        self.n_turned += 1
+        return direction - q * ((q @ direction + 3e-16 * value) / (q @ q))
+
+
+@pytest.mark.parametrize("seed", [0, 1])  # the value falls by some last digits, and by none
+def test_a_slope_lost_in_rounding_is_no_reason_to_stop(seed):
+    stack, labels = make_stack(classes=3, seed=seed)
+    problem = make_problem(stack, labels, None)
+    expected = learn("newton", problem, tol=1e-9)
+    norm = UpwardAtLast()
+    options = LearnerOptions(norm, np.sqrt(traces_of(problem)), 1e-9, 500)
+    found = SOLVERS["discriminant"]["newton"](options).learn(stack, problem.machine)
+    assert norm.n_turned == 1
+    assert found.gap <= 1e-9
+    assert found.objective == pytest.approx(expected.objective, rel=1e-9)
+
+
 @pytest.mark.parametrize("alpha", [0.05, None])
 def test_approximate_program_lies_above_the_exact_one(alpha):
     stack, labels = make_stack(classes=3)

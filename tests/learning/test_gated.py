@@ -114,14 +114,15 @@ def test_projections_descend_with_the_gates(name, normalize):
     kernel_set = mosaic_of([Projected(Linear(), 2), Projected(Gaussian(2.0), 1)], normalize)
     projections = Projections(kernel_set, kernel_set.views(X), np.ones(40))
     before = projections.read()
-    learned = GateLearner(Softmax(), tol=1e-3, max_iter=4).learn(
+    # The machine's own gap is at most a tenth of tol: what is left of the tolerance below is not its.
+    learned = GateLearner(Softmax(), tol=1e-5, max_iter=4).learn(
         projections.stack, MACHINES[name], X, np.random.RandomState(0), projections
     )
     assert np.all(np.diff([line.objective for line in learned.history]) < 0)
     assert not np.allclose(projections.read(), before)
     # What is returned belongs together: the value is that of the projections and gates in place.
     problem = GatedProblem(projections.stack, MACHINES[name], Softmax(), X)
-    assert_allclose(problem.evaluate(learned.V, None, 1e-9).upper, learned.objective, rtol=1e-4)
+    assert_allclose(problem.evaluate(learned.V, None, 1e-9).upper, learned.objective, rtol=1e-5)
 
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])

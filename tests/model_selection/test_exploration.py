@@ -105,3 +105,12 @@ def test_no_more_than_max_iter_points_after_the_design():
     walk, _ = explore(lambda z: rng.standard_normal(), 2, max_iter=3)
     assert len(walk.points) <= 6 + 3
     assert len(explore(lambda z: z[0] ** 3, 2, max_iter=0)[0].points) == 6
+
+
+def test_of_points_that_tie_to_rounding_the_first_stays():
+    """Means of the same fold scores in another order differ in their last bits."""
+    walk = Exploration(Terrain(np.zeros(1), -np.ones(1), np.ones(1), np.full(1, 0.3)), lambda Z: np.empty(0))
+    walk.points, walk.responses = np.array([[0.0], [0.3], [0.6]]), np.array([-0.8, np.nextafter(-0.8, -1), -0.7])
+    assert walk._best() == 0
+    walk.responses[1] -= 1e-9
+    assert walk._best() == 1

@@ -83,3 +83,27 @@ def test_a_seed_gives_the_same_folds_and_scikit_learn_takes_them():
 def test_what_is_wrong_is_named(folds, groups, message):
     with pytest.raises(ValueError, match=message):
         list(folds.split(PAIRS, groups=groups))
+
+
+@pytest.mark.parametrize("form", ["columns", "features", "labels", "text"])
+def test_a_pair_that_is_given_again_stays_on_one_side(form):
+    pairs = np.vstack([PAIRS, PAIRS[::3], PAIRS[:5]])
+    X, folds, groups = pairs, PairSplit(3, random_state=0), None
+    if form == "columns":
+        X, folds = np.column_stack([np.arange(len(pairs)), pairs]), PairSplit(3, left=1, right=2, random_state=0)
+    elif form == "features":
+        X = np.column_stack([np.sin(pairs[:, 0]), np.sin(pairs[:, 0]), np.cos(pairs[:, 1])])
+    elif form == "labels":
+        X, groups = np.zeros(len(pairs)), pairs
+    else:
+        X = pd.DataFrame({"drug": [f"d{i}" for i in pairs[:, 0]], "protein": pairs[:, 1]})
+    tested = []
+    for train, test in folds.split(X, groups=groups):
+        assert not set(map(tuple, pairs[train])) & set(map(tuple, pairs[test]))
+        assert len(train) + len(test) == len(pairs)
+        tested.extend(test)
+    assert sorted(tested) == list(range(len(pairs)))
+
+
+def test_rows_in_place_of_pairs_are_all_different():
+    assert [len(test) for _, test in PairSplit(4, random_state=0).split(np.zeros(40))] == [10] * 4

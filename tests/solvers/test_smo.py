@@ -11,7 +11,7 @@ from tests.calls import recorded
 from tests.reference.programs import MAKERS, assert_feasible, cases, make_case, one_class, svm
 
 from kernelmosaic.gram import DenseGram
-from kernelmosaic.solvers import Program, SolverOptions, smo, solve_smo
+from kernelmosaic.solvers import Program, SolverOptions, free_newton, smo, solve_smo
 from kernelmosaic.solvers.free_newton import GramForm, InverseForm, LowRankForm, block_form, newton_on_free
 
 often = settings(max_examples=200, derandomize=True, deadline=None)
@@ -300,3 +300,22 @@ def test_a_gap_that_rounds_to_zero_before_the_certificate_does(monkeypatch):
 
     monkeypatch.setattr(smo.SMOState, "gap", rounded)
     assert solve_smo(Z @ Z.T, svm(y, 10.0), tol=1e-6).gap <= 1e-6
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_nearest_point_of_a_large_box_is_found_in_few_passes(monkeypatch, seed):
+    # The coefficients sum to zero, and so does the step: neither says by how much sums of large numbers are rounded.
+    rng = np.random.default_rng(seed)
+    beta, step, passes = 1e6 * rng.uniform(0.1, 0.9, 40), 1e5 * rng.normal(size=40), []
+    beta -= beta.mean()
+    end, lower, upper = beta + step - step.mean(), np.full(40, -5e5), np.full(40, 2e6)
+    clip = np.clip
+    with monkeypatch.context() as patch:
+        patch.setattr(free_newton.np, "clip", lambda *given: passes.append(1) or clip(*given))
+        nearest = free_newton._nearest_of_same_sum(end, beta, lower, upper)
+    assert len(passes) <= 6
+    assert nearest.sum() == pytest.approx(beta.sum(), abs=1e-7)
+    # One shift for all that are not at a bound.
+    shift = (end - nearest)[(nearest > lower) & (nearest < upper)]
+    assert np.ptp(shift) <= 1e-8
+    assert np.allclose(nearest, np.clip(end - shift[0], lower, upper), atol=1e-8)

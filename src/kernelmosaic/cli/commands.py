@@ -14,7 +14,16 @@ from typing import Annotated, Any, Literal
 import typer
 
 from kernelmosaic import __version__
-from kernelmosaic.cli.methods import CriterionName, FitRequest, ImputeName, LossName, MethodName, TaskName, read_costs
+from kernelmosaic.cli.methods import (
+    CriterionName,
+    FitRequest,
+    ImputeName,
+    LossName,
+    MethodName,
+    RuleName,
+    TaskName,
+    read_costs,
+)
 from kernelmosaic.files import existing_file, replaceable_file
 
 # Paths that can be read and written -----------------------------------------------------------------------------------
@@ -165,7 +174,7 @@ Method = Annotated[
     MethodName | None,
     typer.Option(
         help="How the kernels are combined. Default: ridge for classes or numbers; mkl for more than 3000 rows, with "
-        "--C, --norm, --epsilon, --cost or --folds, and for other tasks; discriminant for several labels."
+        "--C, --norm, --epsilon, --rule, --cost or --folds, and for other tasks; discriminant for several labels."
     ),
 ]
 Task = Annotated[TaskName | None, typer.Option(help="Guessed from the target if left out.")]
@@ -195,6 +204,13 @@ Loss = Annotated[
 ]
 Criterion = Annotated[
     CriterionName | None, typer.Option(help="Ridge: what it minimises, leave-one-out error or evidence. Default: loo.")
+]
+Rule = Annotated[
+    RuleName | None,
+    typer.Option(
+        help="Which C is taken: that of the best score, or the smoothest model within one standard error of it. Of "
+        "scores that tie, the smoothest. Default: best."
+    ),
 ]
 Groups = Annotated[
     str | None,
@@ -256,6 +272,7 @@ def fit(
     epsilon: Epsilon = None,
     loss: Loss = None,
     criterion: Criterion = None,
+    rule: Rule = None,
     groups: Groups = None,
     nu: Nu = 0.1,
     costs: Cost = None,

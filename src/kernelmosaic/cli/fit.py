@@ -98,7 +98,7 @@ class Trained:
     probabilities : ndarray of shape (rows, classes) or None
         Of classes, of every row while it was held out, by what the other parts say.
     norm : float, str or None
-        The norm of the weights that scored best.
+        The norm of the weights that was chosen.
     norms : dict from norm to ndarray of shape (folds, Cs)
         The scores of all norms that were tried.
     learned : dict from norm to ndarray
@@ -126,10 +126,13 @@ class Trained:
 
     @property
     def choice(self) -> str:
-        """Which norm of the weights scored best, and what the others scored; empty if one was tried."""
+        """Which norm of the weights was chosen, and what the others scored; empty if one was tried."""
         from kernelmosaic.engine.search import describe_choice
 
-        return describe_choice(self.norms, self.norm) if len(self.norms) > 1 else ""
+        if len(self.norms) < 2:
+            return ""
+        at = [point.C for point in self.curve].index(self.C)
+        return describe_choice(self.norms, self.norm, at, _rule(self.request))
 
     @property
     def y(self) -> AnyArray:
@@ -314,10 +317,10 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
 
     found = _follow_paths(pipeline, request, table, target, folds, advance, scores_of)
     scores = scores_of(found)
-    m, i = found.best(scores)
+    m, i = found.best(scores, _rule(request))
     curve, C, search = _curve(found, m, training.target.task, y), float(found.Cs[i]), None
     norm, norms = found.norms[m], dict(zip(found.norms, scores, strict=True))
-    learned = found.learned(scores) if norm == "uniform" else {}
+    learned = found.learned(scores, _rule(request)) if norm == "uniform" else {}
     if request.method == "rmkl":
         advance("searching penalties", len(folds))
         chosen = clone(pipeline).set_params(**{f"model__{parameter_of(request)}": C})
@@ -386,11 +389,17 @@ def _follow_paths(
         show=lambda text, done: advance("cross-validation", done),
         near=like.near if free else None,
         scores=scores,
+        rule=_rule(request),
     )
     # Threads: the compiled loops let others run, and nothing has to be copied or started.
     with parallel_config(backend="threading"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what stopped early is counted
         return search_paths(pipeline, read_samples(pipeline, table, target), folds, Cs, norms, options)
+
+
+def _rule(request: FitRequest) -> str:
+    """Return the rule by which C is chosen, as in Python."""
+    return (request.rule or "best").replace("-", "_")
 
 
 def _scores(found: PathResult, request: FitRequest, task: TaskName, y: AnyArray) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ TaskName = Literal["classification", "regression", "one-class", "survival", "mul
 MethodName = Literal["mkl", "localized", "bilinear", "discriminant", "rmkl", "ridge"]
 CriterionName = Literal["loo", "evidence"]
 LossName = Literal["cox", "censored", "rank"]
+RuleName = Literal["best", "one-standard-error"]
 ImputeName = Literal["none", "median", "frequent", "views"]
 
 
@@ -41,6 +42,8 @@ class FitRequest:
         What survival minimises; None is "censored" with an epsilon, which it alone has, and "cox" without.
     criterion : {"loo", "evidence"} or None
         What ridge minimises; None is "loo".
+    rule : {"best", "one-standard-error"} or None
+        How C is chosen; None is "best".
     groups : str or None
         The column by which ridge leaves rows out together.
     costs : dict
@@ -70,6 +73,7 @@ class FitRequest:
     epsilon: float | None = None
     loss: LossName | None = None
     criterion: CriterionName | None = None
+    rule: RuleName | None = None
     groups: str | None = None
     nu: float = 0.1
     costs: dict[str, float] = field(default_factory=dict)
@@ -186,11 +190,11 @@ def with_method(request: FitRequest, task: TaskName, n: int) -> FitRequest:
     """Return a request with its task and a method for n rows.
 
     The default is ridge for classes and numbers, but mkl if there are more than `MOST_RIDGE_ROWS` or an option asks for
-    what mkl alone has: its C, norm, epsilon, penalties or folds.
+    what mkl alone has: its C, norm, epsilon, rule, penalties or folds.
     """
     method, reason = request.method, ""
     if method is None and task in METHODS["ridge"].tasks:
-        options = {name: getattr(request, name) for name in ("C", "norm", "epsilon", "folds")}
+        options = {name: getattr(request, name) for name in ("C", "norm", "epsilon", "rule", "folds")}
         options["cost"] = request.costs or None
         given = [f"--{name}" for name, value in options.items() if value is not None]
         if given:
@@ -217,6 +221,8 @@ def method_of(request: FitRequest) -> Method:
     _check_loss(request)
     if request.criterion is not None and method != "ridge":
         raise ValueError(f"--criterion {request.criterion}: --method {method} has no criterion; use --method ridge.")
+    if request.rule is not None and method == "ridge":
+        raise ValueError(f"--rule {request.rule}: --method ridge learns alpha without folds; leave it out, or use mkl.")
     if request.groups is not None and method != "ridge":
         raise ValueError(f"--groups {request.groups}: --method {method} leaves out no groups; use --method ridge.")
     if method == "ridge" and request.folds:

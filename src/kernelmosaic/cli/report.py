@@ -61,7 +61,8 @@ def lines(trained: Trained) -> list[tuple[str, str]]:
         found.append(("labels" if task == "multi-label" else "classes", f"{len(classes)}: {shown}"))
     Cs = [point.C for point in trained.curve]
     by = " by partial likelihood" if trained.request.loss == "cox" else ""
-    how = f"the best of {len(Cs)} from {min(Cs):.4g} to {max(Cs):.4g}{by}" if len(Cs) > 1 else "given"
+    what = "smoothest within one standard error of the best," if trained.request.rule not in (None, "best") else "best"
+    how = f"the {what} of {len(Cs)} from {min(Cs):.4g} to {max(Cs):.4g}{by}" if len(Cs) > 1 else "given"
     if is_ridge(model) and trained.request.C is None:
         how = f"learned by {'evidence' if trained.request.criterion == 'evidence' else 'leave-one-out error'}"
     found.append((noted["price"]["name"], f"{trained.C:.4g} ({how})"))

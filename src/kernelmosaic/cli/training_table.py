@@ -250,8 +250,11 @@ def _read_survival(raw: ArrayOrTensor, request: FitRequest) -> Target:
         raise ValueError("--task survival: name the column of times with --target and that of events with --event.")
     target_of(raw, time, where)
     y = np.column_stack([indicators(raw, [event], where)[:, 0], numbers(raw, time, where)])
-    remedy = "Times must be positive: leave such rows out, or add a small number to all."
-    refuse(Fault.at(y[:, 1] <= 0, time, lambda row: f": the time {y[row, 1]:g}", remedy), where)
+    is_log = request.loss == "censored" or (request.loss is None and request.epsilon is not None)
+    remedy = f"Times must {'be positive' if is_log else 'not be negative'}: leave such rows out, or mend them."
+    refuse(
+        Fault.at(y[:, 1] <= 0 if is_log else y[:, 1] < 0, time, lambda row: f": the time {y[row, 1]:g}", remedy), where
+    )
     if not y[:, 0].any():
         raise ValueError(f"{where}, column {event!r}: no event was observed; there is nothing to learn from.")
     return Target("survival", (time, event), y)
@@ -402,20 +405,33 @@ def _check_split(request: FitRequest, task: TaskName, y: AnyArray) -> None:
 
 # Columns that are the target under another name or in another code ----------------------------------------------------
 
+#: Ranks that are correlated more than this are of one order, up to noise of about a thousandth of the spread.
+_SAME_ORDER = 1 - 1e-6
+
 
 def copies_of_target(table: MatrixLike, columns: Sequence[str], target: Target) -> dict[str, str]:
     """Return the columns that say what the target says, each with the name of that target.
 
-    A column is such a copy of classes if its values and the classes go with each other one to one, and of a quantity if
-    that is a multiple of it plus a constant.
+    A column is such a copy of classes if its values and the classes go with each other one to one, up to differences
+    that are small beside those between classes; and of a quantity if that is a multiple of it plus a constant, or if
+    both have the same order.
     """
+    import pandas as pd
+
     found = {}
+    parts = [
+        (name, y, True, _spread_rows(y)) if is_quantity else (name, pd.factorize(y)[0], False, None)
+        for name, y, is_quantity in _parts(target)
+    ]
     for column in columns:
-        present = table[column].notna().to_numpy()
-        values = table[column].to_numpy()[present]
-        for name, wanted, is_quantity in _parts(target):
+        values = table[column].to_numpy()
+        present = ~pd.isna(values)
+        values = values.astype(np.float64) if values.dtype.kind in "iu" else values
+        for name, wanted, is_quantity, some in parts:
+            if column in found or (some is not None and not _may_have_order(values, wanted, some[present[some]])):
+                continue
             same = _same_quantity if is_quantity else _same_code
-            if column not in found and same(values, wanted[present]):
+            if same(values[present], wanted[present]):
                 found[column] = name
     return found
 
@@ -435,19 +451,61 @@ def _parts(target: Target) -> Iterator[tuple[str, AnyArray, bool]]:
 def _same_code(values: AnyArray, target: AnyArray) -> bool:
     import pandas as pd
 
-    codes, kinds = pd.factorize(values)
-    n = len(kinds)
-    if n < 2 or len(values) < 2 * n:  # with fewer rows of each category a copy is a coincidence
+    classes, names = pd.factorize(target)
+    if len(names) < 2 or len(values) < 2 * len(names):  # with fewer rows of each category a copy is a coincidence
         return False
-    classes = pd.factorize(target)[0]
-    return bool(classes.max() + 1 == n == len(np.unique(codes * n + classes)))
+    if values.dtype.kind == "f":
+        return _apart(values, classes)
+    codes, kinds = pd.factorize(values)
+    return bool(len(kinds) == len(names) == len(np.unique(codes * len(kinds) + classes)))
+
+
+def _apart(values: AnyArray, classes: AnyArray, share: float = 1e-3) -> bool:
+    """Whether the values of each class differ by no more than this share of what the nearest class is off."""
+    counts = np.bincount(classes)
+    ordered, starts = values[np.argsort(classes, kind="stable")], np.cumsum(counts) - counts
+    low, high = np.minimum.reduceat(ordered, starts), np.maximum.reduceat(ordered, starts)
+    order = np.argsort(low)
+    gap = (low[order][1:] - high[order][:-1]).min()
+    return bool(gap > 0 and (high - low).max() <= share * gap)
+
+
+def _spread_rows(target: AnyArray, most: int = 50) -> AnyArray:
+    """Return a few rows of different values, evenly from the smallest to the largest."""
+    first = np.unique(target, return_index=True)[1]
+    return np.asarray(first[np.unique(np.linspace(0, len(first) - 1, most).astype(int))])
+
+
+def _may_have_order(values: AnyArray, target: AnyArray, rows: AnyArray) -> bool:
+    """Whether a column is of numbers whose order in a few rows is about that of the target: looked at first."""
+    if values.dtype.kind != "f":
+        return False
+    ranks, own = (np.argsort(np.argsort(one[rows])) for one in (values, target))
+    return len(rows) < 3 or abs(_correlation(ranks, own)) > 0.8
 
 
 def _same_quantity(values: AnyArray, target: AnyArray) -> bool:
-    # Less than five rows are on a line by coincidence.
-    if len(values) < 5 or values.dtype.kind not in "fiu" or np.ptp(values) == 0 or np.ptp(target) == 0:
+    # Less than five rows are on a line, and less than ten in order, by coincidence.
+    if len(values) < 5 or np.ptp(values) == 0 or np.ptp(target) == 0:
         return False
     x = (values - values.mean()) / np.ptp(values)
     t = (target - target.mean()) / np.ptp(target)
     rounding = 1e-9  # what it leaves of the difference between a column and a multiple of it plus a constant
-    return bool(np.max(np.abs(t - x * (x @ t) / (x @ x))) < rounding)
+    if np.max(np.abs(t - x * (x @ t) / (x @ x))) < rounding:
+        return True
+    kinds, codes = np.unique(target, return_inverse=True)
+    if len(kinds) < 10:  # values of few kinds are in order wherever the kinds are apart
+        return len(values) >= 2 * len(kinds) and _apart(values, codes)
+    from scipy.stats import rankdata
+
+    ranks, own = rankdata(values), rankdata(target)
+    if abs(_correlation(ranks, own)) > _SAME_ORDER:
+        return True
+    # Noise gives an order to rows of equal targets, and either may be right.
+    orders = (np.lexsort((sign * values, target)) for sign in (1, -1))
+    return any(abs(_correlation(ranks[order], np.arange(len(order)))) > _SAME_ORDER for order in orders)
+
+
+def _correlation(x: AnyArray, t: AnyArray) -> float:
+    x, t = x - x.mean(), t - t.mean()
+    return float(x @ t / np.sqrt((x @ x) * (t @ t)))

@@ -98,7 +98,8 @@ class ProportionalHazards(Curves):
 class LocationScale(Curves):
     """S(t | f) = S₀(log t − slope · f − shift), with Kaplan and Meier's estimate of S₀ from the residuals.
 
-    A slope that is not given is that of the censored regression of log times on the outputs, by absolute errors.
+    A slope that is not given is that of the censored regression of log times on the outputs, by absolute errors. Events
+    at time 0, whose logarithm is −∞, do not count there; S₀ begins with them.
 
     Attributes
     ----------
@@ -111,17 +112,27 @@ class LocationScale(Curves):
 
     @classmethod
     def fit(cls, outputs: Array, y: Array, weight: Array | None, slope: float | None) -> Self:
-        event, time = y.T
+        event, log_time = y[:, 0], _log(y[:, 1])
         shift = 0.0
         if slope is None:
-            # The scale of the outputs is open, and the prior of the slope next to none.
-            scale = 1e3 / (float(np.abs(outputs).max()) or 1.0)
-            machine = Survival(np.log(time), event, 1.0, 0.0, 1, weight)
-            line = machine.solve(DenseFactors(scale * outputs[:, np.newaxis]))
-            slope, shift = max(float(scale**2 * (line.beta @ outputs)), 0.0), float(line.intercept)
-        residual = np.log(time) - slope * outputs - shift
-        return cls(np.unique(time), slope, shift, *kaplan_meier(residual, event, weight))
+            slope, later = 0.0, np.isfinite(log_time)
+            if event[later].any():
+                f = outputs[later]
+                # The scale of the outputs is open, and the prior of the slope next to none.
+                scale = 1e3 / (float(np.abs(f).max()) or 1.0)
+                weights = None if weight is None else weight[later]
+                machine = Survival(log_time[later], event[later], 1.0, 0.0, 1, weights)
+                line = machine.solve(DenseFactors(scale * f[:, np.newaxis]))
+                slope, shift = max(float(scale**2 * (line.beta @ f)), 0.0), float(line.intercept)
+        residual = log_time - slope * outputs - shift
+        return cls(np.unique(y[:, 1]), slope, shift, *kaplan_meier(residual, event, weight))
 
     def survival(self, outputs: Array) -> Array:
-        at = np.log(self.times) - (self.slope * outputs + self.shift)[:, np.newaxis]
+        at = _log(self.times) - (self.slope * outputs + self.shift)[:, np.newaxis]
         return np.concatenate([[1.0], self.survivors])[np.searchsorted(self.residuals, at, side="right")]
+
+
+def _log(time: Array) -> Array:
+    """Return the logarithm, −∞ of zero."""
+    with np.errstate(divide="ignore"):
+        return np.log(time)

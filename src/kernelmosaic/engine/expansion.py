@@ -67,10 +67,12 @@ class SupportSums:
         """Yield (rows, these samples as the kernels see them)."""
         if len(self.kernel_set) == 0 or self.beta.shape[-1] == 0:
             return
-        views = self.views_of(X)
         most = (_BLOCK_BYTES if device is None else _DEVICE_BYTES)["support"]
+        # Singles become doubles, of which there may be no room for all.
+        views = None if getattr(X, "dtype", None) == np.float32 else self.views_of(X)
         for strip in row_strips(X.shape[0], most // (8 * self.beta.shape[-1])):
-            yield strip, _take(views, np.arange(strip.start, strip.stop), X.shape[0])
+            rows = np.arange(strip.start, strip.stop)
+            yield strip, self.views_of(X[strip]) if views is None else _take(views, rows, X.shape[0])
 
     def products(self, strip: Views, kernels: Sequence[int], device: str | None) -> Iterator[tuple[int, Array]]:
         """Yield (k, the sums of kernel k) for samples of a strip, of shape (samples, outputs)."""
@@ -81,7 +83,9 @@ class SupportSums:
             support = _take(self.samples, columns, self.beta.shape[-1])
             if device is None:
                 for k, K in self.kernel_set.blocks(strip, support, members):
-                    yield k, K @ self._of_kernel(k)[:, columns].T
+                    with np.errstate(invalid="ignore"):  # kernels that overflow are refused by name
+                        values = K @ self._of_kernel(k)[:, columns].T
+                    yield k, values
                 continue
             for group in [members] if shared else [[k] for k in members]:
                 chosen, beta = self.kernel_set.take(group), self._of_kernel(group[0])[:, columns].T
@@ -230,7 +234,14 @@ class Expansion:
     def values(self, X: MatrixLike, gates: Array | None = None) -> Array:
         """Return the outputs without their intercepts, of shape (n, outputs)."""
         out = np.zeros((open_rows(X).shape[0], len(self.eta)))
-        for rows, _, values in self._shares(X, gates):
+        for rows, m, values in self._shares(X, gates):
+            if not np.isfinite(values).all():
+                at = np.arange(len(out))[rows][np.argmin(np.isfinite(values).all(axis=1))]
+                name = self.kernel_set.names[int(np.searchsorted(self.kept, m))]
+                raise ValueError(
+                    f"X[{at}]: kernel {name!r} overflows at this sample: scale its columns as those of the training "
+                    "samples, to about one, or correct them."
+                )
             out[rows] += values
         return out
 

@@ -20,6 +20,7 @@ from kernelmosaic.engine.function import Function
 from kernelmosaic.engine.tasks import Task
 from kernelmosaic.engine.training_set import ExactSet, TrainingSet
 from kernelmosaic.gating import Constant, Gating, make_gating
+from kernelmosaic.gram.kernel_set import in_double
 from kernelmosaic.gram.missing import MissingViews
 from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Kernel
@@ -134,7 +135,7 @@ class GateInputs:
             raise ValueError(f"gating_columns={columns!r}: {error}") from error
         if kernel is not None:
             X, weight = _some(X, weight, random_state, space_rows)
-            view = take_columns(X, spec.columns)
+            view = in_double(take_columns(X, spec.columns))
             space = KernelSpace.fit(kernel, view, weight)
             Z = space.coordinates(view)
             if not standardize:
@@ -162,10 +163,10 @@ class GateInputs:
 def _views(X: MatrixLike, columns: NDArray[np.intp] | None, strip_bytes: int) -> Iterator[Any]:
     """Yield the columns that gates read, a strip of samples at a time where those need not be in memory."""
     if not isinstance(X, RowSource):
-        yield take_columns(X, columns)
+        yield in_double(take_columns(X, columns))
         return
     for strip in row_strips(X.shape[0], strip_bytes // (8 * X.row_width)):
-        yield take_columns(X.take(strip), columns)
+        yield in_double(take_columns(X.take(strip), columns))
 
 
 def _some(X: MatrixLike, weight: Array, random_state: Seed, most: int) -> tuple[Any, Array]:

@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_sample_weight
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, RowIndex, SampleWeight, TargetLike
 from kernelmosaic.backend import is_dask, to_host
 from kernelmosaic.gram.feature_maps import APPROXIMATIONS
-from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, open_rows
+from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, gathered, open_rows
 from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
 from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.subsets import SubsetFamily
@@ -225,7 +225,7 @@ def validate_rows(
         return rows
     if y[0] is None:
         raise ValueError("y is None: give one target per sample.")
-    target = y[0].compute() if is_dask(y[0]) else y[0]
+    target = gathered([y[0]])[0] if is_dask(y[0]) else y[0]
     target = np.asarray(target) if multi_output else column_or_1d(target, warn=True)
     check_consistent_length(rows, target)
     kinds = {"dtype": np.float64} if y_numeric else {"dtype": None, "ensure_all_finite": target.dtype.kind == "f"}
@@ -308,8 +308,8 @@ class Standardizer:
         if sparse.issparse(X):
             factors = np.ones(X.shape[1])
             factors[self.columns] = 1.0 / self.scale
-            return sparse.csr_matrix(X.multiply(factors[np.newaxis]), dtype=X.dtype)
-        out = X.copy()
+            return sparse.csr_matrix(X.multiply(factors[np.newaxis]), dtype=np.float64)
+        out = X.astype(np.float64 if X.dtype == np.float32 else X.dtype)
         out[:, self.columns] = (np.asarray(X[:, self.columns], dtype=np.float64) - self.mean) / self.scale
         return out
 

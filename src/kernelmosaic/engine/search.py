@@ -22,6 +22,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.backend import NUMPY, allowed_threads, iterate_threads, to_host
 from kernelmosaic.engine.calibration import NEVER, Calibration, check_calibration
+from kernelmosaic.engine.choice import choose
 from kernelmosaic.engine.conformal import Conformal
 from kernelmosaic.engine.fit import Fit, Lead, Recipe, certify, follow, outputs, spread, training_set
 from kernelmosaic.engine.samples import FitInput, count_samples, is_streamed, level_of_caller
@@ -310,6 +311,8 @@ class PathOptions:
         At how many values on both sides of the best of equal weights the other norms are tried; None tries all.
     scores : callable or None
         Called with a `PathResult`; returns its scores, by which the best of equal weights is known.
+    rule : str
+        By which that one is chosen.
     """
 
     scale: bool = True
@@ -318,6 +321,7 @@ class PathOptions:
     show: Callable[[str, int], None] = lambda text, done: None
     near: int | None = None
     scores: Callable[[PathResult], Array] | None = None
+    rule: str = "best"
 
 
 @dataclass(frozen=True)
@@ -392,15 +396,10 @@ class PathResult:
             scores[m, f, i] = scorer(known, held_out[f], *y, **own)
         return scores
 
-    def best(self, scores: Array) -> tuple[int, int]:
-        """Return the numbers of the norm and of the value with the best mean score.
-
-        Of equal scores, to rounding, it is the first norm and the smoothest machine.
-        """
-        means = np.round(scores.mean(axis=1), 12)
-        falls = path_rule(self.model).descending
-        m, i = np.unravel_index(int(np.nanargmax(means[:, :: -1 if falls else 1])), means.shape)
-        return int(m), int(len(self.Cs) - 1 - i if falls else i)
+    def best(self, scores: Array, rule: str = "best") -> tuple[int, int]:
+        """Return the numbers of the norm and of the value that are chosen by a rule of `choose`."""
+        sizes = np.array([len(held) for _, held in self.folds])
+        return choose(scores, self.tol, rule, path_rule(self.model).descending, sizes)
 
     def calibration(self, m: int, i: int, method: str, without: int | None = None) -> Any:
         """Return what turns outputs into probabilities, or survival functions, by those of samples held out."""
@@ -433,13 +432,13 @@ class PathResult:
             warnings.simplefilter("ignore", RuntimeWarning)  # values that were not tried have no mean
             return np.asarray(np.nanmean(self.weights(m), axis=0))
 
-    def learned(self, scores: Array) -> dict[Any, Array]:
-        """Return the weights of each norm at its best value, averaged over the folds.
+    def learned(self, scores: Array, rule: str = "best") -> dict[Any, Array]:
+        """Return the weights of each norm at the value chosen for it, averaged over the folds.
 
         Those that were not chosen are shown beside the choice: equal weights say nothing of the kernels.
         """
         known = [m for m, own in enumerate(scores) if not np.isnan(own.mean(axis=0)).all()]
-        return {self.norms[m]: self.mean_weights(m)[self.best(scores[[m]])[1]] for m in known}
+        return {self.norms[m]: self.mean_weights(m)[self.best(scores[[m]], rule)[1]] for m in known}
 
     def all_gaps(self) -> Array:
         """Return the certified relative duality gaps of all fits that were made."""
@@ -624,7 +623,7 @@ def search_paths(
         return result(norms, follow(norms, values, cold, 0, n_folds))
     assert options.scores is not None
     equal = result(["uniform"], follow(["uniform"], values, cold, 0, 2 * n_folds))
-    best = equal.best(options.scores(equal))[1]
+    best = equal.best(options.scores(equal), options.rule)[1]
     first, last = max(best - options.near, 0), min(best + options.near + 1, len(values))
     others = [norm for norm in norms if norm != "uniform"]
     starts = [
@@ -821,25 +820,31 @@ def cross_calibrate(model: Estimator, crossed: CalibrationFolds, fit: Fit, n: in
     return calibration_of(found, held_out, crossed.samples, model, fit.task.classes, model.calibration)
 
 
-def describe_choice(scores: dict[Any, Array], chosen: Any) -> str:
-    """Say which norm scored best over the folds, each at its best value, and what the others scored.
+def describe_choice(scores: dict[Any, Array], chosen: Any, at: int, rule: str = "best") -> str:
+    """Say what the chosen norm scored over the folds, and what the others scored, each at its best value.
 
     Parameters
     ----------
     scores : dict of ndarray of shape (folds, Cs)
         By norm.
     chosen : norm
-        The best.
+        The one chosen.
+    at : int
+        The number of the value chosen.
+    rule : str
+        By which it was chosen.
     """
     rules = {"uniform": "equal weights", "loo": "weights by leave-one-out"}
 
-    def figures(norm: Any) -> str:
-        own = scores[norm][:, int(np.nanargmax(scores[norm].mean(axis=0)))]
+    def figures(norm: Any, at: int) -> str:
+        own = scores[norm][:, at]
         return f"{rules.get(norm, f'learned weights of norm {norm}')} {own.mean():.3f} ± {own.std():.3f}"
 
-    others = [figures(norm) for norm, own in scores.items() if norm != chosen and not np.isnan(own.mean(axis=0)).all()]
+    means = {norm: own.mean(axis=0) for norm, own in scores.items() if norm != chosen}
+    others = [figures(norm, int(np.nanargmax(own))) for norm, own in means.items() if not np.isnan(own).all()]
     rest = f"; {', '.join(others)}" if others else ""
-    return f"{figures(chosen)} scored best over the folds{rest}"
+    why = "scored best" if rule == "best" else "is within one standard error of the best"
+    return f"{figures(chosen, at)} {why} over the folds{rest}"
 
 
 # What is said of all fits --------------------------------------------------------------------------------------------

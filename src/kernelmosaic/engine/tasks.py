@@ -427,6 +427,16 @@ class Numbers(Task):
         return np.sort(outputs, axis=1) if self.is_ordered else outputs
 
 
+def require_event(weight: Array, where: str = "") -> None:
+    """Raise a ValueError if no event counts."""
+    if not np.any(weight):
+        fewer = ", fewer folds (cv), or folds stratified by the event" if where else ""
+        raise ValueError(
+            f"y: no event was observed{where}, all times are censored, and nothing bounds a prediction from above; "
+            f"give samples with their event{fewer}."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Times(Task):
     """Times that may be censored; y has the event and the time."""
@@ -438,6 +448,7 @@ class Times(Task):
 
     def machines(self, y: TargetLike, weight: Array) -> list[Machine]:
         event, time = y.T
+        require_event(event * weight, " in the training samples of a fold")  # those of a fit have one
         if self.loss == "censored":
             return [Survival(np.log(time), event, self.C, self.epsilon, self.slack, weight)]
         smooth = {"cox": Cox, "rank": Ranking}
@@ -472,11 +483,11 @@ class Novelty(Task):
                 stacklevel=level_of_caller(),
             )
 
-    def distances(self, outputs: Array, intercept: Array, rounding: float = 1e-9) -> Array:
+    def distances(self, outputs: Array, intercept: Array) -> Array:
         """Return the outputs, with zero for those that differ from it by rounding, relative to the offset."""
         values = outputs[:, 0]
         # The boundary runs through samples, which must fall on the same side however many are predicted at once.
-        return np.where(np.abs(values) <= rounding * abs(float(intercept[0])), 0.0, values)
+        return np.where(np.abs(values) <= 1e-9 * abs(float(intercept[0])), 0.0, values)
 
     def decide(self, outputs: Array, intercept: Array) -> NDArray[np.int64]:
         return np.where(self.distances(outputs, intercept) >= 0, 1, -1)

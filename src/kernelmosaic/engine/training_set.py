@@ -42,7 +42,7 @@ from kernelmosaic.gram import (
 )
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
-from kernelmosaic.gram.kernel_set import named
+from kernelmosaic.gram.kernel_set import in_double, named
 from kernelmosaic.gram.missing import Mask, MissingViews, present_views
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.gram.stack import ComputedStack
@@ -526,6 +526,7 @@ def read_training_set(options: KernelOptions, X: MatrixLike, original: Any, coun
     # Exact kernels keep samples, which must be copies of their own; features keep none, and may be of more than fit.
     if options.approximation is None or not all_rows:
         X = X[counted.rows]
+    X = in_double(X) if options.approximation is None else X
     kind: type[ExactSet | FeatureSet] = ExactSet if options.approximation is None else FeatureSet
     if any(isinstance(entry.kernel, Subsets) for entry in options.entries):
         if options.approximation is not None:

@@ -60,7 +60,8 @@ def _facts(model: Estimator) -> str:
         verdict = f"within tol={model.tol:g}" if met else f'<span class="km-warning">above tol={model.tol:g}</span>'
         rows = [("certified relative duality gap", f"{gap}, {verdict}")]
     if len(getattr(model, "scores_by_norm_", ())) > 1:
-        rows.append(("choice", describe_choice(model.scores_by_norm_, model.norm_)))
+        at = int(np.searchsorted(model.Cs_, model.C_))
+        rows.append(("choice", describe_choice(model.scores_by_norm_, model.norm_, at, model.rule)))
     n_support = len(model.support_)
     rows += [
         ("objective", f"{model.objective_:.6g}"),

@@ -163,7 +163,8 @@ class MKLClassifier(KernelClassifier, BaseMKL):
         heuristics ``"alignment"`` and ``"easymkl"``.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale: mean diagonal 1 on the training set; unit diagonal; centred, then mean
-        diagonal 1. A kernel that is constant on the training set is zero once centred.
+        diagonal 1. A kernel that is constant on the training set is zero once centred; one of which rounding leaves
+        fewer than three digits is refused.
     approximation : {"nystroem", "fourier"} or None, default=None
         None computes the kernels exactly. Else each becomes a block of features whose inner products approximate it,
         and cost grows with the number of samples, not with its square: ``"nystroem"`` projects onto samples drawn as

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.engine.calibration import check_calibration
+from kernelmosaic.engine.choice import check_rule
 from kernelmosaic.engine.conformal import Conformal
 from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.samples import FitInput, is_streamed
@@ -48,6 +49,7 @@ class PathSearch(BaseEstimator):
     calibration: str | None = "sigmoid"
     fold_tol: float | None = None
     near: int | None = 1
+    rule: str = "best"
     verbose: bool = False
 
     # The machines of the folds, for intervals and sets of classes.
@@ -112,7 +114,7 @@ class PathSearch(BaseEstimator):
 
     def _search(self, estimator: Estimator, given: FitInput, routed: Bunch) -> tuple[PathResult, int, int]:
         """Follow the paths of all folds; return what was found, and the numbers of the norm and the C chosen."""
-        rule, scorer = path_rule(estimator), self._scorer()
+        rule, scorer, choice = path_rule(estimator), self._scorer(), check_rule(self.rule)
         strata = given.y if rule.strata is None else rule.strata(given.y)
         folds = list(self._splitter(estimator, strata).split(given.X, strata, **routed.splitter.split))
         shown: Any = progress(type(self).__name__, len(folds)) if self.verbose else nullcontext(lambda *state: None)
@@ -122,25 +124,30 @@ class PathSearch(BaseEstimator):
 
         with shown as show:
             norms = self._norms()
-            options = PathOptions(bool(self.scale), self.fold_tol, self.n_jobs, show, self._near(norms), scores_of)
+            near = self._near(norms)
+            options = PathOptions(bool(self.scale), self.fold_tol, self.n_jobs, show, near, scores_of, choice)
             found = search_paths(estimator, given, folds, self.Cs, norms, options)
         remedy = "raise max_iter, accept a larger tol, or try smaller Cs"
         warn_of_gaps(type(self).__name__, found.all_gaps(), found.tol, remedy)
         scores = scores_of(found)
         if np.all(np.isnan(scores.mean(axis=1))):
+            lost = [str(k + 1) for k in np.flatnonzero(np.isnan(scores).all(axis=(0, 2)))]
+            where = f"fold {', '.join(lost)}" if lost else "some fold for every C"
             raise ValueError(
-                f"scoring={self.scoring!r} gives no number in any fold; check the folds, or choose another."
+                f"scoring={self.scoring!r} gives no number in {where} (of {len(folds)}), whose samples held out may "
+                "lack a class, or an event: use fewer folds (cv), folds that hold out some of each, or another scoring."
             )
-        m, i = found.best(scores)
+        m, i = found.best(scores, choice)
         self.parameter_, self.Cs_, self.C_ = rule.parameter, found.Cs, float(found.Cs[i])
         self.scores_, self.best_score_ = scores[m], float(scores[m, :, i].mean())
         if self.norms is not None:
             self.norm_ = found.norms[m]
             self.scores_by_norm_ = dict(zip(found.norms, scores, strict=True))
-            self.weights_by_norm_ = found.learned(scores)
+            self.weights_by_norm_ = found.learned(scores, choice)
             self.weights_path_by_norm_ = {norm: found.mean_weights(k) for k, norm in enumerate(found.norms)}
             if self.verbose:
-                print(f"{type(self).__name__}: {describe_choice(self.scores_by_norm_, self.norm_)}.", flush=True)
+                said = describe_choice(self.scores_by_norm_, self.norm_, i, choice)
+                print(f"{type(self).__name__}: {said}.", flush=True)
         self.weights_paths_, self.duality_gaps_ = found.weights(m), found.gaps(m)
         self.weights_path_ = found.mean_weights(m)
         return found, m, i
@@ -239,6 +246,10 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
         Where equal weights are among the norms they are tried at all values of C first, and the other norms at so many
         values on both sides of the best one; None tries all norms at all values. What is not tried has the score, the
         weights and the gap NaN in the attributes.
+    rule : {"best", "one_standard_error"}, default="best"
+        ``"best"`` takes the best mean score; of scores that differ by less than the fits' tolerance, or by less than a
+        sample, that of the smallest C, then of the first norm. ``"one_standard_error"`` takes the smallest C whose mean
+        score is at most one standard error below the best.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means stratified folds.
     scoring : str or callable, default=None
@@ -353,7 +364,7 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
     scoring : str or callable, default=None
         As in :class:`~sklearn.model_selection.GridSearchCV`; None means R², or with ``loss="quantile"`` minus the mean
         pinball loss. A function is called with an estimator whose predictions are those of the samples held out.
-    near, n_jobs, refit, scale
+    near, rule, n_jobs, refit, scale
         As in :class:`MKLClassifierCV`.
     epsilon : float or "auto", default="auto"
         As in :class:`MKLRegressor`; ``"auto"`` stands for a tenth of the standard deviation of y.
@@ -443,7 +454,7 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
         the integrated Brier score up to the 80 % quantile of time. A function is called with an estimator of
         the samples held out: its `predict`, and its `predict_survival_function`, which is estimated from the other
         folds.
-    near, n_jobs, refit, scale
+    near, rule, n_jobs, refit, scale
         As in :class:`MKLClassifierCV`.
     loss : {"cox", "censored", "rank"}, default="cox"
         As in :class:`MKLSurvival`.

@@ -102,12 +102,9 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
     def decision_function(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the signed distances: negative for novel samples."""
-        X = to_host(X)
-        rounding = 1e-5 if getattr(X, "dtype", None) == np.float32 else 1e-9
-        outputs = self._outputs(X)
-        task = self._task_of_fit
+        outputs, task = self._outputs(to_host(X)), self._task_of_fit
         assert isinstance(task, Novelty)
-        return task.distances(outputs, self.intercept_, rounding)
+        return task.distances(outputs, self.intercept_)
 
     def score_samples(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the unshifted scores: the decision function plus `offset_`."""

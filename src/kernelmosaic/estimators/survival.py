@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from kernelmosaic._typing import MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.engine.curves import Curves, LocationScale, ProportionalHazards
 from kernelmosaic.engine.samples import FitInput
-from kernelmosaic.engine.tasks import PathRule, Times
+from kernelmosaic.engine.tasks import PathRule, Times, require_event
 from kernelmosaic.estimators._base import BaseMKL, parameters
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.metrics import concordance, read_times
@@ -106,9 +106,9 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Samples.
         y : structured array of shape (n_samples,), or array-like of shape (n_samples, 2) or (n_samples,)
-            Whether the event was observed, and the time of the event or of censoring, which is positive: a structured
-            array of a boolean and a number, as scikit-survival has it; or two columns, the event (0 or 1) and the time.
-            A vector of times says that all events were observed.
+            Whether the event was observed, and the time of the event or of censoring, which is positive, or zero if
+            the loss is not ``"censored"``: a structured array of a boolean and a number, as scikit-survival has it; or
+            two columns, the event (0 or 1) and the time. A vector of times says that all events were observed.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample.
 
@@ -124,12 +124,12 @@ class MKLSurvival(RegressorMixin, BaseMKL):
             # Without y it is scikit-learn that says so.
             times = y if y is None else read_times(y)
         given = self._read_input(X, times, sample_weight=sample_weight, y_numeric=True, multi_output=True)
-        event = given.y[:, 0]
-        if not np.any(event if given.weight is None else event * given.weight):
+        if self.loss == "censored" and not given.y[:, 1].all():
             raise ValueError(
-                "y: no event was observed, all times are censored, and nothing bounds a prediction from above; "
-                f"{type(self).__name__} needs at least one sample with its event."
+                f"y: the time of sample {np.argmin(given.y[:, 1])} is 0; times must be positive with loss='censored', "
+                "which predicts their logarithm: leave such samples out, or use loss='cox' or 'rank'."
             )
+        require_event(given.y[:, 0] if given.weight is None else given.y[:, 0] * given.weight)
         return given
 
     def _task(self) -> Times:

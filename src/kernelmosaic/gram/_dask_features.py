@@ -22,7 +22,7 @@ from kernelmosaic.gram.factored import FactoredGram, NewtonPass
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack, StackFactors, StoredFeatures, apply_gate
 from kernelmosaic.gram.gram import Array
-from kernelmosaic.gram.row_blocks import ArrayRows, Rows
+from kernelmosaic.gram.row_blocks import ArrayRows, Rows, gathered
 from kernelmosaic.gram.stack import Kernels
 from kernelmosaic.kernels.base import Block
 
@@ -56,7 +56,7 @@ class DaskFeatures(FeatureStack):
     def ask(self, tasks: list[Any]) -> list[Any]:
         """Make a trip: return what tasks return."""
         self.trips += 1
-        return list(dask.compute(*tasks, optimize_graph=False))
+        return gathered(tasks, optimize_graph=False)
 
     def tasks(self, work: Callable[..., Any], *chunked: Any, **shared: Any) -> list[Any]:
         """Return the same, yet to be done; what is chunked is an array of n rows, or a list of one item a partition."""

@@ -17,7 +17,15 @@ from sklearn.utils.extmath import safe_sparse_dot
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, Seed
 from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips, torch_backend
 from kernelmosaic.gram.kernel_set import KernelSet, PlacedSamples, Views, named, take_rows
-from kernelmosaic.gram.normalizing import CENTRED_ERROR, UnitTrace, centring_noise, make_normalization, warn_of_constant
+from kernelmosaic.gram.normalizing import (
+    CENTRED_ERROR,
+    UnitTrace,
+    centring_noise,
+    is_constant,
+    make_normalization,
+    raise_of_rounding,
+    warn_of_constant,
+)
 from kernelmosaic.gram.options import FitOptions, device_entries
 from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Block, Kernel
@@ -327,16 +335,25 @@ class FeatureMaps:
                 apart[m] += share[strip] @ D
                 squares[m] += share[strip] @ np.einsum("ij,ij->i", D, D)
         means = [first[m][0] + apart[m] for m in range(len(self))]
-        factors = []
+        factors, numbers = [], [one.kernel.input_kind == "numbers" for one in self.kernel_set.fitted]
         for m, mean in enumerate(means):
             trace = float(squares[m] - apart[m] @ apart[m])
-            # As exact kernels do, one that is constant up to rounding becomes zero.
             kept = self._centring_error(m, n, precision[m], trace, float(mean @ mean)) <= CENTRED_ERROR
             factors.append(1.0 / np.sqrt(trace) if kept else 0.0)
+            # As of exact kernels, one that is constant becomes zero.
+            if not kept and not (self._is_constant(m, rows) if numbers[m] else squares[m] == 0):
+                with named(self.names[m]):
+                    raise_of_rounding()
         constant = [name for name, factor in zip(self.names, factors, strict=True) if factor == 0.0]
         if constant:
             warn_of_constant(constant)
         return replace(self, centres=means, factors=factors)
+
+    def _is_constant(self, m: int, rows: RowSource) -> bool:
+        """Whether all samples are equal in what a kernel of numbers reads."""
+        only = self.kernel_set.take([m])
+        strips = (np.append(0, np.arange(strip.start, strip.stop)) for strip in _strips(rows, 0))
+        return all(is_constant(only.views(rows.take(strip))[0]) for strip in strips)
 
     def _centring_error(self, m: int, n: int, dtype: DType, trace: float, common: float) -> float:
         """Return the relative error of centred features with this mean square norm, `common` having been taken off."""

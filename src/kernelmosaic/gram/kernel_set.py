@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from kernelmosaic._typing import AnyArray, DType, MatrixLike, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, is_tensor, row_strips, torch_backend
-from kernelmosaic.gram.normalizing import Centered, Normalization, make_normalization, warn_of_constant
+from kernelmosaic.gram.normalizing import Normalization, make_normalization, warn_of_constant
 from kernelmosaic.gram.options import device_entries
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
 from kernelmosaic.kernels.gaussian import measured_once
@@ -101,10 +101,10 @@ class KernelSet:
         fitted = []
         with measured_once():
             for m, (tile, view) in enumerate(zip(specs, views, strict=True)):
+                own = sample_weight if sample_weight is None or present is None else sample_weight[present[:, m]]
                 with named(tile.name):
                     kernel = clone(tile.kernel).fit(view)
-                own = sample_weight if sample_weight is None or present is None else sample_weight[present[:, m]]
-                scale = make_normalization(normalize).fit(kernel, view, own)
+                    scale = make_normalization(normalize).fit(kernel, view, own)
                 fitted.append(FittedKernel(tile.name, kernel, tile.columns, scale))
         constant = [one.name for one in fitted if getattr(one.normalization, "scale_", 1.0) == np.inf]
         if constant:
@@ -209,9 +209,8 @@ class KernelSet:
             for m in members:
                 kernel = self.fitted[m].kernel
                 assert isinstance(kernel, StatisticKernel)
-                # Centring may leave but the last digits of large entries: they are rounded after it.
                 rule = self.fitted[m].normalization
-                S = exact if isinstance(rule, Centered) else rounded
+                S = exact if rule.rounds_last(left.row_scales[m], right.row_scales[m]) else rounded
                 K = kernel.from_statistic(S)
                 # A formula may hand the statistic on as it is; what follows may write into it.
                 K = backend.copy(K) if backend.may_share_memory(K, S) else K
@@ -348,9 +347,14 @@ def _views(
                 V = np.array(V)
                 V[~own] = stand_ins[m]
             with named(one.name):
-                cut[key] = one.kernel.validate(V)
+                cut[key] = in_double(one.kernel.validate(V))
         views.append(cut[key])
     return views
+
+
+def in_double(X: MatrixLike) -> MatrixLike:
+    """Return samples with numbers in double precision: a kernel of singles is off by more than a certificate states."""
+    return X.astype(np.float64) if getattr(X, "dtype", None) == np.float32 else X
 
 
 def take_rows(views: Views, rows: RowIndex, backend: Backend = NUMPY) -> Views:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Self
+from typing import NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike
 from kernelmosaic.backend import backend_of, row_strips
@@ -16,8 +17,10 @@ from kernelmosaic.kernels.base import Block, Kernel
 
 Diagonal = NDArray[np.float64]
 
-#: A centred kernel must be known to this relative error, three digits; one that is known to fewer is zero.
+#: A centred kernel must be known to this relative error, three digits.
 CENTRED_ERROR = 1e-3
+#: Entries up to this size, and down to its inverse, have room in single precision, their products with others, too.
+_MODERATE = 1e24
 
 
 class Normalization(ABC):
@@ -37,6 +40,13 @@ class Normalization(ABC):
     def row_scale(self, X: MatrixLike) -> Diagonal | None:
         """Return what the rule needs of each sample, or None."""
         return None
+
+    def rounds_last(self, left: ArrayOrTensor, right: ArrayOrTensor) -> bool:
+        """Whether entries are rounded to single precision after the rule: before it they are too large, or too small.
+
+        It takes the row scales of both sides.
+        """
+        return False
 
     @abstractmethod
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
@@ -79,6 +89,9 @@ class UnitTrace(Normalization):
         self.scale_ = mean if mean > 0 else 1.0
         return self
 
+    def rounds_last(self, left: ArrayOrTensor, right: ArrayOrTensor) -> bool:
+        return not 1 / _MODERATE <= self.scale_ <= _MODERATE
+
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
         if self.scale_ != 1.0:  # as that of every Gaussian kernel
             K /= float(self.scale_)
@@ -103,6 +116,11 @@ class UnitDiagonal(Normalization):
         # A sample at the origin of the feature space has no direction; its similarities are zero already.
         return np.where(norms > 0, norms, 1.0)
 
+    def rounds_last(self, left: ArrayOrTensor, right: ArrayOrTensor) -> bool:
+        if not (len(left) and len(right)):
+            return False
+        return not (left.min() * right.min() >= 1 / _MODERATE and left.max() * right.max() <= _MODERATE)
+
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
         backend = backend_of(K)
         dtype = backend.dtype(K)
@@ -120,7 +138,7 @@ class UnitDiagonal(Normalization):
 
 
 class Centered(Normalization):
-    """k with the training set's mean removed in feature space, then unit trace; zero if that leaves too few digits.
+    """k with the training set's mean removed in feature space, then unit trace; zero if k is constant there.
 
     Blocks of new samples need their similarities to the whole training set, which is therefore kept.
     """
@@ -142,11 +160,16 @@ class Centered(Normalization):
         # trace would make a kernel of noise.
         noise = centring_noise(n, K.dtype, kernel.entry_roundings(X)) * abs(level)
         self.scale_ = trace if trace > 0 and noise <= CENTRED_ERROR * trace else np.inf
+        if self.scale_ == np.inf and not (is_constant(X) if kernel.input_kind == "numbers" else np.ptp(K) == 0):
+            raise_of_rounding()
         return self
 
     @property
     def removed(self) -> float:  # type: ignore[override]
         return abs(self.mean_) / self.scale_
+
+    def rounds_last(self, left: ArrayOrTensor, right: ArrayOrTensor) -> bool:
+        return True  # it may leave but the last digits of large entries
 
     def row_scale(self, X: MatrixLike) -> Diagonal:
         if X is self.X_:
@@ -176,13 +199,27 @@ def centring_noise(n_samples: int, dtype: DType, roundings: float = 1.0) -> floa
     return float(np.sqrt(n_samples) * roundings * np.finfo(precision).eps)
 
 
+def is_constant(X: MatrixLike) -> bool:
+    """Whether all samples, rows of numbers, are equal: every kernel is constant on them."""
+    if sparse.issparse(X):
+        return bool((X.max(axis=0) != X.min(axis=0)).nnz == 0)
+    return bool(np.all(X[:1] == X))
+
+
+def raise_of_rounding() -> NoReturn:
+    """Raise a ValueError: of a kernel that is not constant centring leaves fewer digits than it must have."""
+    raise ValueError(
+        "normalize='centered': of what varies in it on the training set, rounding leaves fewer than "
+        f"{-np.log10(CENTRED_ERROR):.0f} digits; centre and scale its columns, as StandardScaler does, choose a "
+        "narrower width, or leave it out."
+    )
+
+
 def warn_of_constant(names: Sequence[str]) -> None:
-    """Warn of kernels of which centring leaves fewer digits than they must have."""
-    kernels = ", ".join(map(repr, names))
+    """Warn of kernels that are constant on the training set."""
     warnings.warn(
-        f"normalize='centered': of what varies in kernel {kernels} on the training set, rounding leaves fewer than "
-        f"{-np.log10(CENTRED_ERROR):.0f} digits, so that it counts as constant and is zero once centred; leave it "
-        "out, centre and scale its columns, or choose a narrower width.",
+        f"normalize='centered': kernel {', '.join(map(repr, names))} is constant on the training set and zero once "
+        "centred: it adds nothing; leave it out, or give it columns that vary.",
         UserWarning,
         stacklevel=3,
     )

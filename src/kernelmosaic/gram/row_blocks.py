@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from asyncio import run_coroutine_threadsafe
 from importlib import import_module
 from pathlib import Path
+from time import monotonic
 from types import ModuleType
 from typing import Any
 
@@ -106,20 +108,51 @@ class DaskRows(RowSource):
 
     def __init__(self, X: MatrixLike) -> None:
         self.names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
-        X = X.to_dask_array(lengths=True) if hasattr(X, "to_dask_array") else X
+        X = X.to_dask_array() if hasattr(X, "to_dask_array") else X
         if any(np.isnan(size) for size in X.chunks[0]):
+            gathered([import_module("dask").delayed(int)()])  # a worker is there: Dask itself waits without end
             X = X.compute_chunk_sizes()
         # One partition holds whole rows.
         self.X = X.rechunk({1: -1}) if X.ndim == 2 else X
         self.shape = self.X.shape
 
     def take(self, rows: Rows) -> AnyArray:
-        return np.asarray(self.X[rows].compute())
+        return np.asarray(gathered([self.X[rows]])[0])
 
     @property
     def edges(self) -> NDArray[np.intp]:
         """Where the partitions begin, and the end."""
         return np.concatenate([[0], np.cumsum(self.X.chunks[0])]).astype(np.intp)
+
+
+def gathered(collections: list[Any], **options: Any) -> list[Any]:
+    """Return what Dask computes, or raise a TimeoutError once its cluster has had no worker for some time.
+
+    That time is Dask's setting ``kernelmosaic.worker-timeout``, one minute by default.
+    """
+    import dask
+
+    client: Any = getattr(dask.base.get_scheduler(), "__self__", None)
+    if not hasattr(client, "nthreads"):  # in this process
+        return list(dask.compute(*collections, **options))
+    allowed = dask.config.get("kernelmosaic.worker-timeout", "60s")
+    futures, seconds, since = client.compute(collections, **options), dask.utils.parse_timedelta(allowed), monotonic()
+    found = run_coroutine_threadsafe(client.gather(futures, asynchronous=True), client.loop.asyncio_loop)
+    while True:
+        try:
+            return list(found.result(timeout=min(1.0, seconds)))
+        except TimeoutError:
+            if found.done():  # a task has raised it
+                raise
+        if client.nthreads():
+            since = monotonic()
+        elif monotonic() - since >= seconds:
+            found.cancel()
+            client.cancel(futures)
+            raise TimeoutError(
+                f"X: the Dask cluster has had no worker for {seconds:g} s: start workers and fit again; "
+                "dask.config.set({'kernelmosaic.worker-timeout': '10min'}) waits longer."
+            )
 
 
 def open_rows(X: MatrixLike) -> RowSource:

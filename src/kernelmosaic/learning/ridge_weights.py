@@ -32,6 +32,7 @@ from kernelmosaic.solvers.leave_one_out import (
     evidence,
     evidence_value,
     inverted,
+    raise_of_rounding,
     squared_loss,
 )
 
@@ -477,6 +478,9 @@ class MatrixForm:
     def machine(self, at: RidgePoint) -> RidgeMachine:
         (system, _, M), Y = self._system(at, at.alpha / self.targets.weight), self.targets.Y
         beta = system.refined(M, Y)
+        left = Y - backend_of(M).to_numpy(M @ backend_of(M).asarray(beta))
+        if not np.abs(left - left.mean(axis=0)).max() <= 1e-3 * np.abs(Y).max():  # β does not solve the system
+            raise_of_rounding()
         residuals = system.residuals(beta, self.targets.groups)
         if self.criterion == "evidence":
             value = evidence_value(system, Y, beta)[0]

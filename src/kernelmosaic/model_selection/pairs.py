@@ -29,11 +29,12 @@ class PairSplit(BaseCrossValidator):  # type: ignore[misc]
     n_splits : int, default=5
         Parts that the pairs, or the members of a side, are divided into at random.
     new : {"pairs", "left", "right", "both"}, default="pairs"
-        What the training part lacks: the test pairs; all pairs of the left, or right, members of the test pairs; or
-        those of either. Then every part of the left side is tested with every part of the right: ``n_splits`` squared
-        splits, and pairs of a new member with a known one are in neither part.
+        What the training part lacks: the test pairs, however often they are given; all pairs of the left, or right,
+        members of the test pairs; or those of either. Then every part of the left side is tested with every part of the
+        right: ``n_splits`` squared splits, and pairs of a new member with a known one are in neither part.
     left, right : int, str or list, default=0 and 1
-        The columns of X that distinguish the members of a side. Unused where `split` is given `groups`.
+        The columns of X that distinguish the members of a side. Unused where `split` is given `groups`. With
+        ``new="pairs"`` and the defaults, equal rows of X are one pair.
     random_state : int, RandomState instance or None, default=None
         Seed or generator; an int gives the same folds every time.
 
@@ -82,13 +83,11 @@ class PairSplit(BaseCrossValidator):  # type: ignore[misc]
         self._check_parameters()
         n, random = len(X) if hasattr(X, "__len__") else X.shape[0], check_random_state(self.random_state)
         if self.new == "pairs":
-            parts = [np.arange(n)]
-            numbers = [random.permutation(n) % self.n_splits]
+            parts = [self._pairs(X, groups, n)]
         else:
-            members = self._members(X, groups, n)
-            chosen = {"left": (0,), "right": (1,), "both": (0, 1)}[self.new]
-            parts = [members[side] for side in chosen]
-            numbers = [random.permutation(int(codes.max()) + 1) % self.n_splits for codes in parts]
+            left, right = self._members(X, groups, n)
+            parts = {"left": [left], "right": [right], "both": [left, right]}[self.new]
+        numbers = [random.permutation(int(codes.max()) + 1) % self.n_splits for codes in parts]
         # The number of the part that every pair is in, by each side.
         places = [number[codes] for number, codes in zip(numbers, parts, strict=True)]
         for fold in np.ndindex(*[int(self.n_splits)] * len(places)):
@@ -101,6 +100,18 @@ class PairSplit(BaseCrossValidator):  # type: ignore[misc]
                     "fewer splits, or another random_state."
                 )
             yield train, test
+
+    def _pairs(self, X: MatrixLike, groups: TargetLike, n: int) -> Rows:
+        """Return the numbers of the pairs, in the order in which they come: one that is given twice is one pair."""
+        if groups is None and len(np.shape(X)) == 1:
+            return np.arange(n)
+        if groups is None and np.array_equal(self.left, 0) and np.array_equal(self.right, 1):
+            table = np.asarray(X.toarray() if hasattr(X, "toarray") else X).reshape(n, -1)
+        else:
+            table = np.column_stack(self._members(X, groups, n))
+        pairs = Members.of(table).codes
+        first = np.unique(pairs, return_index=True)[1]
+        return np.asarray(np.argsort(np.argsort(first))[pairs])
 
     def _members(self, X: MatrixLike, groups: TargetLike, n: int) -> tuple[Rows, Rows]:
         """Return the numbers of the left and of the right members."""

@@ -67,6 +67,11 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         Where equal weights are among the norms they are tried at all values of C first, and the other norms at so many
         values on both sides of the best one; None tries all norms at all values. What is not tried has the score, the
         weights and the gap NaN in the attributes.
+    rule : {"best", "one_standard_error"}, default="best"
+        ``"best"`` takes the best mean score; of scores that differ by less than the fits' tolerance, or by less than a
+        sample, that of the smoothest value (the smallest, of ``alpha`` the largest), then of the first norm.
+        ``"one_standard_error"`` takes the smoothest value whose mean score is at most one standard error below the
+        best.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are stratified by the classes,
         or, for survival, by whether the event was observed, which is also what splitters are given for y then.

@@ -23,7 +23,7 @@ from kernelmosaic.engine.store import SharedKernels
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.kernels.views import PerColumn, default_kernels, lay_specs, read_kernels, term_names
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.model_selection.surface import Exploration, Terrain
+from kernelmosaic.model_selection.surface import Exploration, Terrain, first_best
 from kernelmosaic.stacking import check_row_names
 
 # Which parameters it moves --------------------------------------------------------------------------------------------
@@ -423,6 +423,12 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         # Kept while the search runs: which fits raised, and what the table is made of.
         self._run.outcomes = (list(candidate_params), list(out))
         return super()._format_results(candidate_params, n_splits, out, more_results)
+
+    @staticmethod
+    def _select_best_index(refit: Any, refit_metric: str, results: Settings) -> int:
+        if callable(refit):
+            return int(BaseSearchCV._select_best_index(refit, refit_metric, results))
+        return first_best(np.asarray(results[f"mean_test_{refit_metric}"], dtype=np.float64))
 
     def _append_failed(self, run: _Run) -> None:
         """Points whose every fit failed join `cv_results_` at its end, with the error score."""

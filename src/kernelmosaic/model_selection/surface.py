@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 from kernelmosaic._typing import ArrayOrTensor
+from kernelmosaic.engine.choice import resolution
 
 # Designs --------------------------------------------------------------------------------------------------------------
 
@@ -210,6 +211,11 @@ def fit_surface(
     return ResponseSurface(constant, shifted, quadratic)
 
 
+def first_best(scores: Array) -> int:
+    """Return the first of the scores that are best to rounding: on ties the centre, which is the plain method."""
+    return int(np.argmax(scores >= np.nanmax(scores) - resolution(scores, tol=0.0)))
+
+
 # The walk -------------------------------------------------------------------------------------------------------------
 
 
@@ -307,8 +313,7 @@ class Exploration:
         return bool(np.linalg.norm(self.points - z, axis=1).min() >= self.terrain.tol)
 
     def _best(self) -> int:
-        # The first of equals: on ties the centre, which is the plain method, stays.
-        return int(np.nanargmin(self.responses))
+        return first_best(-self.responses)
 
     def _add(self, Z: Array) -> None:
         responses = self.evaluate(Z)

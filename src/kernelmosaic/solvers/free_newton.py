@@ -143,6 +143,7 @@ def _cut_back(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any, sums: bool)
 def _nearest_of_same_sum(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any) -> ArrayOrTensor:
     """Return the point of the box nearest to `end` whose sum is that of β."""
     xp, total = backend_of(end).xp, float(beta.sum())
+    size = float(xp.abs(beta).sum())  # which sums are rounded by, also where they are zero
     # Moved down by the largest rise, no coefficient exceeds its old value, so that the sum is met in between.
     low, high = float((end - beta).min()), float((end - beta).max())
     shift = min(max(0.0, low), high)
@@ -153,7 +154,7 @@ def _nearest_of_same_sum(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any) 
         low, high = (shift, high) if excess > 0 else (low, shift)
         # The sum is linear in the shift from bound to bound: Newton's step, or half the way where it leads out.
         best = shift + excess / count if count else np.inf
-        if abs(best - shift) <= 1e-15 * (abs(shift) + abs(total)) or not low < high:
+        if abs(best - shift) <= 1e-15 * (abs(shift) + size) or not low < high:
             break
         shift = best if low <= best <= high else 0.5 * (low + high)
     return nearest + inside * ((total - float(nearest.sum())) / max(count, 1))

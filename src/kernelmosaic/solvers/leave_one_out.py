@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ def inverted(M: ArrayOrTensor) -> tuple[Any, float]:
 
     Raises
     ------
-    numpy.linalg.LinAlgError
+    ValueError
         If a millionth of the trace does not make it definite.
     """
     backend, added, trace = backend_of(M), 0.0, float(M.trace())
@@ -45,12 +45,20 @@ def inverted(M: ArrayOrTensor) -> tuple[Any, float]:
     while factor is None:
         more = max(10.0 * added, np.finfo(float).eps * trace)
         if not more <= 1e-6 * trace:
-            raise np.linalg.LinAlgError("The matrix is not positive definite.")
+            raise_of_rounding()
         M = backend.copy(M)
         backend.diagonal_view(M)[...] += more - added
         added, factor = more, backend.cholesky(M)
     log_det = 2.0 * float(backend.xp.log(factor.diagonal()).sum())
     return backend.cho_inverse(factor), log_det
+
+
+def raise_of_rounding() -> NoReturn:
+    """Raise a ValueError: what rounding makes of the kernels is larger than the ridge."""
+    raise ValueError(
+        "kernels: their entries are so large, or have so much in common, that the ridge alpha is lost in rounding; "
+        "scale the columns (scale=True), use normalize='trace' or 'centered', or give a larger alpha."
+    )
 
 
 def centre(K: ArrayOrTensor) -> Array:
@@ -191,7 +199,7 @@ def variances(K: ArrayOrTensor, ridge: Array, k: ArrayOrTensor, own: Array) -> A
     backend.diagonal_view(K)[...] += backend.asarray(ridge)
     factor = backend.cholesky(K)
     if factor is None:
-        raise np.linalg.LinAlgError("The matrix is not positive definite.")
+        raise_of_rounding()
     lower = backend.invert_lower(factor)
     V, one = lower @ k.T, lower @ backend.asarray(np.ones(len(K)))
     left = backend.to_numpy(1.0 - one @ V) ** 2 / float(one @ one)

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+#: Share of the value below which rounding hides the sign of a slope.
+FLAT = 1e-14
+
 
 def line_search(
     evaluate: Callable[[float], Any],
@@ -31,7 +34,8 @@ def line_search(
     here : object
         The evaluation where the line starts.
     slope : float
-        Of the value at `here` along the direction; a line that does not fall is not searched.
+        Of the value at `here` along the direction. A line that rises is not searched; of one whose slope is zero within
+        rounding the first step alone is tried, for where it ends may prove more than the value shows.
     attempts : int
         Most evaluations until the value is low enough.
     size : float
@@ -45,6 +49,8 @@ def line_search(
     hidden : callable
         From the size and the evaluation at its end to whether shorter steps would show nothing, either.
     """
+    if 0.0 <= slope <= FLAT * abs(value(here)):
+        slope, attempts = -np.finfo(np.float64).tiny, min(attempts, 1)
     for attempt in range(attempts if slope < 0 else 0):
         end = evaluate(size)
         rise = value(end) - value(here)

@@ -73,7 +73,7 @@ def require_numbers(values: AnyArray | float) -> None:
     if not np.all(np.isfinite(values)):
         raise ValueError(
             "K holds NaN or infinity: check the kernels, their weights and penalties; normalize='trace' puts "
-            "kernels on one scale."
+            "kernels on one scale, StandardScaler the columns that they read."
         )
 
 

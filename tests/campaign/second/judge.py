@@ -139,7 +139,7 @@ def _check_outputs(problem: OffsetProblem, model: Any, data: Training) -> str:
     """Hold decision values to the recomputed sums, and those of one sample to those of many."""
     decide = model.decision_function if hasattr(model, "decision_function") else model.predict
     for rows, blocks in ((problem.X[data.rows], data.blocks), (problem.new, data.new_blocks)):
-        stated = columns(decide(rows))
+        stated = columns(decide(problem.given(rows)))
         if not np.all(np.isfinite(stated)):
             raise Contradiction("NaN: a decision value is not finite")
         values, off = _outputs(problem, model, data, blocks)
@@ -153,7 +153,7 @@ def _check_outputs(problem: OffsetProblem, model: Any, data: Training) -> str:
                 f"{float(abs(stated - values)[i, c]):.2g}, rounding {float(off[i, c]):.2g}"
             )
         for i in range(0, len(rows), max(len(rows) // 4, 1)):
-            alone = columns(decide(rows[i : i + 1]))[0]
+            alone = columns(decide(problem.given(rows[i : i + 1])))[0]
             if not np.all(abs(alone - stated[i]) <= 2 * _FIRST_ORDER * off[i]):
                 apart = float(abs(alone - stated[i]).max())
                 raise Contradiction(f"rows: sample {i} alone and among others differs by {apart:.2g}, off {off[i]}")

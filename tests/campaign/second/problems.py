@@ -83,6 +83,8 @@ class OffsetProblem:
     ----------
     moderate : bool
         Whether nothing of it is extreme: scales, offsets, widths and C are within a factor of 1000 of ordinary ones.
+    single : bool
+        Whether samples, whose numbers then fit single precision, are given in it.
     """
 
     name: str
@@ -93,6 +95,7 @@ class OffsetProblem:
     sample_weight: np.ndarray | None
     new: np.ndarray
     moderate: bool
+    single: bool = False
 
     @property
     def joint(self) -> bool:
@@ -111,14 +114,20 @@ class OffsetProblem:
 
     def fit(self, estimator: Any) -> Any:
         options = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
-        return estimator.fit(self.X, **options) if self.y is None else estimator.fit(self.X, self.y, **options)
+        X = self.given(self.X)
+        return estimator.fit(X, **options) if self.y is None else estimator.fit(X, self.y, **options)
+
+    def given(self, rows: np.ndarray) -> np.ndarray:
+        """Return samples in the precision they are given in."""
+        return rows.astype(np.float32) if self.single else rows
 
     def __str__(self) -> str:
         given = ", ".join(f"{key}={value!r}" for key, value in self.parameters.items())
         kernels = ", ".join(f"{view.name}{view.columns}: {view.formula.kernel()!r}" for view in self.views)
         weighted = "" if self.sample_weight is None else ", weighted"
         size = "" if self.y is None else f", y of shape {self.y.shape}"
-        return f"{self.name}({given}) on X of shape {self.X.shape}{size}{weighted} with [{kernels}]"
+        single = " of float32" if self.single else ""
+        return f"{self.name}({given}) on X of shape {self.X.shape}{single}{size}{weighted} with [{kernels}]"
 
 
 def draw(seed: int, index: int) -> OffsetProblem:
@@ -138,12 +147,18 @@ def draw(seed: int, index: int) -> OffsetProblem:
     n = int(min(round(4.0 * 15.0 ** rng.random()), largest))
     Z, y = _signal(rng, n, name)
     X = _spoil(rng, Z, wild)
+    # Drawn apart, so that problems drawn before this was stay what they were.
+    single = bool(np.random.default_rng([20, seed, index, 1]).random() < 0.07)
+    if single:
+        X = X.astype(np.float32).astype(float)
     views, X = _views(rng, X, P, wild)
     weight = None
     if name != "DiscriminantMKLClassifier" and rng.random() < 0.25:
         weight = 10.0 ** rng.uniform(-2.0, 2.0, n) if rng.random() < 0.5 else rng.integers(0, 3, n).astype(float)
         weight[:: max(n // 4, 1)] = 1.0
-    return OffsetProblem(name, parameters, views, X, y, weight, _new_rows(rng, X, views), moderate=not wild)
+    new = _new_rows(rng, X, views)
+    new = new.astype(np.float32).astype(float) if single else new
+    return OffsetProblem(name, parameters, views, X, y, weight, new, not wild, single)
 
 
 def _pick(rng: np.random.Generator, shares: dict[Any, float]) -> Any:
