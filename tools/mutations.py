@@ -425,7 +425,7 @@ MUTATIONS = (
         "columns of a fold scaled by all samples, those held out included",
         "engine/search.py",
         "        return paths, steps, given, train, held, options.scale, starts\n",
-        "        scaled = given.standardizer(model._read_kernels())(given.X)\n"
+        "        scaled = given.standardizer(model.read_kernels())(given.X)\n"
         "        return paths, steps, replace(given, X=scaled), train, held, False, starts\n",
         "estimators/test_cv.py",
     ),
