@@ -6,7 +6,6 @@ import copy
 import pickle
 from dataclasses import KW_ONLY
 from inspect import Signature, signature
-from typing import ClassVar
 
 import joblib
 import numpy as np
@@ -170,13 +169,17 @@ def test_a_subclass_has_the_parameters_that_it_lists_then_those_of_its_base():
         third: str = "c"
         fourth: str = "f"
 
-    @parameters
+    @parameters(without=["fourth"])
     class Narrow(Wide):
         _: KW_ONLY
         other: int = 0
         third: str = "d"
-        fourth: ClassVar[str] = "fixed"
+        fourth = "fixed"
         second = 3.0
+
+    @parameters
+    class Wider(Narrow, Wide):
+        fifth: int = 5
 
     assert str(signature(Wide).replace(return_annotation=Signature.empty)) == (
         "(first: 'int' = 1, *, second: 'float' = 2.0, third: 'str' = 'c', fourth: 'str' = 'f')"
@@ -185,6 +188,7 @@ def test_a_subclass_has_the_parameters_that_it_lists_then_those_of_its_base():
     assert Narrow().get_params() == {"first": 1, "other": 0, "third": "d", "second": 3.0}
     assert clone(Narrow(2, third="e")).get_params() == {"first": 2, "other": 0, "third": "e", "second": 3.0}
     assert Narrow().fourth == "fixed"
+    assert "fourth" not in signature(Wider).parameters
     assert Wide(5) != Wide(5)  # estimators are compared by identity
     with pytest.raises(TypeError, match="positional"):
         Wide(1, 2.0)

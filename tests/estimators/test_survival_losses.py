@@ -184,7 +184,7 @@ def test_a_weight_of_two_is_a_sample_given_twice(loss):
     repeated = MKLSurvival(kernels, loss=loss, tol=1e-7).fit(apart, Y[twice])
     assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-6)
     assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-3)
-    assert weighted._curves.slope == pytest.approx(repeated._curves.slope, rel=1e-2)
+    assert weighted.curves_.slope == pytest.approx(repeated.curves_.slope, rel=1e-2)
     if loss == "cox":  # of residuals, the last digits decide on which side of a step a time is
         S = [one.predict_survival_function(X, return_array=True) for one in (weighted, repeated)]
         assert_allclose(*S, atol=1e-3)
@@ -239,7 +239,7 @@ def test_residuals_of_log_times_are_the_same_for_all_samples():
 
 
 def test_ranks_are_put_on_the_scale_of_log_times():
-    curves = MKLSurvival(KERNELS, loss="rank").fit(X, Y)._curves
+    curves = MKLSurvival(KERNELS, loss="rank").fit(X, Y).curves_
     f, log_time = MKLSurvival(KERNELS, loss="rank").fit(X, Y).predict(X), np.log(Y[:, 1])
 
     def absolute_error(line):
