@@ -17,6 +17,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 	$$p -c '$(RECENT)' 2>/dev/null && echo $$p && break; done)
 WORKERS ?= auto
 PYTEST_ARGS ?=
+# What `make test` leaves to `make test-reproduction`; empty where one run is to serve both.
+LEFT_OUT ?= --ignore=tests/reproduction
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Packages are compiled where they are first imported, once: an environment that forbids keeping what was compiled, as
 # images of containers do, would have every process of the tests compile them again.
@@ -29,7 +31,7 @@ demo: $(DEMO) ## views of patients, alone and together, under a minute
 	$(BIN)/kernelmosaic demo
 
 test: lint ## lint, types and every test of the library
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal -m "not torch and not campaign" --ignore=tests/reproduction $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal -m "not torch and not campaign" $(LEFT_OUT) $(PYTEST_ARGS)
 
 test-reproduction: $(DEV) ## the tests of what runs the papers again
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal tests/reproduction $(PYTEST_ARGS)

@@ -1,28 +1,36 @@
-"""Calls of a function, recorded while a test runs; the function stays as it is."""
+"""Calls of a function, recorded while a test runs; what it does stays as it is."""
 
 from __future__ import annotations
 
+import inspect
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from functools import wraps
 from typing import Any
+from unittest import mock
 
 
 @contextmanager
 def recorded(function: Callable[..., Any], note: Callable[[dict[str, Any]], Any] = len) -> Iterator[list[Any]]:
-    """Yield a list that grows by one with every call of a Python function: by `note` of its arguments, by name."""
-    code, calls = function.__code__, list[Any]()
+    """Yield a list that grows by one with every call of a Python function: by `note` of its arguments, by name.
 
-    def profile(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code is code:
-            calls.append(note(dict(frame.f_locals)))
+    The function is replaced where it is defined, in its class or module: other modules must not import it by name.
+    """
+    owner: Any = sys.modules[function.__module__]
+    *parents, name = function.__qualname__.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    found = vars(owner)[name]
+    plain = getattr(found, "__func__", found)
+    signature, calls = inspect.signature(plain), list[Any]()
 
-    threading.setprofile(profile)  # of threads that start from here on
-    sys.setprofile(profile)
-    try:
+    @wraps(plain)
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        calls.append(note(given.arguments))
+        return plain(*args, **kwargs)
+
+    with mock.patch.object(owner, name, type(found)(noted) if plain is not found else noted):
         yield calls
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)

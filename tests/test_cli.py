@@ -124,9 +124,11 @@ def test_a_seed_gives_the_same_figures(problem):
     from kernelmosaic.demo import PROBLEMS
 
     run, _ = PROBLEMS[problem]
-    first, again, other = (run(n_train=30, n_test=500, seed=seed) for seed in (1, 1, 2))
+    first, again = (run(n_train=20, n_test=100, seed=1) for _ in range(2))
     assert [cells[:-1] for cells in first.cells] == [cells[:-1] for cells in again.cells]
-    assert [row.accuracy for row in first.rows] != [row.accuracy for row in other.rows]
+    if problem == "patients":  # of the other one the comparison with libsvm has a seed of its own
+        other = run(n_train=20, n_test=100, seed=2)
+        assert [row.accuracy for row in first.rows] != [row.accuracy for row in other.rows]
 
 
 @pytest.mark.parametrize("whole_run", ["patients"], indirect=True)

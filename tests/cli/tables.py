@@ -10,6 +10,8 @@ import pandas as pd
 from kernelmosaic.cli import main
 
 QUICK = ("--C", "1", "--folds", "2")
+#: A fit alone, for tests that look at no score.
+PLAIN = ("--C", "1", "--folds", "0")
 
 
 @dataclass(frozen=True)

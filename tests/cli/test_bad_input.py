@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 import typer
-from tests.cli.tables import QUICK, curve, done, flowers, run, strings, write
+from tests.cli.tables import PLAIN, curve, done, flowers, run, strings, write
 
 from kernelmosaic.cli.commands import run as run_commands
 
@@ -116,7 +116,7 @@ def test_unused_columns_may_be_incomplete(capsys, tmp_path):
     table = flowers()
     table.loc[3, "noise_a"] = np.nan
     path = write(table, tmp_path / "t.csv")
-    done(capsys, "fit", path, "--target", "kind", *SHAPE, *QUICK, "-o", tmp_path / "m.skops")
+    done(capsys, "fit", path, "--target", "kind", *SHAPE, *PLAIN, "-o", tmp_path / "m.skops")
 
 
 def test_a_regression_target_must_be_numbers(capsys, tmp_path):
@@ -212,7 +212,7 @@ def test_options_that_cannot_be_met(capsys, tmp_path, train, arguments, words):
 
 def test_gates_need_numbers(capsys, tmp_path):
     path = write(strings(), tmp_path / "t.csv")
-    assert "gates read numbers" in refusal(capsys, tmp_path, path, "--target", "motif", "--method", "localized", *QUICK)
+    assert "gates read numbers" in refusal(capsys, tmp_path, path, "--target", "motif", "--method", "localized", *PLAIN)
 
 
 def test_outputs_that_cannot_be_written(capsys, tmp_path, train):
@@ -246,14 +246,14 @@ def test_a_missing_package_is_named_with_its_extra(capsys, tmp_path, train, hide
 )
 def test_matrices_that_are_no_kernels(capsys, tmp_path, train, K, words):
     np.save(tmp_path / "K.npy", K)
-    line = refusal(capsys, tmp_path, train, "--target", "kind", "--kernel", f"k={tmp_path / 'K.npy'}", *QUICK)
+    line = refusal(capsys, tmp_path, train, "--target", "kind", "--kernel", f"k={tmp_path / 'K.npy'}", *PLAIN)
     assert words in line
     assert "K.npy" in line
 
 
 def test_matrices_in_text_and_archives(capsys, tmp_path, train):
     def line(path):
-        return refusal(capsys, tmp_path, train, "--target", "kind", "--kernel", f"k={path}", *QUICK)
+        return refusal(capsys, tmp_path, train, "--target", "kind", "--kernel", f"k={path}", *PLAIN)
 
     (tmp_path / "K.csv").write_text("1,0\n0,one\n")
     assert "matrix row 2, column 2: 'one' is not a number" in line(tmp_path / "K.csv")
@@ -264,7 +264,7 @@ def test_matrices_in_text_and_archives(capsys, tmp_path, train):
     assert "name=FILE" in refusal(capsys, tmp_path, train, "--target", "kind", "--kernel", "K.npy")
     np.save(tmp_path / "K.npy", np.eye(60))
     both = [part for name in ("a", "a") for part in ("--kernel", f"{name}={tmp_path / 'K.npy'}")]
-    assert "two kernels are called 'a'" in refusal(capsys, tmp_path, train, "--target", "kind", *both, *QUICK)
+    assert "two kernels are called 'a'" in refusal(capsys, tmp_path, train, "--target", "kind", *both, *PLAIN)
 
 
 # Model files --------------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def test_matrices_in_text_and_archives(capsys, tmp_path, train):
 
 @pytest.fixture
 def model(capsys, tmp_path, train):
-    done(capsys, "fit", train, "--target", "kind", *SHAPE, *QUICK, "-o", tmp_path / "model.skops")
+    done(capsys, "fit", train, "--target", "kind", *SHAPE, *PLAIN, "-o", tmp_path / "model.skops")
     return tmp_path / "model.skops"
 
 
@@ -344,7 +344,7 @@ def test_blocks_of_similarities_must_fit(capsys, tmp_path, train):
         "kind",
         "--kernel",
         f"k={tmp_path / 'K.npy'}",
-        *QUICK,
+        *PLAIN,
         "-o",
         tmp_path / "m.skops",
     )
@@ -367,7 +367,7 @@ def test_delimiters_inside_quoted_names_do_not_count(capsys, tmp_path):
     path = tmp_path / "quoted.csv"
     rows = "".join(f"{i};{i * i};{'xy'[i % 2]}\n" for i in range(20))
     path.write_text(f'"mass, kg, dry";"height, cm";kind\n{rows}', encoding="utf-8")
-    assert "learned from" in done(capsys, "fit", path, "--target", "kind", *QUICK, "-o", tmp_path / "m.skops").out
+    assert "learned from" in done(capsys, "fit", path, "--target", "kind", *PLAIN, "-o", tmp_path / "m.skops").out
 
 
 def test_what_nobody_foresaw_is_one_line_and_exit_code_1(capsys, monkeypatch):

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from tests.cli.tables import QUICK, curve, done, flowers, run, write
+from tests.cli.tables import PLAIN, curve, done, flowers, run, write
 from tests.reports.test_page import Reader
 
 from kernelmosaic import load
@@ -18,7 +18,7 @@ KERNELS = ("--view", "s=shape_*:linear+gauss", "--view", "n=noise_*:gauss")
 def explained(capsys, tmp_path, table, *arguments):
     """The fitted pipeline, and the table of contributions for the rows it was fitted to."""
     path = write(table, tmp_path / "t.csv")
-    done(capsys, "fit", path, *arguments, *QUICK, "-o", tmp_path / "m.skops")
+    done(capsys, "fit", path, *arguments, *PLAIN, "-o", tmp_path / "m.skops")
     done(capsys, "explain", tmp_path / "m.skops", path, "-o", tmp_path / "e.csv")
     return load(tmp_path / "m.skops"), pd.read_csv(tmp_path / "e.csv")
 
@@ -66,7 +66,7 @@ def test_other_tasks(capsys, tmp_path, task):
 
 def test_the_page_needs_no_other_file(capsys, tmp_path, hide):
     path = write(flowers(), tmp_path / "t.csv")
-    done(capsys, "fit", path, "--target", "kind", *KERNELS, *QUICK, "-o", tmp_path / "m.skops")
+    done(capsys, "fit", path, "--target", "kind", *KERNELS, *PLAIN, "-o", tmp_path / "m.skops")
     said = done(capsys, "explain", tmp_path / "m.skops", path, "--report", tmp_path / "e.html")
     assert said.out == f"Report: {tmp_path / 'e.html'}\n"
     text = (tmp_path / "e.html").read_text(encoding="utf-8")
@@ -95,7 +95,7 @@ def test_the_row_that_is_drawn_lacks_a_view_or_is_asked_for(capsys, tmp_path):
     table = flowers()
     table.loc[[4, 9], ["noise_a", "noise_b"]] = np.nan
     path = write(table.assign(id=[f"r{i}" for i in range(60)]), tmp_path / "t.csv")
-    done(capsys, "fit", path, "--target", "kind", *KERNELS, *QUICK, "-o", tmp_path / "m.skops")
+    done(capsys, "fit", path, "--target", "kind", *KERNELS, *PLAIN, "-o", tmp_path / "m.skops")
     command = ("explain", tmp_path / "m.skops", path, "--id", "id", "--report", tmp_path / "e.html")
     for options, number in (((), 5), (("--row", 2), 2)):
         done(capsys, *command, *options)
@@ -113,7 +113,7 @@ def test_the_row_that_is_drawn_lacks_a_view_or_is_asked_for(capsys, tmp_path):
 
 def test_refusals(capsys, tmp_path):
     path = write(flowers(), tmp_path / "t.csv")
-    done(capsys, "fit", path, "--target", "kind", *KERNELS, *QUICK, "-o", tmp_path / "m.skops")
+    done(capsys, "fit", path, "--target", "kind", *KERNELS, *PLAIN, "-o", tmp_path / "m.skops")
     model = tmp_path / "m.skops"
     assert "would be overwritten" in run(capsys, "explain", model, path, "--report", path).error
     same = ("-o", tmp_path / "x.csv", "--report", tmp_path / "x.csv")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.impute import SimpleImputer
-from tests.cli.tables import QUICK, curve, done, flowers, run, write
+from tests.cli.tables import PLAIN, QUICK, curve, done, flowers, run, write
 
 from kernelmosaic import load
 from kernelmosaic.cli.fit import make_pipeline, make_splitter, train
@@ -69,7 +69,7 @@ def test_what_nobody_has_in_a_fold_is_filled_with_nothing():
 def test_predict_fills_by_the_training_rows(capsys, tmp_path, impute):
     path = write(holes(), tmp_path / "t.csv")
     views = ("--view", "s=shape_*:linear+gauss", "--view", "n=noise_*,colour")
-    done(capsys, "fit", path, "--target", "kind", "--impute", impute, *views, *QUICK, "-o", tmp_path / "m.skops")
+    done(capsys, "fit", path, "--target", "kind", "--impute", impute, *views, *PLAIN, "-o", tmp_path / "m.skops")
     new = write(holes(seed=5, n=20).drop(columns="kind"), tmp_path / "new.csv")
     said = done(capsys, "predict", tmp_path / "m.skops", new, "--scores")
     alone = write(holes(seed=5, n=20).drop(columns="kind").iloc[:1], tmp_path / "one.csv")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from tests.cli.tables import QUICK, done, flowers, run, write
+from tests.cli.tables import PLAIN, QUICK, done, flowers, run, write
 
 from kernelmosaic import load
 
@@ -33,7 +33,7 @@ def here(tmp_path, monkeypatch):
 
 
 def fit(capsys, *arguments):
-    return done(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", *arguments, *QUICK)
+    return done(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", *arguments, *PLAIN)
 
 
 def columns_of(path="model.skops"):
@@ -44,7 +44,8 @@ def columns_of(path="model.skops"):
 
 
 def test_the_training_table_as_a_view_does_not_leak_the_target(capsys, here):
-    said = fit(capsys, "--view", "clin=train.csv", "--report", "report.html")
+    options = ("--target", "kind", "--on", "id", "--view", "clin=train.csv", "--report", "report.html")
+    said = done(capsys, "fit", "train.csv", *options, *QUICK)
     assert columns_of() == ["clin.age", "clin.sex"]
     assert "column 'kind' of train.csv is left out: it has the name of the target." in said.err
     accuracy = float(re.search(r"cross-validated accuracy\D*([\d.]+) %", said.out)[1])
@@ -60,7 +61,7 @@ def test_nor_does_another_file_that_has_the_target_the_event_or_the_ids(capsys, 
     write(table, "train.csv")
     write(table.assign(number=range(N)).rename(columns={"number": "index"}), "more.csv")
     said = done(
-        capsys, "fit", "train.csv", "--target", "days", "--event", "died", "--on", "id", "--view", "m=more.csv", *QUICK
+        capsys, "fit", "train.csv", "--target", "days", "--event", "died", "--on", "id", "--view", "m=more.csv", *PLAIN
     )
     assert columns_of() == ["m.age", "m.sex", "m.kind"]
     for line in (
@@ -120,7 +121,7 @@ def test_the_warning_of_such_a_column_is_on_the_page_and_in_the_model(capsys, he
     assert SAME in unescape(Path("r.html").read_text(encoding="utf-8"))
     assert sum(SAME in text for text in load("model.skops").training_["warnings"]) == 2
     assert SAME in done(capsys, "inspect", "model.skops", "--json").out
-    said = done(capsys, "fit", "train.csv", "--target", "kind", "--drop", "status,id", *QUICK)
+    said = done(capsys, "fit", "train.csv", "--target", "kind", "--drop", "status,id", *PLAIN)
     assert SAME not in said.err
 
 
@@ -129,7 +130,7 @@ def test_so_is_a_quantity_in_another_unit(capsys, here):
     y = rng.randn(N)
     noisy = y + 0.3 * rng.randn(N)  # another order
     write(pd.DataFrame({"a": rng.randn(N), "inches": 3.0 + y / 2.54, "noisy": noisy, "y": y}), "q.csv")
-    said = done(capsys, "fit", "q.csv", "--target", "y", *QUICK)
+    said = done(capsys, "fit", "q.csv", "--target", "y", *PLAIN)
     warned = [line for line in said.err.splitlines() if "says the same as the target 'y'" in line]
     assert len(warned) == 1
     assert "column 'inches'" in warned[0]
@@ -154,7 +155,7 @@ def test_columns_that_no_view_reads_are_named(capsys, here):
     said = fit(capsys, "--view", "rna.csv", "--view", "prot.csv", "--drop-empty", "--drop", "age")
     assert "1 column is not used: sex." in said.err
     write(flowers(), "f.csv")
-    said = done(capsys, "fit", "f.csv", "--target", "kind", "--view", "s=shape_*:linear", *QUICK)
+    said = done(capsys, "fit", "f.csv", "--target", "kind", "--view", "s=shape_*:linear", *PLAIN)
     assert "3 columns are not used: noise_a, noise_b, colour." in said.err
 
 

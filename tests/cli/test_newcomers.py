@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cli.tables import QUICK, curve, done, flowers, run, strings, write
+from tests.cli.tables import PLAIN, curve, done, flowers, run, strings, write
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_texts_for_a_regression(capsys, folder):
     write(table, Path("typo.csv"))
     line = refusal(capsys, "fit", "typo.csv", "--target", "y")  # a quantity with a mistake, no set of classes
     assert "row 7, column 'y': 'much' is not a number" in line
-    done(capsys, "fit", "r.csv", "--target", "y", *QUICK, "-o", "m.skops")
+    done(capsys, "fit", "r.csv", "--target", "y", *PLAIN, "-o", "m.skops")
     line = refusal(capsys, "predict", "m.skops", "typo.csv")
     assert "'much' is not a number; mend it, or leave the column out" in line
 
@@ -196,7 +196,7 @@ def test_row_numbers_outside_the_matrices(capsys, folder):
     assert "from 0 to 59; --rows" in line
     table = flowers().assign(sample=range(60))
     write(table, Path("n.csv"))
-    done(capsys, "fit", "n.csv", "--target", "kind", "--kernel", "k=K.npy", "--rows", "sample", *QUICK, "-o", "m.skops")
+    done(capsys, "fit", "n.csv", "--target", "kind", "--kernel", "k=K.npy", "--rows", "sample", *PLAIN, "-o", "m.skops")
     write(table.assign(sample=range(7, 67)), Path("n.csv"))
     line = refusal(capsys, "predict", "m.skops", "n.csv")
     assert "row 54, column 'sample': 60 is no row" in line
@@ -213,7 +213,7 @@ def test_strings_of_two_lengths(capsys, folder):
 
 def test_inputs_are_not_overwritten(capsys, folder):
     np.save("K.npy", np.eye(60))
-    done(capsys, *FIT, *QUICK, "-o", "m.skops")
+    done(capsys, *FIT, *PLAIN, "-o", "m.skops")
     Path("table").symlink_to("f.csv")
     for arguments, option in (
         ((*FIT, "--report", "f.csv"), "--report f.csv"),

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.cli.tables import QUICK, done, flowers, run, write
+from tests.cli.tables import PLAIN, done, flowers, run, write
 
 from kernelmosaic import load
 
@@ -22,7 +22,7 @@ def here(tmp_path, monkeypatch):
 
 def test_a_disk_full_at_the_model_announces_nothing(capsys, here, full_disk):
     full_disk(0)
-    said = run(capsys, "fit", "train.csv", *SHAPE, *QUICK, "-o", "m.skops", "--report", "r.html")
+    said = run(capsys, "fit", "train.csv", *SHAPE, *PLAIN, "-o", "m.skops", "--report", "r.html")
     assert (said.code, said.out) == (2, "")
     assert said.err.splitlines()[-1] == "kernelmosaic: m.skops: no space left on device."
     assert os.listdir() == ["train.csv"]
@@ -31,7 +31,7 @@ def test_a_disk_full_at_the_model_announces_nothing(capsys, here, full_disk):
 def test_a_disk_full_at_the_report_says_that_the_model_is_there(capsys, here, full_disk):
     full_disk(1)
     Path("r.html").write_text("former")
-    said = run(capsys, "fit", "train.csv", *SHAPE, *QUICK, "-o", "m.skops", "--report", "r.html")
+    said = run(capsys, "fit", "train.csv", *SHAPE, *PLAIN, "-o", "m.skops", "--report", "r.html")
     assert (said.code, said.out) == (2, "")
     last = said.err.splitlines()[-1]
     assert last == "kernelmosaic: r.html: no space left on device. The model is complete: m.skops."
@@ -41,7 +41,7 @@ def test_a_disk_full_at_the_report_says_that_the_model_is_there(capsys, here, fu
 
 
 def test_a_disk_full_at_the_page_of_explain_says_that_the_table_is_there(capsys, here, full_disk):
-    done(capsys, "fit", "train.csv", *SHAPE, *QUICK, "-o", "m.skops")
+    done(capsys, "fit", "train.csv", *SHAPE, *PLAIN, "-o", "m.skops")
     full_disk(1)
     said = run(capsys, "explain", "m.skops", "train.csv", "-o", "t.csv", "--report", "r.html")
     assert (said.code, said.out) == (2, "")
@@ -56,9 +56,9 @@ def test_an_output_that_is_no_regular_file_is_refused_before_any_work(capsys, he
     os.mkfifo("pipe.csv")
     words = "is a device, a FIFO or the like and cannot be replaced"
     for option in ("-o", "--report"):
-        line = run(capsys, "fit", "train.csv", *SHAPE, *QUICK, option, "pipe").error
+        line = run(capsys, "fit", "train.csv", *SHAPE, *PLAIN, option, "pipe").error
         assert line == f"kernelmosaic: {option}: pipe {words}; give the name of a file."
-    done(capsys, "fit", "train.csv", *SHAPE, *QUICK, "-o", "m.skops")
+    done(capsys, "fit", "train.csv", *SHAPE, *PLAIN, "-o", "m.skops")
     assert words in run(capsys, "predict", "m.skops", "train.csv", "-o", "pipe.csv").error
     assert Path("pipe").is_fifo()
     assert Path("pipe.csv").is_fifo()
@@ -68,7 +68,7 @@ def test_outputs_are_written_through_links(capsys, here):
     Path("kept").mkdir()
     for name in ("m.skops", "r.html", "p.csv"):
         Path(name).symlink_to(Path("kept") / name)
-    done(capsys, "fit", "train.csv", *SHAPE, *QUICK, "-o", "m.skops", "--report", "r.html")
+    done(capsys, "fit", "train.csv", *SHAPE, *PLAIN, "-o", "m.skops", "--report", "r.html")
     done(capsys, "predict", "m.skops", "train.csv", "-o", "p.csv")
     assert all(Path(name).is_symlink() for name in ("m.skops", "r.html", "p.csv"))
     assert sorted(os.listdir("kept")) == ["m.skops", "p.csv", "r.html"]

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from tests.cli.tables import QUICK, curve, done, flowers, write
+from tests.cli.tables import PLAIN, curve, done, flowers, write
 
 import kernelmosaic
 from kernelmosaic import MKLClassifier, MKLRegressor, load, save
@@ -20,7 +20,7 @@ def model(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("model")
     train = write(flowers(), folder / "train.csv")
-    assert main(["fit", str(train), "--target", "kind", *QUICK, "-o", str(folder / "model.skops")]) == 0
+    assert main(["fit", str(train), "--target", "kind", *PLAIN, "-o", str(folder / "model.skops")]) == 0
     return folder / "model.skops"
 
 
@@ -63,7 +63,7 @@ def test_scores_of_several_classes_are_those_of_the_predicted_one(capsys, tmp_pa
     table = flowers(n=90).drop(columns="colour")
     table["kind"] = np.where(table["noise_b"] > 0.5, "orchid", table["kind"])
     path = write(table, tmp_path / "t.csv")
-    done(capsys, "fit", path, "--target", "kind", *QUICK, "-o", tmp_path / "m.skops")
+    done(capsys, "fit", path, "--target", "kind", *PLAIN, "-o", tmp_path / "m.skops")
     done(capsys, "predict", tmp_path / "m.skops", path, "--scores", "-o", tmp_path / "out.parquet")
     out = pd.read_parquet(tmp_path / "out.parquet")
     decisions = out[[f"decision[{c}]" for c in ("orchid", "rose", "tulip")]].to_numpy()
@@ -82,14 +82,14 @@ def test_a_category_never_seen_is_noted(capsys, tmp_path, model):
 
 def test_classes_that_read_as_numbers_elsewhere(capsys, tmp_path):
     train = flowers().assign(kind=lambda t: np.where(t["kind"] == "rose", "1", "x"))
-    done(capsys, "fit", write(train, tmp_path / "t.csv"), "--target", "kind", *QUICK, "-o", tmp_path / "m.skops")
+    done(capsys, "fit", write(train, tmp_path / "t.csv"), "--target", "kind", *PLAIN, "-o", tmp_path / "m.skops")
     ones = write(train[train["kind"] == "1"], tmp_path / "ones.csv")
     assert "accuracy on column 'kind'" in done(capsys, "predict", tmp_path / "m.skops", ones).err
 
 
 def test_regression_scores(capsys, tmp_path):
     path = write(curve(), tmp_path / "t.csv")
-    done(capsys, "fit", path, "--target", "y", *QUICK, "--C", "5000", "-o", tmp_path / "m.skops")
+    done(capsys, "fit", path, "--target", "y", *PLAIN, "--C", "5000", "-o", tmp_path / "m.skops")
     said = done(capsys, "predict", tmp_path / "m.skops", path, "--scores", "-o", tmp_path / "out.csv")
     assert "R² on column 'y'" in said.err
     out = pd.read_csv(tmp_path / "out.csv")
@@ -103,7 +103,7 @@ def test_new_rows_of_given_matrices(capsys, tmp_path):
     np.save(tmp_path / "K.npy", X @ X.T)
     np.save(tmp_path / "B.npy", Z @ X.T)
     path = write(table[["kind"]], tmp_path / "t.csv")
-    common = ("--target", "kind", *QUICK, "-o", tmp_path / "m.skops")
+    common = ("--target", "kind", *PLAIN, "-o", tmp_path / "m.skops")
     done(capsys, "fit", path, "--kernel", f"k={tmp_path / 'K.npy'}", *common)
     ids = write(pd.DataFrame({"name": range(25)}), tmp_path / "new.csv")
     arguments = ("--kernel", f"k={tmp_path / 'B.npy'}", "--scores", "-o", tmp_path / "o.csv")
@@ -153,7 +153,7 @@ def test_inspect_as_json(capsys, model):
 def test_inspect_summarises_gates(capsys, tmp_path):
     path = write(flowers(), tmp_path / "t.csv")
     views = ("--view", "s=shape_*:linear", "--view", "n=noise_*:linear")
-    done(capsys, "fit", path, "--target", "kind", "--method", "localized", *views, *QUICK, "-o", tmp_path / "m.skops")
+    done(capsys, "fit", path, "--target", "kind", "--method", "localized", *views, *PLAIN, "-o", tmp_path / "m.skops")
     pipeline = load(tmp_path / "m.skops")
     X = pipeline.named_steps["prepare"].transform(flowers())
     low, high = np.quantile(pipeline.named_steps["model"].gate(X)[:, 0], (0.1, 0.9))

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import r2_score
 from sklearn.preprocessing import StandardScaler
-from tests.cli.tables import QUICK, curve, done, flowers, run, strings, write
+from tests.cli.tables import PLAIN, curve, done, flowers, run, strings, write
 from tests.reports.test_page import Reader
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV, load
@@ -61,26 +61,23 @@ def test_classes_and_numbers_are_learned_by_ridge(capsys, tmp_path, table, targe
     np.testing.assert_array_equal(load(tmp_path / "m.skops").predict(table), named.predict(table))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("--C", "1"), "--C given"),
-        (("--norm", "1"), "--norm given"),
-        (("--folds", "5"), "--folds given"),
-        (("--cost", "s=2"), "--cost given"),
-        (("--C", "1", "--folds", "2", "--norm", "2"), "--C, --norm, --folds given"),
-    ],
-)
-def test_an_option_of_mkl_alone_takes_mkl(capsys, tmp_path, arguments, reason):
+@pytest.mark.parametrize("given", [{"C": 1.0}, {"norm": 1.0}, {"folds": 5}, {"costs": {"s": 2.0}}], ids=lambda it: [*it][0])
+def test_an_option_of_mkl_alone_takes_mkl(given):
+    found = with_method(FitRequest(Path("t.csv"), **given), "classification", 60)
+    (name,) = given
+    assert (found.method, found.reason) == ("mkl", f"--{name.removesuffix('s') if name == 'costs' else name} given")
+
+
+def test_all_options_of_mkl_alone_are_named(capsys, tmp_path):
     path = write(flowers(), tmp_path / "data.csv")
-    common = ("fit", path, "--target", "kind", "--view", "s=shape_*:linear", *arguments, "-o", tmp_path / "m.skops")
-    default = done(capsys, *common)
-    assert method_taken(default) == f"mkl ({reason}), classification"
+    options = ("--C", "1", "--folds", "2", "--norm", "2", "--cost", "s=2")
+    common = ("fit", path, "--target", "kind", "--view", "s=shape_*:linear", *options, "-o", tmp_path / "m.skops")
+    assert method_taken(done(capsys, *common)) == "mkl (--C, --norm, --folds, --cost given), classification"
 
 
 def test_the_method_that_is_taken_is_the_one_that_can_be_named(capsys, tmp_path):
     path = write(flowers(), tmp_path / "data.csv")
-    common = ("fit", path, "--target", "kind", "--view", "s=shape_*:linear", *QUICK, "-o", tmp_path / "m.skops")
+    common = ("fit", path, "--target", "kind", "--view", "s=shape_*:linear", *PLAIN, "-o", tmp_path / "m.skops")
     default, named = done(capsys, *common), done(capsys, *common, "--method", "mkl")
     assert method_taken(named) == "mkl, classification"
     assert without_seconds(default)[1:] == without_seconds(named)[1:]

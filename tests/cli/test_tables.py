@@ -9,7 +9,7 @@ import runpy
 import numpy as np
 import pandas as pd
 import pytest
-from tests.cli.tables import QUICK, done, run
+from tests.cli.tables import PLAIN, done, run
 
 from kernelmosaic.tables import looks_like_an_index, read_table, table_text
 
@@ -62,7 +62,7 @@ def test_data_without_a_name_is_learned_from(tmp_path, capsys):
     rows = [f"{i % 3}.5,{(7 * i) % 12 + 0.25},{'pn'[i % 2]}" for i in range(12)]
     path.write_text("a,,y\n" + "\n".join(rows) + "\n")
     assert list(read_table(path)) == ["a", "Unnamed: 1", "y"]
-    said = done(capsys, "fit", path, "--target", "y", "-o", tmp_path / "m.skops", *QUICK)
+    said = done(capsys, "fit", path, "--target", "y", "-o", tmp_path / "m.skops", *PLAIN)
     assert "2 columns" in said.out
     assert "left out" not in said.out + said.err
 
@@ -131,11 +131,11 @@ def test_a_number_of_very_many_digits_is_refused_where_it_is_computed_with(capsy
     rows = [f"{i % 7},{i % 5},{'pn'[i % 2]}" for i in range(30)]
     rows[3] = f"{sign}{'9' * digits},1,p"
     path.write_text("a,b,y\n" + "\n".join(rows) + "\n")
-    line = run(capsys, "fit", path, "--target", "y", *QUICK, "-o", tmp_path / "m.skops").error
+    line = run(capsys, "fit", path, "--target", "y", *PLAIN, "-o", tmp_path / "m.skops").error
     assert "row 4, column 'a': '" in line
     assert f"… ({digits + len(sign)} letters) is too large to compute with" in line
     assert len(line) < 400
-    line = run(capsys, "fit", path, "--target", "a", "--task", "regression", *QUICK, "-o", tmp_path / "m.skops").error
+    line = run(capsys, "fit", path, "--target", "a", "--task", "regression", *PLAIN, "-o", tmp_path / "m.skops").error
     assert "is too large to compute with" in line
 
 
@@ -145,7 +145,7 @@ def test_a_number_of_very_many_digits_may_be_a_name(capsys, tmp_path, digits):
     table = pd.DataFrame({"id": ids, "a": np.arange(30) % 7, "y": ["p", "n"] * 15})
     table.to_csv(tmp_path / "t.csv", index=False)
     assert read_table(tmp_path / "t.csv")["id"].tolist() == ids
-    said = done(capsys, "fit", tmp_path / "t.csv", "--target", "y", *QUICK, "-o", tmp_path / "m.skops")
+    said = done(capsys, "fit", tmp_path / "t.csv", "--target", "y", *PLAIN, "-o", tmp_path / "m.skops")
     assert "column 'id' is left out: it numbers the rows" in said.err
     said = done(capsys, "predict", tmp_path / "m.skops", tmp_path / "t.csv", "--id", "id")
     assert said.out.splitlines()[1].startswith(f"{ids[0]},")

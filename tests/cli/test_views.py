@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from tests.cli.tables import QUICK, done, flowers, run, write
+from tests.cli.tables import PLAIN, done, flowers, run, write
 
 from kernelmosaic import load
 from kernelmosaic.cli.views import default_specs, guess_views
@@ -48,7 +48,7 @@ def test_views_come_from_a_file_and_from_options(capsys, tmp_path, train):
     views = {"form": {"columns": ["shape_?"], "kernel": "gauss*2"}, "rest": ["noise_a", "colour"]}
     (tmp_path / "views.json").write_text(json.dumps(views))
     arguments = ("fit", train, "--target", "kind", "--views", tmp_path / "views.json", "--view", "b=noise_b:linear")
-    said = done(capsys, *arguments, *QUICK, "-o", tmp_path / "m.skops")
+    said = done(capsys, *arguments, *PLAIN, "-o", tmp_path / "m.skops")
     told = said.err.splitlines()
     assert told[0] == "kernelmosaic: view b: 1 column (noise_b); linear"
     assert told[1] == "kernelmosaic: view form: 2 columns (shape_a, shape_b); gauss*2"
@@ -70,7 +70,7 @@ def test_views_come_from_a_file_and_from_options(capsys, tmp_path, train):
 )
 def test_files_of_views_that_cannot_be_read(capsys, tmp_path, train, content, words):
     (tmp_path / "v.json").write_text(content)
-    line = run(capsys, "fit", train, "--target", "kind", "--views", tmp_path / "v.json", *QUICK).error
+    line = run(capsys, "fit", train, "--target", "kind", "--views", tmp_path / "v.json", *PLAIN).error
     assert f"--views {tmp_path / 'v.json'}" in line
     assert words in line
 
@@ -81,7 +81,7 @@ def test_joined_tables_may_be_divided_by_a_file(capsys, tmp_path, train):
     write(table.drop(columns="kind"), tmp_path / "all.csv")
     (tmp_path / "v.json").write_text('{"s": ["all.shape_*"], "n": ["all.noise_*"]}')
     joined = ("--on", "id", "--view", tmp_path / "all.csv", "--views", tmp_path / "v.json")
-    done(capsys, "fit", tmp_path / "t.csv", "--target", "kind", *joined, *QUICK, "-o", tmp_path / "m.skops")
+    done(capsys, "fit", tmp_path / "t.csv", "--target", "kind", *joined, *PLAIN, "-o", tmp_path / "m.skops")
     views = load(tmp_path / "m.skops").training_["views"]
     assert list(views) == ["all", "s", "n"]
     assert views["all"]["columns"] == ["all.colour"]  # what the file gives to no other view
@@ -91,5 +91,5 @@ def test_a_refusal_comes_before_the_views(capsys, tmp_path, train):
     np.save(tmp_path / "K.npy", np.eye(60))
     kernel = ("--kernel", f"k={tmp_path / 'K.npy'}")
     run(capsys, "fit", train, "--target", "kind", *kernel, "--folds", "0").error  # noqa: B018 - one line, or it fails
-    said = done(capsys, "fit", train, "--target", "kind", *kernel, *QUICK, "-o", tmp_path / "m.skops")
+    said = done(capsys, "fit", train, "--target", "kind", *kernel, *PLAIN, "-o", tmp_path / "m.skops")
     assert "kernel matrices: k" in said.err

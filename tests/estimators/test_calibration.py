@@ -136,7 +136,6 @@ MODELS = {
     "ovr": (3, MKLClassifier(KERNELS, tol=1e-6)),
     "shared": (3, MKLClassifier(KERNELS, tol=1e-6, multi_class="ovr-shared")),
     "joint": (3, MKLClassifier(KERNELS, tol=1e-6, multi_class="joint")),
-    "pairwise": (3, MKLClassifier(KERNELS, tol=1e-6, multi_class="pairwise")),
     "features": (3, MKLClassifier(KERNELS, tol=1e-6, approximation="nystroem", rank=20, random_state=0)),
     "bilinear": (3, BilinearMKLClassifier(KERNELS, tol=1e-6)),
     "bilinear, two": (2, BilinearMKLClassifier(KERNELS, tol=1e-6)),

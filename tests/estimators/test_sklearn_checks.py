@@ -39,27 +39,27 @@ FOURIER = {"approximation": "fourier", "rank": 30, "random_state": 0}
 #: What is checked is how they are used, not what they learn: one start and one step of the gates do.
 BRIEF = {"n_init": 1, "max_iter": 1, "tol": 0.3}
 
-#: One of each class. The default kernels are those of the first few; the others, which read them in the same lines,
+#: One of each class. The default kernels are those of the first two; the others, which read them in the same lines,
 #: have fewer here, and theirs in `make campaign`.
 CLASSES = [
     MKLClassifier(),
     MKLRegressor(),
-    MKLOneClass(),
+    MKLOneClass([Gaussian()]),
     # The checks know times without censoring.
-    MKLSurvival(),
+    MKLSurvival(LINE_AND_BELL),
     BilinearMKLClassifier(LINE_AND_BELL, tol=1e-2),
     PosteriorMKLClassifier(LINE_AND_BELL),
-    DiscriminantMKLClassifier(),
+    DiscriminantMKLClassifier(LINE_AND_BELL),
     BayesianMKLClassifier(LINE_AND_BELL, tol=1e-2),
     LocalizedBayesianMKLClassifier(LINE_AND_BELL, n_init=1, tol=1e-2),
-    LocalizedMKLClassifier(**BRIEF),
-    LocalizedMKLRegressor(gating="gaussian", **BRIEF),
-    LocalizedMKLOneClass(**(BRIEF | {"n_init": 2})),
+    LocalizedMKLClassifier(LINE_AND_BELL, **BRIEF),
+    LocalizedMKLRegressor(LINE_AND_BELL, gating="gaussian", **BRIEF),
+    LocalizedMKLOneClass([Gaussian(), Gaussian(factor=2.0)], **(BRIEF | {"n_init": 2})),
     MKLClassifierCV(LINE_AND_BELL, Cs=[1, 10], norms=["uniform"], cv=2),
-    MKLRegressorCV(Cs=[1], norms=["uniform"], cv=2),
+    MKLRegressorCV(LINE_AND_BELL, Cs=[1], norms=["uniform"], cv=2),
     # One check has times of two values, in order: folds that are not shuffled have one each, and nothing to compare.
     MKLSurvivalCV(LINE_AND_BELL, Cs=[0.1], norms=["uniform"], cv=StratifiedKFold(2, shuffle=True, random_state=0)),
-    MKLRidgeCV(),
+    MKLRidgeCV(LINE_AND_BELL),
     MKLRidgeClassifierCV(LINE_AND_BELL),
     PathSearchCV(DiscriminantMKLClassifier(LINE_AND_BELL, weights="uniform"), Cs=[0.1], cv=2),
     SplitConformal(MKLRegressor(LINE_AND_BELL, weights="uniform"), random_state=0),
@@ -79,6 +79,13 @@ SETTINGS = [
 ]
 #: ... and those that `make campaign` checks.
 MORE_SETTINGS = [
+    MKLOneClass(),
+    MKLSurvival(),
+    DiscriminantMKLClassifier(),
+    LocalizedMKLClassifier(**BRIEF),
+    LocalizedMKLRegressor(gating="gaussian", **BRIEF),
+    LocalizedMKLOneClass(**(BRIEF | {"n_init": 2})),
+    MKLRidgeCV(),
     BilinearMKLClassifier(tol=1e-2),
     PosteriorMKLClassifier(),
     BayesianMKLClassifier(tol=1e-3),

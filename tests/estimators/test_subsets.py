@@ -51,12 +51,11 @@ MANY_ROUNDS = {"memory_budget": 18 * 8 * 40**2}
         (MKLClassifier(C=5.0, penalties=np.linspace(1.0, 1.5, 72)), lambda f: f > 0),
         (MKLClassifier(C=2.0), lambda f: np.digitize(f, [-0.7, 0.7])),
         (MKLClassifier(C=2.0, multi_class="joint"), lambda f: np.digitize(f, [-0.7, 0.7])),
-        (MKLClassifier(C=2.0, multi_class="pairwise"), lambda f: np.digitize(f, [-0.7, 0.7])),
         (MKLRegressor(C=3.0), lambda f: f),
         (MKLRegressor(C=3.0, loss="squared"), lambda f: np.column_stack([f, f**2])),
         (MKLOneClass(nu=0.3), lambda f: None),
     ],
-    ids=["svc", "penalties", "ovr", "joint", "pairwise", "svr", "targets", "one class"],
+    ids=["svc", "penalties", "ovr", "joint", "svr", "targets", "one class"],
 )
 def test_the_same_as_the_list_of_kernels(samples, model, targets):
     X, f = samples

@@ -51,6 +51,7 @@ MODELS = {
 def fitted(kind, kernels=GROUPS, **params):
     params |= {"Cs": [1.0], "cv": 2} if kind is MKLClassifierCV else {}
     params |= {"step": "lbfgs"} if kind is LocalizedMKLClassifier else {}  # ends before `max_iter` here
+    params |= {"n_init": 1, "tol": 1e-2} if kind is LocalizedBayesianMKLClassifier else {}
     return kind(kernels, **params).fit(X, MODELS[kind])
 
 

@@ -52,8 +52,7 @@ def test_dropping_is_a_fit_without_the_kernel(params, scoring, lacking):
         assert found.drop_mean.argmax() == found.permutation_mean.argmax() == 0
 
 
-@pytest.mark.parametrize("missing", ["neighbors", "zero"])
-@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize(("missing", "scaled"), [("neighbors", True), ("zero", False)])
 def test_a_sample_with_one_view_is_left_out_without_it_and_then_has_the_constant(missing, scaled):
     X = SAMPLES[:, :4].copy()
     X[ROWS[:6], :2], X[ROWS[6:12], 2:] = np.nan, np.nan
@@ -90,7 +89,7 @@ def test_classifiers_of_samples_with_one_view(kind):
     options = {"Cs": [1.0], "norms": (1,), "cv": 2} if kind is MKLClassifierCV else {}
     frame = pd.DataFrame(X, columns=list("abcdef"))
     model = kind(VIEWS, **options)
-    found = kernel_importance(model, frame, y, cv=3, n_repeats=1, scoring="roc_auc", random_state=0)
+    found = kernel_importance(model, frame, y, cv=2, n_repeats=1, scoring="roc_auc", random_state=0)
     assert np.all(np.isfinite(found.drops))
     assert np.ptp(found.drops) > 0
 
@@ -148,9 +147,8 @@ def test_other_estimators_scores_and_weights():
     assert found.permutation_mean[0] > 0
     event_time = np.column_stack([np.arange(60) % 3 > 0, np.exp(SCORE / 4)])
     assert kernel_importance(MKLSurvival(VIEWS), X, event_time, **quick).permutation_mean[0] > 0
-    kinds = [LocalizedMKLClassifier(VIEWS, tol=0.1, n_init=1), MKLClassifierCV(VIEWS, Cs=[1], norms=(1,), cv=2)]
-    for model in kinds:
-        assert kernel_importance(model, X, y, **quick).drops.shape == (2, 3)
+    gated = LocalizedMKLClassifier(VIEWS, tol=0.1, n_init=1)
+    assert kernel_importance(gated, X, y, **quick).drops.shape == (2, 3)
 
 
 def test_errors_say_what_would_do():

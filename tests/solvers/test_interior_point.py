@@ -19,8 +19,8 @@ from kernelmosaic.solvers.interior_point import CentralPath
 from kernelmosaic.solvers.options import DEFAULTS
 from kernelmosaic.solvers.working_set import SingleOutput
 
-often = settings(max_examples=150, derandomize=True, deadline=None)
-sometimes = settings(max_examples=60, derandomize=True, deadline=None)
+often = settings(max_examples=80, derandomize=True, deadline=None)
+sometimes = settings(max_examples=40, derandomize=True, deadline=None)
 
 
 @pytest.fixture(scope="module")

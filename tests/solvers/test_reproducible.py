@@ -37,37 +37,44 @@ print(found.objective.hex(), found.beta.tobytes().hex())
 """
 
 
-def test_a_cold_and_a_warm_cache_give_the_same_bits(tmp_path: Path) -> None:
-    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(_ROOT.parent)}
-
-    def fit() -> str:
-        done = subprocess.run([sys.executable, "-c", _FIT], env=env, capture_output=True, text=True, check=True)
-        return done.stdout
-
-    cold = fit()
-    assert any(tmp_path.rglob("*.nbi"))
-    assert len(cold.split()) == 2
-    assert fit() == cold
+# What was read from the cache, and Numba's own setting, which other packages need as it was.
+_CACHE = """
+import numba
+from kernelmosaic.solvers._numba_smo import maximise_pairs
+print(sum(maximise_pairs.stats.cache_hits.values()), repr(numba.config.CACHE_DIR))
+"""
 
 
-def test_what_is_compiled_is_kept_in_the_users_cache_and_not_in_the_package(tmp_path: Path) -> None:
-    package = tmp_path / "installed"
-    shutil.copytree(_ROOT, package / "kernelmosaic", ignore=shutil.ignore_patterns("__pycache__"))
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package, and a user's cache that is empty at first."""
+    folder = tmp_path_factory.mktemp("installed")
+    shutil.copytree(_ROOT, folder / "package" / "kernelmosaic", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def printed(installed: Path) -> list[list[str]]:
+    """What two processes print of the same fit, the first with a cold cache, the second with a warm one."""
     env = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    env |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(package)}
-    code = (
-        "import numba, numpy as np\nfrom kernelmosaic.solvers._numba_multiclass import mirror_lower\n"
-        "mirror_lower(np.eye(3))\nprint(sum(mirror_lower.stats.cache_hits.values()), numba.config.CACHE_DIR)"
-    )
+    env |= {"XDG_CACHE_HOME": str(installed / "cache"), "PYTHONPATH": str(installed / "package")}
+    command = [sys.executable, "-c", _FIT + _CACHE]
+    runs = [subprocess.run(command, env=env, capture_output=True, text=True, check=True) for _ in range(2)]
+    return [run.stdout.splitlines() for run in runs]
 
-    def run() -> str:
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-        return done.stdout
 
-    # The setting is Numba's own again, for other packages.
-    assert [run().split(), run().split()] == [["0"], ["1"]]
-    assert any((tmp_path / "cache" / "kernelmosaic" / "compiled").rglob("*.nbi"))
-    assert not any(package.rglob("*.nbi"))
+def test_a_cold_and_a_warm_cache_give_the_same_bits(printed: list[list[str]]) -> None:
+    (cold, _), (warm, _) = printed
+    assert len(cold.split()) == 2
+    assert warm == cold
+
+
+def test_what_is_compiled_is_kept_in_the_users_cache_and_not_in_the_package(
+    installed: Path, printed: list[list[str]]
+) -> None:
+    assert [caches for _, caches in printed] == ["0 ''", "1 ''"]
+    assert any((installed / "cache" / "kernelmosaic" / "compiled").rglob("*.nbi"))
+    assert not any((installed / "package").rglob("*.nbi"))
 
 
 def _loops(module: Any) -> dict[str, Any]:

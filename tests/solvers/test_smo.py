@@ -14,8 +14,8 @@ from kernelmosaic.gram import DenseGram
 from kernelmosaic.solvers import Program, SolverOptions, free_newton, smo, solve_smo
 from kernelmosaic.solvers.free_newton import GramForm, InverseForm, LowRankForm, block_form, newton_on_free
 
-often = settings(max_examples=200, derandomize=True, deadline=None)
-sometimes = settings(max_examples=80, derandomize=True, deadline=None)
+often = settings(max_examples=100, derandomize=True, deadline=None)
+sometimes = settings(max_examples=50, derandomize=True, deadline=None)
 
 
 @pytest.fixture(scope="module")
