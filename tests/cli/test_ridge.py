@@ -61,7 +61,9 @@ def test_classes_and_numbers_are_learned_by_ridge(capsys, tmp_path, table, targe
     np.testing.assert_array_equal(load(tmp_path / "m.skops").predict(table), named.predict(table))
 
 
-@pytest.mark.parametrize("given", [{"C": 1.0}, {"norm": 1.0}, {"folds": 5}, {"costs": {"s": 2.0}}], ids=lambda it: [*it][0])
+@pytest.mark.parametrize(
+    "given", [{"C": 1.0}, {"norm": 1.0}, {"folds": 5}, {"costs": {"s": 2.0}}], ids=lambda it: next(iter(it))
+)
 def test_an_option_of_mkl_alone_takes_mkl(given):
     found = with_method(FitRequest(Path("t.csv"), **given), "classification", 60)
     (name,) = given
