@@ -99,16 +99,6 @@ def mean_margin(model, X, y):
     return float(np.mean(np.where(y == 1, 1, -1) * model.decision_function(X)))
 
 
-@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
-def test_every_estimator_as_a_step(kind):
-    check(step(kind))
-
-
-@pytest.mark.parametrize("head", NESTED.values(), ids=NESTED)
-def test_estimators_within_steps(head):
-    check(head)
-
-
 def test_inspections_of_a_pipeline_with_another_estimator():
     """Kernels of the same names in both steps: each has its own, and its own start."""
     kernels = [("a", Linear()), ("b", Gaussian()), ("c", Gaussian(factor=0.3))]
@@ -126,3 +116,13 @@ def test_inspections_of_a_pipeline_with_another_estimator():
     # Every fit starts from weights that the kernels of the first step are too few for.
     drawn = stability(pipeline, X, Y, n_resamples=2, random_state=0)
     np.testing.assert_allclose(drawn.resampled_weights.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
+def test_every_estimator_as_a_step(kind):
+    check(step(kind))
+
+
+@pytest.mark.parametrize("head", NESTED.values(), ids=NESTED)
+def test_estimators_within_steps(head):
+    check(head)
