@@ -117,7 +117,7 @@ def test_entries_beyond_single_precision_are_scaled_before_they_are_rounded(norm
     assert scaled.objective_ == pytest.approx(expected.objective_, rel=2e-3)
 
 
-@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_overflow_is_said():
     X = placed("near", np.float64)
     model = MKLRegressor([Polynomial(3)], C=1.0).fit(X, Y)
