@@ -158,7 +158,7 @@ def _worth(model: Any, outputs: Array, y: Array, weight: Array | None = None) ->
         tube = getattr(model, "epsilon_", model.epsilon)
         losses = np.maximum(np.abs(y[:, np.newaxis] - outputs) - tube, 0.0)
         sizes = np.abs(y[:, np.newaxis]) + np.abs(outputs) + tube
-    C = model.C * weight
+    C = getattr(model, "C_", model.C) * weight  # of a search, the one that was chosen
     return float(terms.sum() + C @ losses.sum(axis=1)), float(np.abs(terms).sum() + C @ sizes.sum(axis=1))
 
 

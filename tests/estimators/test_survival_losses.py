@@ -78,6 +78,16 @@ def test_outputs_as_far_apart_as_numbers_go_leave_the_likelihood_finite():
     assert np.isfinite(here.times(f)).all()
 
 
+def test_the_curvature_of_outputs_far_apart_does_not_overflow():
+    # Denominators down to 1e-170: their inverse is a number, its square is not.
+    program, f = Cox(Y[:, 1], Y[:, 0]).program, 0.0 + 390.0 * (Y[:, 1] / Y[:, 1].max())
+    here, h = program.at(f), 1e-4
+    with np.errstate(over="raise", invalid="raise"):
+        found = here.times(np.eye(N))
+    bends = [(program.at(f + h * e).slopes - program.at(f - h * e).slopes) / (2 * h) for e in np.eye(N)]
+    assert_allclose(found, bends, atol=1e-6)
+
+
 @pytest.mark.parametrize("loss", SMOOTH)
 @pytest.mark.parametrize(("C", "scale"), [(1e9, 1.0), (1.0, 1e6), (1e-9, 1e-6)])
 def test_every_fit_ends_and_its_curves_are_numbers(loss, C, scale):

@@ -65,7 +65,7 @@ def parameters(cls: Any = None, *, without: Sequence[str] = ()) -> Any:
 
     These are the annotated names of the class, then those of its bases, base by base. A value that the class assigns to
     a parameter of a base without an annotation is its new default. Parameters of a base that are none here are named in
-    `without`.
+    `without`, and are None unless the class assigns them a value.
     """
     if cls is None:
         return partial(parameters, without=without)
@@ -79,6 +79,8 @@ def parameters(cls: Any = None, *, without: Sequence[str] = ()) -> Any:
         for name, one in getattr(base, "_listed", {}).items():
             listed.setdefault(name, one and (one[0], vars(cls).get(name, one[1]), one[2]))
     own = {name: one for name, one in listed.items() if one is not None}
+    for name in set(without) - set(vars(cls)):
+        setattr(cls, name, None)
     body: Settings = {name: field(default=default, kw_only=by_name) for name, (_, default, by_name) in own.items()}
     body["__annotations__"] = {name: hint for name, (hint, _, _) in own.items()}
     made: Any = dataclass(eq=False, repr=False, match_args=False)(type(cls.__name__, (), body))

@@ -102,7 +102,8 @@ class PartialLikelihood(SmoothProgram):
         S = np.add.reduceat(moved, self.starts)[::-1].cumsum(axis=0)[::-1]
         D = np.add.reduceat(moved[self.died], self.died_starts)
         share = self.share[:, np.newaxis]
-        mean = self.height[:, np.newaxis] * (S[self.of] - share * D[self.of]) * inverse**2
+        # One factor after the other: the square of a large inverse overflows.
+        mean = self.height[:, np.newaxis] * (S[self.of] - share * D[self.of]) * inverse * inverse
         taken = np.add.reduceat(mean, self.term_starts).cumsum(axis=0)[self.last]
         taken[self.died] -= np.add.reduceat(share * mean, self.term_starts)[self.last[self.died]]
         out = np.zeros((self.n_samples, columns.shape[1]))
