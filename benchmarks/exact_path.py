@@ -16,7 +16,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.svm import SVC
 
 from kernelmosaic.datasets import make_gaussians
-from kernelmosaic.model_selection import support_vector_path
+from reproduction.exact_path import support_vector_path
 
 
 def measure(n: int, seed: int) -> dict[str, float]:
