@@ -89,6 +89,8 @@ class ColumnKernels:
     ----------
     halves : list of HalfMatrix
         Those; empty where they are not kept.
+    n_products : int
+        Products of one matrix with one column so far.
     """
 
     #: From so many samples on, a product takes longer than to choose the columns it is needed for.
@@ -99,6 +101,7 @@ class ColumnKernels:
     def __init__(self, stack: StoredStack, half: bool | None = None) -> None:
         self.stack, self.matrices, self.backend = stack, stack.matrices, cast(TorchBackend, stack.backend)
         self.n_kernels, self.n_samples = stack.n_kernels, stack.n_samples
+        self.n_products = 0
         if half is None:
             # Beside the halves, five matrices in single precision while one is inverted.
             room = self.backend.free_bytes() >= (2.0 * self.n_kernels + 20.0) * self.n_samples**2
@@ -108,6 +111,7 @@ class ColumnKernels:
     def each(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return K_m β_b of every kernel in double precision, (P, B, n), from products in that of the entries."""
         own = self.backend.astype(beta, self.stack.dtype)
+        self.n_products += self.n_kernels * len(beta)
         return self.backend.xp.stack([self.backend.astype(own @ K, np.float64) for K in self.matrices])
 
     def combined(self, eta: Array, half: bool = False) -> CombinedColumns:
@@ -116,6 +120,7 @@ class ColumnKernels:
 
     def exact(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return what `each` does from entries in double precision."""
+        self.n_products += self.n_kernels * len(beta)
         return self.stack.exact_placed_products(beta.T).transpose(1, 2)
 
     def inverse(self, weights: Array, ridge: float) -> Any:
@@ -193,6 +198,7 @@ class CombinedColumns:
                 total[rows] += (some * own[rows]) @ kernels.matrices[m]
             else:
                 total.addmm_(weights * own, kernels.matrices[m])
+            kernels.n_products += len(some)
         return backend.astype(total, np.float64)
 
     def blocks(self, rows: RowIndex) -> ArrayOrTensor:
