@@ -72,12 +72,25 @@ class BatchOptions:
     beyond: float = 0.1
 
 
+@dataclass
+class Counts:
+    """What the paths took: products of a kernel matrix with a column, matrices inverted, waits for the device."""
+
+    products: int = 0
+    inverses: int = 0
+    waits: int = 0
+    steps: int = 0
+    rounds: int = 0
+    alone: int = 0
+
+
 def learn_paths(
     stack: StoredStack,
     sizes: Array,
     paths: Sequence[Sequence[Any]],
     learners: Sequence[Learner],
     options: BatchOptions | None = None,
+    counts: Counts | None = None,
 ) -> list[list[Learned]]:
     """Return what is learned for the machines of every path, with the certificates of `Learned.certified`.
 
@@ -93,8 +106,10 @@ def learn_paths(
         Of every path: `Newton`, or `FixedWeights`.
     options : BatchOptions, optional
         How they are followed.
+    counts : Counts, optional
+        Where the work is added up.
     """
-    options = options or BatchOptions()
+    options, counts = options or BatchOptions(), counts or Counts()
     kernels = ColumnKernels(stack, options.half)
     search: _Search | None = None
     found: list[list[Learned]] = [[] for _ in paths]
@@ -102,9 +117,10 @@ def learn_paths(
         machines = [machine for path in paths for machine in path[some]]
         many = len(machines) // len(paths)
         each = [learner for learner in learners for _ in range(many)]
-        search = _Search(kernels, sizes, machines, each, options, search, many)
+        search = _Search(kernels, sizes, machines, each, options, counts, search, many)
         for column, one in enumerate(search.learn()):
             found[column // many].append(one)
+    counts.products += kernels.n_products
     return found
 
 
@@ -137,11 +153,12 @@ class _Search:
         machines: list[Any],
         learners: list[Learner],
         options: BatchOptions,
+        counts: Counts,
         before: _Search | None,
         many: int,
     ) -> None:
         self.kernels, self.sizes, self.machines, self.learners = kernels, sizes, machines, learners
-        self.options, self.many = options, many
+        self.options, self.counts, self.many = options, counts, many
         self.backend, self.xp = kernels.backend, kernels.backend.xp
         self.program = ProgramBatch.of([machine.program for machine in machines], self.backend)
         # An entry takes 32 bytes: its place, two copies in single and two in double precision.
@@ -200,6 +217,7 @@ class _Search:
             if len(left) == 0:
                 break
         for b in left:
+            self.counts.alone += 1
             self.best[b] = self._alone(int(b))
         return [one for one in self.best if one is not None]
 
@@ -209,10 +227,12 @@ class _Search:
         for _ in range(self.options.rounds):
             if len(left) == 0 or idle == self.options.idle:
                 return
+            self.counts.rounds += 1
             self.shared = shared = self._sharing(left, rho)
             at = self.backend.index(left)
             program, state, eta = self.program.rows(at), self.state.rows(at), self.eta[left]
             residuals = take_steps(self.kernels, program, state, eta, shared, self.options.steps, half)
+            self.counts.steps += self.options.steps
             known = state.base, state.base_values
             gaps, balance = self._look(left, program, state, residuals)
             if np.isnan(gaps).any():
@@ -247,6 +267,7 @@ class _Search:
             if beyond <= self.options.beyond * shared.weights.sum():
                 return shared
             rho = shared.rho
+        self.counts.inverses += 1
         floor = 0.0 if self.keeps_weights else self.options.floor * eta.max()
         return SharedInverse.of(self.kernels, eta.max(axis=0) + floor, rho)
 
@@ -310,6 +331,7 @@ class _Search:
 
     def _fetch(self, *numbers: Any) -> Array:
         """Bring numbers of the columns to this process, all at once."""
+        self.counts.waits += 1
         columns = [one[:, None] if one.ndim == 1 else one for one in numbers]
         return self.backend.to_numpy(self.xp.cat([one.double() for one in columns], 1))
 
@@ -402,6 +424,7 @@ class _Search:
         V, coefficients, sums, constants = map(
             self.backend.to_numpy, (exact.values, beta, exact.numbers, exact.intercept[:, 0])
         )
+        self.counts.waits += 1
         loose = []
         for k, b in enumerate(left):
             solution = Solution(coefficients[k], float(constants[k]), V[k], np.nan, np.inf, 0)
