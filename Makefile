@@ -76,7 +76,7 @@ format: $(DEV) ## rewrite the files as ruff wants them
 	$(BIN)/ruff format .
 
 bench: benchname $(DEV) ## one benchmark: make bench NAME=solver
-	$(BIN)/python benchmarks/$(NAME).py
+	PYTHONPATH=. $(BIN)/python benchmarks/$(NAME).py
 
 benchname:
 	@test -f "benchmarks/$(NAME).py" || { echo "make bench NAME=…, one of:" \
@@ -86,7 +86,7 @@ reproduce: $(DEV) ## the papers run again, all of them or make reproduce NAME=00
 	$(BIN)/python -m reproduction $(or $(NAME),--all) $(if $(COMMIT),--commit $(COMMIT))
 
 studies: studyname $(STUDIES) ## a study on published problems: make studies NAME=chemistry DATA=folder; goes on where it stopped
-	$(BIN)/python studies/$(NAME).py $(if $(DATA),--data $(DATA))
+	PYTHONPATH=. $(BIN)/python studies/$(NAME).py $(if $(DATA),--data $(DATA))
 
 studyname:
 	@test -f "studies/$(NAME).py" || { echo "make studies NAME=…, one of:" \

@@ -1,6 +1,6 @@
 """What probabilities are worth, and what they cost: `calibration` and the CV estimators against CalibratedClassifierCV.
 
-    python benchmarks/calibration.py [--data FOLDER] [--splits 5] [--quick]
+    PYTHONPATH=. python benchmarks/calibration.py [--data FOLDER] [--splits 5] [--quick]
 
 Reads the sets from the folder that `--data` or the environment variable KERNELMOSAIC_DATA names; without it, those that
 come with scikit-learn. At most 700 samples of a set count. Half of them trains, in repeated stratified splits; columns
@@ -30,7 +30,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import DiscriminantMKLClassifier, MKLClassifier, MKLClassifierCV
-from kernelmosaic.datasets import load
+from reproduction.data import load
 
 LOADED: dict[str, Callable[..., Any]] = {
     "wdbc": load_breast_cancer,

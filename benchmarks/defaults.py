@@ -1,6 +1,6 @@
 """What an estimator without arguments is worth: default kernels, widths and norms on the public sets.
 
-    python benchmarks/defaults.py [--data FOLDER] [--parts widths,classification,…] [--quick]
+    PYTHONPATH=. python benchmarks/defaults.py [--data FOLDER] [--parts widths,classification,…] [--quick]
 
 Reads the sets from the folder that `--data` or the environment variable KERNELMOSAIC_DATA names. At most 800 samples of
 a set count (600 with several classes). Columns, and targets of a regression, are standardised on the training part.
@@ -55,8 +55,8 @@ from kernelmosaic import (
     MKLRegressor,
     MKLRidgeClassifierCV,
 )
-from kernelmosaic.datasets import load
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, family
+from reproduction.data import load
 
 TWO_CLASSES = (
     *("australian", "banana", "breast_cancer_original", "german_numeric", "heart", "ionosphere", "liver", "pima"),

@@ -1,7 +1,7 @@
 """Discriminant kernel learning by the protocol of Ye, Ji and Chen (2008): accuracy and weights beside theirs, and time.
 
-    python benchmarks/discriminant.py [--data FOLDER] [--published results.csv] [--repeats 30] [--sets sonar,wine(3),…]
-                                      [--methods newton,silp,…] [--form 2] [--json FILE]
+    PYTHONPATH=. python benchmarks/discriminant.py [--data FOLDER] [--published results.csv] [--repeats 30]
+        [--sets sonar,wine(3),…] [--methods newton,silp,…] [--form 2] [--json FILE]
 
 FOLDER holds the sets as npz files; see docs/datasets.md.
 
@@ -30,8 +30,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from kernelmosaic import DiscriminantMKLClassifier
-from kernelmosaic.datasets import load
 from kernelmosaic.kernels import Gaussian, family
+from reproduction.data import load
 
 SIGMAS = [0.10, 0.22, 0.46, 1.00, 2.15, 4.64, 10.0, 21.54, 46.42, 100.0]
 ALPHA, TOL = 5e-4, 5e-4

@@ -1,6 +1,6 @@
 """The exact path of C beside fifty fits on a grid: breakpoints, seconds, and what a grid misses.
 
-    python benchmarks/exact_path.py [--sizes 100 200 400]
+    PYTHONPATH=. python benchmarks/exact_path.py [--sizes 100 200 400]
 
 A Gaussian kernel of median width on GAUSS4, C from 0.01 to 1000. Seconds of the path and of LIBSVM on the grid, in one
 run and one thread; the best validation accuracy on the path, at all breakpoints, beside that on the grid.
@@ -16,7 +16,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.svm import SVC
 
 from kernelmosaic.datasets import make_gaussians
-from kernelmosaic.model_selection import support_vector_path
+from reproduction.exact_path import support_vector_path
 
 
 def measure(n: int, seed: int) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """What intervals of 90 % hold, how wide they are, and what they cost: split, CV+, jackknife+ and conformal quantiles.
 
-    python benchmarks/intervals.py [--data FOLDER] [--splits 10] [--quick]
+    PYTHONPATH=. python benchmarks/intervals.py [--data FOLDER] [--splits 10] [--quick]
 
 Two generated sets, diabetes and, from the folder that `--data` or the environment variable KERNELMOSAIC_DATA names,
 motorcycle, concrete and whitewine. In every random split 200 samples train (100 of motorcycle), and at most 500 others
@@ -30,8 +30,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ShuffleSplit
 
 from kernelmosaic import MKLRegressorCV, MKLRidgeCV
-from kernelmosaic.datasets import load
 from kernelmosaic.model_selection import SplitConformal
+from reproduction.data import load
 
 COVERAGE = 0.9
 SEARCH: dict[str, Any] = {"Cs": 6, "norms": ("uniform",), "cv": 5, "tol": 1e-2, "random_state": 0}

@@ -1,4 +1,4 @@
-"""What localized multiple kernel learning gains, and what it costs.
+"""What localized multiple kernel learning gains, and what it costs; to be run with PYTHONPATH=. in the environment.
 
 python benchmarks/localized.py gauss4 [--seeds 10] [--starts 3]    accuracy and support vectors beside the Bayes rule
 python benchmarks/localized.py plain [--sizes 1000 3000]   time against the same algorithm written plainly
@@ -25,8 +25,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC as LibSVC
 
 from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLRegressor, MKLClassifier, MKLRegressor
-from kernelmosaic.datasets import load, make_gaussians
-from kernelmosaic.datasets.generators import BayesRule
+from kernelmosaic.datasets import BayesRule, make_gaussians
 from kernelmosaic.gating import Softmax
 from kernelmosaic.gram import KernelSet, make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, family
@@ -35,6 +34,7 @@ from kernelmosaic.learning.gated import GateLearner, LearnedGates
 from kernelmosaic.learning.steps import FixedStep
 from kernelmosaic.machines import SVC
 from kernelmosaic.stats import wilcoxon
+from reproduction.data import load
 
 N_TEST = 100_000
 

@@ -1,6 +1,6 @@
 """Learned kernels of low rank beside what users do instead: scikit-learn's `Nystroem` and `LinearSVC`.
 
-    python benchmarks/lowrank.py [--repeats 3] [--rank 200] [--parts gaussians a9a sparse]
+    PYTHONPATH=. python benchmarks/lowrank.py [--repeats 3] [--rank 200] [--parts gaussians a9a sparse]
 
 Three Gaussian kernels of rank r against one of rank 3 r, fitted in turns. CPU seconds, the best of the repeats: the
 process is limited to one BLAS thread, since those of OpenBLAS count the time for which they wait for each other. The
@@ -23,8 +23,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
-from kernelmosaic import MKLClassifier, datasets
+from kernelmosaic import MKLClassifier
 from kernelmosaic.kernels import Gaussian, family
+from reproduction.data import load
 
 Split = tuple[Any, np.ndarray, Any, np.ndarray]
 
@@ -40,7 +41,7 @@ def gaussians() -> Split:
 
 def a9a() -> Split:
     """Adult, 14 of 123 columns are one in every row, with the published split."""
-    data = datasets.load("a9a")
+    data = load("a9a")
     X, y, train, test = data.data, data.target, data.train, data.test
     return X[train], y[train], X[test], y[test]
 

@@ -1,12 +1,12 @@
 """Hundreds of thousands of kernels: Gaussians on all triples of SONAR's 60 columns times some widths, norm 1.
 
-    python benchmarks/many.py [--widths 3 30] [--C 1 10 100] [--size 3] [--tol 1e-3] [--median]
+    PYTHONPATH=. python benchmarks/many.py [--widths 3 30] [--C 1 10 100] [--size 3] [--tol 1e-3] [--median]
 
 3 widths are 102,660 kernels, 30 are 1,026,600. Columns are standardised; widths are spread evenly on a logarithmic
 scale from 0.3 to 10, or, with --median, factors from 0.1 to 3 of the median distance in the columns of each triple.
 Seconds are from raw samples to a fitted model, after one small fit that compiles the loops. SONAR is read as
-`datasets.load("sonar")` finds it (the environment variable KERNELMOSAIC_DATA may name a folder); where it does not,
-samples of the same size are generated, and the table says so.
+`reproduction.data.load("sonar")` finds it (the environment variable KERNELMOSAIC_DATA may name a folder); where it
+does not, samples of the same size are generated, and the table says so.
 
 Prints Markdown, as docs/scale.md has it.
 """
@@ -22,13 +22,14 @@ from common import describe_machine
 from sklearn.datasets import make_classification
 from sklearn.preprocessing import StandardScaler
 
-from kernelmosaic import MKLClassifier, datasets
+from kernelmosaic import MKLClassifier
 from kernelmosaic.kernels import Gaussian, Subsets
+from reproduction.data import load
 
 
 def samples() -> tuple[str, np.ndarray, np.ndarray]:
     try:
-        name, (X, y) = "SONAR", datasets.load("sonar", return_X_y=True, download=False)
+        name, (X, y) = "SONAR", load("sonar", return_X_y=True, download=False)
     except (OSError, ValueError):
         name, (X, y) = "generated, as large as SONAR", make_classification(208, 60, n_informative=20, random_state=0)
     return name, StandardScaler().fit_transform(X), y

@@ -1,6 +1,7 @@
 """Views that samples lack: how much accuracy the rules of `missing` keep, beside what else one might do.
 
-    python benchmarks/missing_views.py [--data DIR] [--draws 5] [--study breast_tcga.npz] [--resamplings 20]
+    PYTHONPATH=. python benchmarks/missing_views.py [--data DIR] [--draws 5]
+        [--study breast_tcga.npz] [--resamplings 20]
 
 MULTIFEAT, even against odd digits, one kernel per view (six), 600 training samples, 1400 to test. Blocks are taken off
 training and test samples alike: 30 % of all (sample, view) blocks at random; or one view of half of the samples, each
@@ -27,8 +28,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import MKLClassifier, MKLClassifierCV, stack_views
-from kernelmosaic.datasets import load
 from kernelmosaic.kernels import Gaussian, Kernel, Linear
+from reproduction.data import load
 
 KERNELS = {"linear": (Linear(), 1.0), "gaussian": (Gaussian(), 10.0)}
 METHODS = "complete data", "neighbors", "zero", "mean imputation", "complete cases"

@@ -1,6 +1,6 @@
 """The solver against LIBSVM on precomputed kernels: cold, warm, and in memory.
 
-    python benchmarks/solver.py [--quick]
+    PYTHONPATH=. python benchmarks/solver.py [--quick]
 
 The kernel is the mean of ten Gaussians whose widths are log-uniform on [0.1, 100]. LIBSVM stops at its default
 violation of 1e-3, we at a relative duality gap of 1e-3; since a violation and a gap are not the same thing, a second
@@ -17,12 +17,13 @@ from common import best_times, describe_machine, geometric_mean, print_table
 from sklearn.datasets import make_classification
 from sklearn.svm import SVC as LibSVM
 
-from kernelmosaic.datasets import make_gaussians, make_waveform
+from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.gram import GramStack, KernelSet, make_stack
 from kernelmosaic.kernels import Gaussian, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.machines import SVC
 from kernelmosaic.solvers import certify
+from reproduction.data import make_waveform
 
 
 def classification(n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ One person of OLIVETTI against the other 39, with one linear kernel for each squ
 read a coarse 8 x 8 copy of it. Multiple kernel learning gives one map of weights for all faces; gates give one a face:
 softmax gates choose few patches, sigmoid gates several.
 
-    python examples/olivetti_saliency.py [FOLDER] [--person 0] [--picture saliency.png]
+    python examples/olivetti_saliency.py FOLDER [--person 0] [--picture saliency.png]
 
 FOLDER holds olivetti.npz; see docs/datasets.md. In the manner of Gönen (2010), thesis, whose task was another: this one
 is named by the file itself.

@@ -22,8 +22,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier
-from kernelmosaic.datasets import load
 from kernelmosaic.kernels import Linear, Projected
+from reproduction.data import load
 from reproduction.lfda import LFDA
 
 

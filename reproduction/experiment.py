@@ -53,7 +53,7 @@ QUICK = Scale("quick", replicates=2, max_samples=240, all_datasets=False, split_
 @lru_cache(maxsize=12)
 def load_once(name: str, data_home: str | None, options: tuple[tuple[str, Any], ...] = ()) -> Any:
     """Load a set, or remember it: many units ask for the same one."""
-    from kernelmosaic.datasets import load
+    from reproduction.data import load
 
     return load(name, data_home=data_home, **dict(options))
 

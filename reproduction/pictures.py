@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from kernelmosaic.datasets import bayes_decision, make_gaussians
-from kernelmosaic.datasets.generators import mixture_of
+from kernelmosaic.datasets import bayes_decision, make_gaussians, mixture_of
 from kernelmosaic.estimators import (
     LocalizedMKLClassifier,
     LocalizedMKLRegressor,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-
-from kernelmosaic.datasets.generators import check_count
 
 
 def windows(
@@ -36,8 +35,8 @@ def windows(
     >>> windows(["ACGTAC", "TTG"], site=2, before=2, after=3)
     array([b'ACGTA', b'TTGNN'], dtype='|S5')
     """
-    before, after = check_count("before", before, 0), check_count("after", after, 1)
-    site = check_count("site", site, 0)
+    before, after = _check_count("before", before, 0), _check_count("after", after, 1)
+    site = _check_count("site", site, 0)
     if len(fill) != 1:
         raise ValueError(f"fill={fill!r}: give one letter.")
     letters = _letters(sequences)
@@ -103,3 +102,12 @@ def _letters(sequences: ArrayLike) -> NDArray[np.uint8]:
     except UnicodeEncodeError as error:
         raise ValueError(f"sequences: {error.object!r} has a letter that is not ASCII.") from error
     return packed.view(np.uint8).reshape(len(packed), -1)
+
+
+def _check_count(name: str, value: object, minimum: int) -> int:
+    """Return `value` as an int, or raise naming the parameter, what was given and what would do."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name}={value!r}: give a whole number of at least {minimum}.")
+    if value < minimum:
+        raise ValueError(f"{name}={value!r}: give a whole number of at least {minimum}.")
+    return int(value)

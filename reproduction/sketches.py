@@ -14,8 +14,9 @@ from kernelmosaic.estimators import (
     MKLRegressor,
     PosteriorMKLClassifier,
 )
-from kernelmosaic.kernels import Gaussian, Linear, Polynomial, log_gabor
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.plots import DecisionRegionDisplay
+from reproduction.data import log_gabor
 from reproduction.experiment import Settings
 from reproduction.papers.paper_001 import ADVERT, MULTIFEAT
 from reproduction.reading import Run

@@ -56,7 +56,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A set that `kernelmosaic.datasets.load` knows.
+    """A set that `reproduction.data.load` knows.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Loaded:
             raise FileNotFoundError(
                 f"{self.name} came without {', '.join(lacking)}: the data folder, which data_home=… or the environment "
                 "variable KERNELMOSAIC_DATA names, lacks the file they are made from; see the documentation of "
-                "kernelmosaic.datasets.load."
+                "reproduction.data.load."
             )
         X = np.hstack([bunch["views"][view] for view in self.views]) if self.views else bunch["data"]
         rows = np.arange(len(y))

@@ -1,7 +1,8 @@
 """What learning weights is worth on one table of numbers: ridges, margins, tuned SVMs and trees on 30 public sets.
 
-    python studies/worth.py --data FOLDER [--output FOLDER] [--jobs 16] [--groups ridge trees svm margins] [--again]
-    python studies/worth.py --page
+    PYTHONPATH=. python studies/worth.py --data FOLDER [--output FOLDER] [--jobs 16]
+        [--groups ridge trees svm margins] [--again]
+    PYTHONPATH=. python studies/worth.py --page
 
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds the public sets (docs/datasets.md); a set without a file is
 fetched. Every group of methods on every split is a unit of its own and kept in the folder of the run: a stopped run
@@ -43,10 +44,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from kernelmosaic import MKLClassifierCV, MKLRegressorCV, MKLRidgeClassifierCV, MKLRidgeCV
-from kernelmosaic.datasets import load
 from kernelmosaic.estimators.ridge import ridge_kernels
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, family
 from kernelmosaic.stats import t_test_resampled, wilcoxon, win_tie_loss
+from reproduction.data import load
 
 PICTURE = "studies_worth_ranks.png"
 CLASSES = (

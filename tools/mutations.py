@@ -258,15 +258,6 @@ MUTATIONS = (
         "self.residual += self.gram.products(change)",
         "solvers/test_working_set.py",
     ),
-    _m(
-        "unbounded-sum",
-        "least squares without the term that makes the coefficients meet their sum",
-        "machines/base.py",
-        "beta = beta - (beta.sum() - program.total) / ones.sum() * ones",
-        "beta = beta + 0.0 * ones",
-        "solvers/test_linear.py",
-        "contracts/test_machines.py",
-    ),
     # Certificates ----------------------------------------------------------------------------------------------------
     _m(
         "rounding-dropped",

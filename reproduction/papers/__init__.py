@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from kernelmosaic.datasets.entries import unavailable
+from reproduction.data.entries import unavailable
 from reproduction.experiment import Experiment
 from reproduction.papers import paper_000, paper_001, paper_002, paper_003, paper_004, readings, stand_ins
 

@@ -10,10 +10,11 @@ import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from kernelmosaic.datasets import make_gaussians, make_waveform
+from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.estimators import LocalizedMKLClassifier, LocalizedMKLRegressor, MKLClassifier, MKLRegressor
 from kernelmosaic.kernels import Linear, Polynomial, Projected
 from reproduction.cells import PRICES, Both, Gain, Grid, Pair
+from reproduction.data import make_waveform
 from reproduction.experiment import Experiment, Fit, Measurement, Method, Settings
 from reproduction.lfda import LFDA
 from reproduction.protocols import FiveByTwo, RandomSplits

@@ -38,7 +38,7 @@ class SomeClasses:
     Parameters
     ----------
     name : str
-        A set that `kernelmosaic.datasets.load` knows.
+        A set that `reproduction.data.load` knows.
     classes : tuple of int
         Which, by their place in ascending order, from 0.
     per_class : int

@@ -24,7 +24,7 @@ class Windows:
     Parameters
     ----------
     name : str
-        A set of sequences that `kernelmosaic.datasets.load` knows.
+        A set of sequences that `reproduction.data.load` knows.
     before, after : int
         Letters kept before the site, and from it on.
     classes : tuple

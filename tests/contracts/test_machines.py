@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.machines
-from kernelmosaic.machines import SVC, SVR, Cox, Huber, LeastSquares, Machine, OneClass, Quantile, Ranking, Survival
+from kernelmosaic.machines import SVC, SVR, Cox, Huber, Machine, OneClass, Quantile, Ranking, Survival
 from kernelmosaic.machines.base import PosteriorSVC, SharedMachines
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
 from kernelmosaic.machines.survival import SmoothMachine
@@ -139,15 +139,6 @@ EXAMPLES: dict[type, list[Example]] = {
         Example(OneClass(N, 4.0 / N), lambda half, f, b: half + 4.0 / N * excess(-f).sum() + b),
         Example(
             OneClass(N, 4.0 / N, WEIGHT, slack=2), lambda half, f, b: half + 2.0 / N * WEIGHT @ excess(-f) ** 2 + b
-        ),
-    ],
-    LeastSquares: [
-        Example(
-            LeastSquares(TARGET, 0.3, sample_weight=WEIGHT),
-            lambda half, f, b: WEIGHT @ (TARGET - f) ** 2 + 0.3 * 2 * half,
-        ),
-        Example(
-            LeastSquares(TARGET, 0.3, intercept=False), lambda half, f, b: ((TARGET - f) ** 2).sum() + 0.3 * 2 * half
         ),
     ],
     PosteriorSVC: [

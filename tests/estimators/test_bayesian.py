@@ -13,11 +13,12 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
-from kernelmosaic import BayesianMKLClassifier, MKLClassifier, datasets, load, save
+from kernelmosaic import BayesianMKLClassifier, MKLClassifier, load, save
 from kernelmosaic.estimators.bayesian import Inference, Model
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed
 from kernelmosaic.plots import ConvergenceDisplay, KernelWeightsDisplay
+from reproduction.data import load as read
 
 
 def two_views(n=120, noise_views=2, seed=0):
@@ -186,7 +187,7 @@ def test_noise_views_shrink_and_accuracy_is_kept():
 @pytest.mark.skipif("KERNELMOSAIC_DATA" not in os.environ, reason="KERNELMOSAIC_DATA names no folder of npz files")
 @pytest.mark.parametrize("task", ["EO", None])
 def test_noise_views_beside_those_of_multifeat(task):
-    found = datasets.load("multifeat", **({} if task is None else {"task": task}))
+    found = read("multifeat", **({} if task is None else {"task": task}))
     rng = np.random.RandomState(0)
     views = [*found.views.values(), *rng.standard_normal((2, len(found.target), 40))]
     edges = np.cumsum([0, *(view.shape[1] for view in views)])

@@ -14,9 +14,9 @@ from sklearn.svm import OneClassSVM
 from tests.reference.conic import solve_mkl_conic
 
 from kernelmosaic import LocalizedMKLOneClass, MKLOneClass
-from kernelmosaic.datasets import make_ringnorm, make_waveform
 from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Precomputed
 from kernelmosaic.solvers import Program
+from reproduction.data import make_ringnorm, make_waveform
 
 BOTH = [MKLOneClass, LocalizedMKLOneClass]
 #: A set and which of its classes is the normal one.
@@ -33,7 +33,7 @@ X = np.random.RandomState(0).normal(size=(30, 3))
 
 def areas(load, normal, models):
     """Area under the ROC curve of each model, the other half of the normal class against the other classes."""
-    given = {"n_samples": 300, "random_state": 0} if load.__module__.startswith("kernelmosaic") else {}
+    given = {"n_samples": 300, "random_state": 0} if load.__module__.startswith("reproduction") else {}
     X, y = load(**given) if given else load(return_X_y=True)
     usual, odd = X[y == normal], X[y != normal]
     found = []

@@ -7,7 +7,7 @@ import numpy as np
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.learning.options import LearnerOptions
-from kernelmosaic.machines import SVC, SVR, Huber, LeastSquares, OneClass
+from kernelmosaic.machines import SVC, SVR, Huber, OneClass
 
 KINDS = ("svc", "svc squared", "svr", "svr squared", "one class", "least squares", "huber")
 
@@ -35,7 +35,7 @@ def make_machine(kind, rng, X, C):
         "svr squared": lambda: SVR(f, C, 0.1, slack=2),
         "one class": lambda: OneClass(n, max(C, 2.0) / n),
         "huber": lambda: Huber(f, C, 0.5),
-        "least squares": lambda: LeastSquares(f, 1 / C),
+        "least squares": lambda: SVR(f, C, 0.0, slack=2),
     }[kind]()
 
 

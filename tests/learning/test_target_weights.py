@@ -157,36 +157,6 @@ def test_targets_that_leave_the_centre_of_their_group(device):
         assert np.mean((exact - best.value)[moved]) < -0.5
 
 
-def test_a_search_that_was_stopped_goes_on(tmp_path):
-    Ks, Y, weight = make(T=30)
-    path, made = tmp_path / "tried", []
-
-    class Stopped(StoredStack):
-        def combine(self, weights, out=None):
-            made.append(weights)
-            if len(made) == 23:
-                raise KeyboardInterrupt
-            return super().combine(weights, out)
-
-    def run(stack, **more):
-        return learn_target_weights(stack, Y, weight, np.random.RandomState(0), options=FEW, **more)
-
-    whole = run(StoredStack(Ks))
-    with pytest.raises(KeyboardInterrupt):
-        run(Stopped(Ks), checkpoint=path)
-    # A record that was being written is left out.
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ValueError, match="other samples"):
-        learn_target_weights(StoredStack(Ks), Y[:, :29], weight, np.random.RandomState(0), checkpoint=path)
-    resumed = run(Stopped(Ks), checkpoint=path)
-    assert not path.exists()
-    # 22 of the 26 candidates for all targets were tried before, 21 of them kept; what is best among those is
-    # factorised again.
-    assert 23 + 5 + 30 <= len(made) <= 23 + 5 + 30 + 21
-    for name in ("ratios", "value", "errors", "intercept", "beta", "candidates", "history"):
-        assert_allclose(getattr(resumed, name), getattr(whole, name), rtol=1e-7, atol=1e-9)
-
-
 def test_one_target_is_learned_as_well_as_by_exact_slopes():
     Ks, Y, weight = make(n=80, T=1, seed=5)
     learned = learn_target_weights(StoredStack(Ks), Y, weight, np.random.RandomState(0))

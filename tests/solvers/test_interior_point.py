@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.reference.programs import LINEAR, MAKERS, assert_feasible, cases, labels, make_case, one_class, svm
 
 from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.machines import SVC, SVR, LeastSquares, OneClass
-from kernelmosaic.machines.base import solve_unbounded
+from kernelmosaic.machines import SVC, SVR, OneClass
 from kernelmosaic.solvers import Program, solve_factored, solve_smo
 from kernelmosaic.solvers.factored import FactoredRounds
 from kernelmosaic.solvers.interior_point import CentralPath
@@ -87,20 +86,6 @@ def test_machines_agree_with_what_they_find_on_the_matrix(kind, weighted):
     np.testing.assert_allclose(found.values + found.intercept, reference.values + reference.intercept, atol=2e-3)
     # Bounds are met exactly, so that the support is as small as the other solver's.
     assert abs(np.count_nonzero(found.beta) - np.count_nonzero(reference.beta)) <= 3
-
-
-def test_least_squares_is_one_system():
-    rng = np.random.RandomState(0)
-    Z, y = rng.standard_normal((50, 4)), rng.standard_normal(50)
-    gram = StoredFeatures([Z]).combine(np.ones(1))
-    for intercept in (True, False):
-        machine = LeastSquares(y, 0.7, intercept, rng.uniform(0.5, 2.0, 50))
-        found, reference = machine.solve(gram), solve_unbounded(Z @ Z.T, machine.program)
-        np.testing.assert_allclose(found.beta, reference.beta, rtol=1e-9, atol=1e-12)
-        assert found.intercept == pytest.approx(reference.intercept, abs=1e-9)
-        assert found.n_iter == 1
-        assert found.gap < 1e-10
-    assert solve_unbounded(gram, machine.program).objective == pytest.approx(reference.objective)
 
 
 @sometimes

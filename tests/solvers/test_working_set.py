@@ -11,7 +11,6 @@ from tests.reference.programs import LINEAR, MAKERS, SHAPES, assert_feasible, ca
 from kernelmosaic.gram import DenseGram
 from kernelmosaic.gram.linear_algebra import solve_block
 from kernelmosaic.gram.options import BlockOptions
-from kernelmosaic.machines.base import solve_unbounded
 from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_smo, solve_working_set
 from kernelmosaic.solvers.smo import initial_point
 from kernelmosaic.solvers.working_set import MostViolating, SingleOutput
@@ -169,20 +168,6 @@ def test_shapes_that_do_not_fit(place):
 # ---- linear systems
 
 
-@pytest.mark.parametrize("kind", LINEAR)
-def test_programs_without_bounds(kind, place):
-    case = make_case(kind, 50, 2.0, "wide", seed=6)
-    found = solve_unbounded(place(case.K), case.program)
-    np.testing.assert_allclose(found.beta, solve_unbounded(case.K, case.program).beta, rtol=1e-8, atol=1e-10)
-    assert found.gap <= 1e-9
-
-
-def test_bounds_are_not_for_the_linear_solver(place):
-    case = make_case("svm", 20, 1.0, "wide", seed=0)
-    with pytest.raises(ValueError, match="without bounds"):
-        solve_unbounded(place(case.K), case.program)
-
-
 @pytest.mark.parametrize("factorised", [True, False], ids=["factorised", "iterated"])
 def test_the_block_of_the_free(factorised, place):
     case = make_case("svm", 80, 5.0, "narrow", seed=7)
@@ -204,16 +189,3 @@ def test_the_diagonal(place):
     gram = place(np.diag(np.arange(5.0)))
     np.testing.assert_array_equal(gram.diagonal(), np.arange(5.0))
     np.testing.assert_array_equal(gram.add_diagonal(np.ones(5)).diagonal(), np.arange(1.0, 6.0))
-
-
-def test_least_squares_are_certified_by_the_exact_kernel_too(place):
-    case = make_case(LINEAR[0], 30, 1.0, SHAPES[0], 0)
-    asked = []
-
-    def exact(support, beta):
-        asked.append(len(support))
-        return case.exact[:, support] @ beta
-
-    solution = solve_unbounded(place(case.K.astype(np.float32), exact), case.program)
-    assert asked == [30]
-    np.testing.assert_allclose(solution.values, case.exact @ solution.beta, rtol=1e-12, atol=1e-12)

@@ -6,7 +6,6 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -517,9 +516,6 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         are factorised by their columns (banded ridge).
     n_candidates : int, default=210
         With `per_target`, the number of candidates.
-    checkpoint : path-like, default=None
-        With `per_target`, a file that keeps what was tried until the fit is over. A stopped fit resumes from there when
-        it is called again with the same samples, parameters and integer `random_state`.
     scale : bool, default=True
         Whether to standardise the columns that kernels read as numbers.
     normalize, approximation, rank, missing, memory_budget, device, random_state, verbose
@@ -580,7 +576,6 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     weights: ArrayOrTensor = None
     per_target: bool = False
     n_candidates: int = 210
-    checkpoint: str | PathLike[str] | None = None
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, groups: TargetLike = None) -> Self:
         """Fit to samples and their targets.
@@ -645,7 +640,6 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
             first=first,
             fixed=T == 1 or self.weights is not None,
             options=TargetOptions.of(self.n_candidates),
-            checkpoint=self.checkpoint,
             verbose=bool(self.verbose),
         )
         self._keep_kernels(prepared)

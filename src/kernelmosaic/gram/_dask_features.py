@@ -28,15 +28,7 @@ from kernelmosaic.kernels.base import Block
 
 
 class DaskFeatures(FeatureStack):
-    """Features computed where the rows are, and kept there; a partition that is lost is computed again.
-
-    Attributes
-    ----------
-    trips : int
-        The number of rounds of requests to the workers, each waited for.
-    """
-
-    trips: int = 0
+    """Features computed where the rows are, and kept there; a partition that is lost is computed again."""
 
     def __init__(self, kernel_set: FeatureMaps, source: Any, dtype: DType) -> None:
         self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
@@ -55,7 +47,6 @@ class DaskFeatures(FeatureStack):
 
     def ask(self, tasks: list[Any]) -> list[Any]:
         """Make a trip: return what tasks return."""
-        self.trips += 1
         return gathered(tasks, optimize_graph=False)
 
     def tasks(self, work: Callable[..., Any], *chunked: Any, **shared: Any) -> list[Any]:

@@ -12,7 +12,6 @@ from kernelmosaic.kernels.pairs import Pairwise, pairwise
 from kernelmosaic.kernels.strings import SmithWaterman, Spectrum, WeightedDegree
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.tanimoto import Tanimoto
-from kernelmosaic.kernels.textures import log_gabor
 from kernelmosaic.kernels.transformed import FFT, Correlation, Projected, Ranked, Rescaled
 from kernelmosaic.kernels.views import PerColumn, by_group, family, per_column, read_gmt
 
@@ -46,7 +45,6 @@ __all__ = [
     "by_group",
     "family",
     "fingerprints",
-    "log_gabor",
     "pairwise",
     "per_column",
     "read_gmt",

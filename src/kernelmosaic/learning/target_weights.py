@@ -18,11 +18,8 @@ Every target keeps the least criterion, so that none does worse than with the be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,7 +130,6 @@ def learn_target_weights(
     first: Array | None = None,
     fixed: bool = False,
     options: TargetOptions | None = None,
-    checkpoint: str | PathLike[str] | None = None,
     verbose: bool = False,
 ) -> TargetsLearned:
     """Choose the ratios γ of weights and ridge for every target.
@@ -158,8 +154,6 @@ def learn_target_weights(
         Whether these are the only ones.
     options : TargetOptions
         Numbers of candidates.
-    checkpoint : path-like, optional
-        A file that keeps what was tried until the search is over; a search that was stopped goes on from there.
     verbose : bool
         Whether to show the progress.
 
@@ -170,7 +164,7 @@ def learn_target_weights(
     options = TargetOptions() if options is None else options
     targets = TargetBatches.of(Y, weight, stack.backend, options)
     systems = FeatureSystems(stack, targets) if isinstance(stack, FeatureStack) else MatrixSystems(stack, targets)
-    search, none = _Candidates(systems, targets, criterion, groups, checkpoint), np.zeros((0, stack.n_kernels))
+    search, none = _Candidates(systems, targets, criterion, groups), np.zeros((0, stack.n_kernels))
     (n, T), rounds = Y.shape, [] if fixed else list(options.sizes[1:])
     if rounds and T * n**3 <= options.operations:
         rounds[-1] = T
@@ -194,14 +188,12 @@ def learn_target_weights(
             if k < len(rounds) - 1:
                 evaluate(between.ratios(centres), search.add)
             else:
-                search.finish()
                 z = between.means(search, np.arange(T))
                 nearest = _distances(z, centres).argmin(axis=1)
                 members = [np.flatnonzero(nearest == c) for c in range(len(centres))]
                 evaluate((own for own in members if len(own)), partial(search.refine, between, z))
     if not fixed and between is None:
         between = _Interpolated.of(search, rng, options, everywhere=False)
-    search.finish()
     return search.learned(0.0 if between is None else between.left_over(search))
 
 
@@ -408,56 +400,6 @@ class FeatureSystems:
         return CandidateSystem(times, block, own, constants, log_det - float(np.log(weight).sum()))
 
 
-class TriedBefore:
-    """A file of candidates with their criteria and errors, to which every new one is appended at once.
-
-    Parameters
-    ----------
-    path : Path
-        Of the file.
-    search : ndarray
-        What distinguishes one search from another; a file of another one is refused.
-    """
-
-    def __init__(self, path: Path, search: Array) -> None:
-        self.path, records = path, self._read(path)
-        if records and not (records[0].shape == search.shape and np.allclose(records[0], search, rtol=1e-6)):
-            raise ValueError(f"checkpoint={str(path)!r}: the file is of other samples or kernels; remove or rename it.")
-        P, T = len(search) - 6, int(search[1])
-        self.known = {self._key(one[:P]): one[P:].reshape(2, T) for one in records[1:]}
-        if not records:
-            self._append(search)
-
-    def find(self, gamma: Array) -> Array | None:
-        """Return criteria and errors of a candidate, of shape (2, T), or None if it was not tried."""
-        return self.known.get(self._key(gamma))
-
-    def add(self, gamma: Array, found: Array) -> None:
-        """Keep a candidate."""
-        self._append(np.concatenate([gamma, found.ravel()]))
-
-    @staticmethod
-    def _read(path: Path) -> list[Array]:
-        """Return the records of a file, if it is there, and cut off one that is not whole."""
-        records, end = [], 0
-        if path.exists():
-            with path.open("r+b") as file:
-                with suppress(EOFError, ValueError):
-                    while True:
-                        records.append(np.load(file))
-                        end = file.tell()
-                file.truncate(end)
-        return records
-
-    def _append(self, record: Array) -> None:
-        with self.path.open("ab") as file:
-            np.save(file, record)
-
-    @staticmethod
-    def _key(gamma: Array) -> tuple[str, ...]:
-        return tuple(f"{one:.6g}" for one in gamma)
-
-
 class _Candidates:
     """The criterion of all targets at every candidate so far, and for each target the machine of the best.
 
@@ -471,7 +413,6 @@ class _Candidates:
         targets: TargetBatches,
         criterion: str,
         groups: Groups,
-        checkpoint: str | PathLike[str] | None,
     ) -> None:
         self.systems, self.targets, self.criterion, self.groups = systems, targets, criterion, groups
         n, T = targets.Y.shape
@@ -484,34 +425,15 @@ class _Candidates:
         self.best, self.chosen = np.full(T, np.inf), np.zeros(T, dtype=np.intp)
         self.log_errors, self.intercept = np.full(T, np.nan), np.zeros(T)
         self.own, self.moved = np.zeros((T, len(self.units))), np.zeros(T, dtype=bool)
-        # Coefficients stay beside the targets. Those of candidates that an earlier search tried are found last.
+        # Coefficients stay beside the targets.
         place = targets.backend if targets.kept is not None else NUMPY
         self.beta = [place.zeros((n, part.stop - part.start), targets.dtype) for part in targets.batches]
-        self.lacking = np.zeros(T, dtype=bool)
-        own = [n, T, criterion == "evidence", targets.weight.sum(), targets.means.sum(), targets.units.sum()]
-        self.tried = None if checkpoint is None else TriedBefore(Path(checkpoint), np.append(own, self.knees))
 
     def add(self, gamma: Array) -> None:
         """Judge a candidate for all targets."""
         self.gammas.append(np.array(gamma, dtype=np.float64))
-        number = len(self.gammas) - 1
-        found = None if self.tried is None else self.tried.find(self.gammas[-1])
-        if found is None:
-            found = self._judge(self.systems.at(self.gammas[-1]), number, np.arange(self.targets.n_targets))
-            if self.tried is not None:
-                self.tried.add(self.gammas[-1], found)
-        else:
-            better = found[0] < self.best
-            self.best[better], self.log_errors[better] = found[:, better]
-            self.chosen[better], self.lacking[better] = number, True
-        self.found.append(found)
-
-    def finish(self) -> None:
-        """Find the machines of candidates that were not tried in this search."""
-        for number in np.unique(self.chosen[self.lacking]):
-            own = np.flatnonzero(self.lacking & (self.chosen == number))
-            self.best[own] = np.inf
-            self._judge(self.systems.at(self.gammas[number]), int(number), own)
+        everyone = np.arange(self.targets.n_targets)
+        self.found.append(self._judge(self.systems.at(self.gammas[-1]), len(self.gammas) - 1, everyone))
 
     def refine(self, between: _Interpolated, z: Array, members: NDArray[np.intp]) -> None:
         """Judge the centre of a group of targets for these, and their own posterior means from there."""
@@ -551,7 +473,7 @@ class _Candidates:
             columns, at = backend.index(better - some.start), numbers[better]
             if len(better):
                 self._keep(k, at, found[:, better], beta[:, columns], constants @ Y[:, columns])
-                self.chosen[at], self.lacking[at] = candidate, False
+                self.chosen[at] = candidate
         return found
 
     def _parts(self, numbers: NDArray[np.intp]) -> Iterator[tuple[int, slice, ArrayOrTensor]]:
@@ -585,8 +507,6 @@ class _Candidates:
             one = self.beta.pop()
             own = backend_of(one)
             beta[:, part] = own.borrow(one * own.asarray(units[part], self.targets.dtype))
-        if self.tried is not None:
-            self.tried.path.unlink(missing_ok=True)
         return TargetsLearned(
             ratios=np.where(self.moved[:, np.newaxis], self.own, gammas[self.chosen]),
             value=self.best,

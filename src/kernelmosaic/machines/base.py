@@ -14,7 +14,6 @@ from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.solvers import Program, Solution, certify, solve_factored, solve_smo, solve_working_set
-from kernelmosaic.solvers.factored import solve_factored_unbounded
 from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
 from kernelmosaic.solvers.program import Vector, assess
 from kernelmosaic.solvers.smo import most_steps
@@ -52,8 +51,6 @@ class Machine:
     has_box : bool
         Whether the coefficients live in a box, and each point of it proves a bound; else the loss is smooth, and they
         are its slopes.
-    is_linear_system : bool
-        Whether β solves a linear system in the centred kernel, as that of a `Discriminant` does.
     """
 
     program: Any
@@ -66,7 +63,6 @@ class Machine:
     has_labels: bool = False
     has_one_slack: bool = True
     has_box: bool = True
-    is_linear_system: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,27 +124,6 @@ class Machine:
         """Return the primal value of a solution: no less than the optimum for its kernel."""
         quadratic = 0.5 * float(np.sum(solution.beta * solution.values))
         return float(self.program.primal_value(quadratic, solution.values, solution.intercept))
-
-
-def solve_unbounded(K: ArrayOrTensor, program: Program) -> Solution:
-    """Solve a program whose box is infinite and whose tube is empty: (K + diag ρ) β = t − b, Σβ = total."""
-    if program.epsilon or np.isfinite(program.lower).any() or np.isfinite(program.upper).any():
-        raise ValueError("solve_unbounded serves programs without bounds and without a tube; use Machine.solve.")
-    gram: Any = as_gram(K)
-    if gram.factored:
-        return solve_factored_unbounded(gram, program)
-    backend = gram.backend
-    A = backend.copy(gram.block(np.arange(gram.n_samples)) if gram.matrix is None else gram.matrix, np.float64)
-    diagonal = backend.diagonal_view(A)
-    diagonal += backend.asarray(program.ridge)
-    factor = backend.cholesky(A, overwrite=True)
-    if factor is None:
-        raise np.linalg.LinAlgError("K + diag ρ is not positive definite to machine precision: raise the ridge.")
-    sides = np.column_stack([program.target, np.ones(program.n_samples)])
-    beta, ones = backend.to_numpy(backend.cho_solve(factor, backend.asarray(sides))).T
-    if program.total is not None:
-        beta = beta - (beta.sum() - program.total) / ones.sum() * ones
-    return assess(gram, program, np.array(beta), 1)
 
 
 # Checks ---------------------------------------------------------------------------------------------------------------
@@ -352,43 +327,6 @@ class Quantile(Machine):
     def __init__(self, y: AnyArray, C: float = 1.0, quantile: float = 0.5, sample_weight: Array | None = None) -> None:
         bound, ridge, _ = slack_terms(check_positive("C", C), 1, len(y), sample_weight)
         self.program = Program(np.asarray(y, dtype=np.float64), (quantile - 1.0) * bound, quantile * bound, ridge)
-
-
-class LeastSquares(Machine):
-    """Regularised least squares: min Σ sᵢ (yᵢ − f(xᵢ))² + λ‖w‖².
-
-    Parameters
-    ----------
-    y : array of shape (n,)
-        Targets.
-    alpha : float
-        The regulariser λ.
-    intercept : bool
-        Whether f has a constant term.
-    sample_weight : array of shape (n,), optional
-        The sᵢ; zero takes a sample out.
-    """
-
-    def __init__(
-        self,
-        y: AnyArray,
-        alpha: float = 1.0,
-        intercept: bool = True,
-        sample_weight: Array | None = None,
-    ) -> None:
-        check_positive("alpha", alpha)
-        n = len(y)
-        if sample_weight is not None and np.any(sample_weight <= 0):
-            raise ValueError("sample_weight must be positive here; leave out the samples of weight zero.")
-        ridge = np.full(n, alpha) if sample_weight is None else alpha / sample_weight
-        self.objective_scale = 2.0 * alpha
-        bound = np.full(n, np.inf)
-        total = 0.0 if intercept else None
-        self.program = Program(np.asarray(y, dtype=np.float64), -bound, bound, ridge, total=total)
-
-    def solve(self, K: ArrayOrTensor, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
-        """Return the exact solution; a warm start would not make the factorisation cheaper."""
-        return solve_unbounded(K, self.program)
 
 
 class OneClass(Machine):

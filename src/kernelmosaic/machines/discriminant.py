@@ -94,7 +94,6 @@ class Discriminant:
     # β has one column per target, and all samples are in all of them.
     has_one_output = False
     can_be_subsampled = False
-    is_linear_system = True
     #: Whether every sample has one class; else it may have several labels, and `root` turns targets into indicators.
     has_classes = True
     root: Matrix

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kernelmosaic.engine.store import SharedKernels
-from kernelmosaic.model_selection.exact_path import SupportVectorPath, support_vector_path
 from kernelmosaic.model_selection.folds import FiveByTwoFold
 from kernelmosaic.model_selection.pairs import PairSplit
 from kernelmosaic.model_selection.path_search import PathSearchCV
@@ -19,6 +18,4 @@ __all__ = [
     "ResponseSurfaceSearchCV",
     "SharedKernels",
     "SplitConformal",
-    "SupportVectorPath",
-    "support_vector_path",
 ]

@@ -134,13 +134,6 @@ def _by_interior_points(
     return best
 
 
-def solve_factored_unbounded(gram: FactoredGram, program: Program) -> Solution:
-    """Solve a program without a box and without a tube: one Newton system in the features."""
-    gram.increase_precision()
-    path = CentralPath(gram, _softened(gram, program)).follow(0.0)
-    return assess(gram, program, path.beta, path.n_iter)
-
-
 def _softened(gram: FactoredGram, program: Program) -> Program:
     """Return the program of ZZᵀ with the kernel's diagonal in its ridge, and with the primal of every such program."""
     if gram.shift is None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from kernelmosaic.datasets import make_ringnorm
+from reproduction.data import make_ringnorm
 
 
 @pytest.mark.parametrize("n_features", [3, 20])

@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 from kernelmosaic import MKLClassifier
 from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.model_selection import support_vector_path
+from reproduction.exact_path import support_vector_path
 
 
 def problem(n=60, width=1.0, share=0.5, seed=0):

@@ -7,7 +7,7 @@ import io
 import os
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -16,12 +16,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from sklearn.utils import Bunch
 
 from kernelmosaic._typing import AnyArray, TargetLike
-from kernelmosaic.datasets.entries import DataSet, find
+from kernelmosaic.datasets import data_folder, join_views
 from kernelmosaic.files import cache_folder, write_bytes
+from reproduction.data.entries import DataSet, find
 
 #: The arrays of one set, named as in its npz file.
 Arrays = dict[str, AnyArray]
@@ -106,7 +107,7 @@ def load(
 
     Examples
     --------
-    >>> from kernelmosaic.datasets import load
+    >>> from reproduction.data import load
     >>> wine = load("wine")
     >>> wine.data.shape, wine.task
     ((178, 13), 'multiclass')
@@ -126,32 +127,6 @@ def load(
         found.target = np.where(np.isin(found.target, positive), 1, -1)
         found.classes, found.task = np.array([-1, 1]), "binary"
     return (found.data, found.target) if return_X_y else found
-
-
-def join_views(views: Mapping[str, AnyArray]) -> tuple[AnyArray, dict[str, NDArray[np.intp]]]:
-    """Set views side by side; return the matrix and the columns each view has in it.
-
-    Parameters
-    ----------
-    views : mapping of str to ndarray of shape (n_samples, n_features_of_view)
-
-    Returns
-    -------
-    X : ndarray of shape (n_samples, n_features)
-    columns : dict of str to ndarray
-        As kernels take them: ``[(name, Linear(), columns[name]) for name in columns]``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelmosaic.datasets import join_views
-    >>> X, columns = join_views({"a": np.zeros((3, 2)), "b": np.ones((3, 1))})
-    >>> X.shape, columns["b"].tolist()
-    ((3, 3), [2])
-    """
-    edges = np.cumsum([0, *(view.shape[1] for view in views.values())])
-    columns = {name: np.arange(a, b) for name, a, b in zip(views, edges[:-1], edges[1:], strict=True)}
-    return np.hstack(list(views.values())), columns
 
 
 def _assemble(entry: DataSet, obtained: Obtained, dtype: DTypeLike | None) -> Bunch:
@@ -224,7 +199,7 @@ def _pendigits_views(
         reason = "pendigits_orig.npz was not found" if traces is None else "the rows are not in the published order"
         warnings.warn(f"PENDIGITS comes without its bitmaps: {reason}.", stacklevel=3)
         return views
-    from kernelmosaic.datasets._numba_pen import render_pen
+    from reproduction.data._numba_pen import render_pen
 
     finest = 16
     drawn = render_pen(traces["points"], traces["offsets"], traces["stroke"], finest)
@@ -264,18 +239,6 @@ def row_digests(arrays: Arrays, views: Sequence[str] = ()) -> Digests:
 
 def _digest(parts: list[bytes]) -> str:
     return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
-
-
-def local_folder(data_home: str | os.PathLike[str] | None) -> Path | None:
-    """Return the folder of npz files the user named, by argument or by environment; None where neither does."""
-    variable = "KERNELMOSAIC_DATA"
-    said, value = ("data_home", data_home) if data_home is not None else (variable, os.environ.get(variable))
-    if not value:
-        return None
-    folder = Path(value).expanduser()
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{said}={str(value)!r} is not a folder: give one that holds the sets as npz files.")
-    return folder
 
 
 def read_file(path: Path, entry: DataSet) -> Arrays:
@@ -334,7 +297,7 @@ class Obtained:
 
 def obtain(entry: DataSet, data_home: str | os.PathLike[str] | None, download: bool) -> Obtained:
     """Return the arrays of a set from the nearest place that has them."""
-    folder = local_folder(data_home)
+    folder = data_folder(data_home)
     if folder is not None and (folder / entry.file_name).is_file():
         return Obtained(read_file(folder / entry.file_name, entry), "file")
     if entry.bundled:

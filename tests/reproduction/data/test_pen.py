@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from kernelmosaic.datasets._numba_pen import render_pen
+from reproduction.data._numba_pen import render_pen
 
 
 def by_hand(trace, stroke, size, pen):

@@ -82,7 +82,7 @@ def support_vector_path(
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelmosaic.model_selection import support_vector_path
+    >>> from reproduction.exact_path import support_vector_path
     >>> path = support_vector_path(np.eye(4) + 1.0, [0, 0, 1, 1])
     >>> path.at(0.5)[0]
     array([-0.5, -0.5,  0.5,  0.5])

@@ -51,7 +51,7 @@ def log_gabor(
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelmosaic.kernels import log_gabor
+    >>> from reproduction.data import log_gabor
     >>> views = log_gabor(np.random.RandomState(0).standard_normal((5, 16, 16)))
     >>> len(views), views["3 px 0°"].shape
     (24, (5, 256))

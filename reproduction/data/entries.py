@@ -105,7 +105,7 @@ class DataSet:
 
 @cache
 def _catalogue() -> dict[str, DataSet]:
-    text = files("kernelmosaic.datasets").joinpath("catalogue.toml").read_text(encoding="utf-8")
+    text = files("reproduction.data").joinpath("catalogue.toml").read_text(encoding="utf-8")
     found = {}
     for stem, facts in tomllib.loads(text).items():
         fixed: Settings = {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()}
@@ -118,7 +118,7 @@ def catalogue() -> tuple[DataSet, ...]:
 
     Examples
     --------
-    >>> from kernelmosaic.datasets import catalogue
+    >>> from reproduction.data import catalogue
     >>> [entry.title for entry in catalogue() if entry.task == "regression"]
     ['WHITEWINE', 'CONCRETE', 'MOTORCYCLE']
     """
@@ -130,7 +130,7 @@ def names() -> list[str]:
 
     Examples
     --------
-    >>> from kernelmosaic.datasets import names
+    >>> from reproduction.data import names
     >>> names()[:3]
     ['banana', 'german_numeric', 'heart']
     """
@@ -142,7 +142,7 @@ def unavailable() -> dict[str, str]:
 
     Examples
     --------
-    >>> from kernelmosaic.datasets.entries import unavailable
+    >>> from reproduction.data.entries import unavailable
     >>> sorted(unavailable())[:2]
     ['ACCEPTORS', 'ARABIDOPSIS']
     """
@@ -165,7 +165,7 @@ def _plain(name: str) -> str:
 def find(name: str) -> DataSet:
     """Return the entry that answers to `name`, or raise naming the nearest ones."""
     if not isinstance(name, str):
-        raise TypeError(f"name={name!r}: give the name of a set as a string; datasets.names() lists them.")
+        raise TypeError(f"name={name!r}: give the name of a set as a string; reproduction.data.names() lists them.")
     known = {_plain(text): one for one in catalogue() for text in (one.stem, one.title, *one.aliases)}
     if (entry := known.get(_plain(name))) is not None:
         return entry

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic import MKLClassifier
-from kernelmosaic.kernels import log_gabor
+from reproduction.data import log_gabor
 
 
 def test_a_filter_sees_the_wave_it_is_made_for():

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from kernelmosaic.datasets import catalogue, join_views, load, names
-from kernelmosaic.datasets._numba_pen import render_pen
-from kernelmosaic.datasets.entries import _catalogue, find, unavailable
+from reproduction.data import catalogue, load, names
+from reproduction.data._numba_pen import render_pen
+from reproduction.data.entries import _catalogue, find, unavailable
 
-TOP = Path(__file__).parents[2]
+TOP = Path(__file__).parents[3]
 
 
 def digits(n=40):
@@ -190,12 +190,6 @@ def test_views_stand_side_by_side(folder):
         assert_array_equal(view, expected[name])
         assert_array_equal(found.data[:, found.columns[name]], view)
     assert found.data.shape == (40, 21)
-
-
-def test_join_views_by_hand():
-    X, columns = join_views({"a": np.array([[1, 2], [3, 4]]), "b": np.array([[5], [6]])})
-    assert_array_equal(X, [[1, 2, 5], [3, 4, 6]])
-    assert {name: list(of_view) for name, of_view in columns.items()} == {"a": [0, 1], "b": [2]}
 
 
 def test_what_is_kept_apart_is_no_view(folder):

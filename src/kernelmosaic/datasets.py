@@ -1,25 +1,23 @@
-"""Toy problems whose truth is known: mixtures of Gaussians with their Bayes rule, Breiman's waveforms and ringnorm."""
+"""Toy mixtures of Gaussians with their Bayes rule, and sets from a folder of files."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import Bunch, check_array, check_random_state
 
+from kernelmosaic._typing import AnyArray
+from kernelmosaic.machines.base import check_count
 
-def check_count(name: str, value: object, minimum: int = 1) -> int:
-    """Return `value` as an int, or raise naming the parameter, what was given and what would do."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name}={value!r}: give a whole number of at least {minimum}.")
-    if value < minimum:
-        raise ValueError(f"{name}={value!r}: give a whole number of at least {minimum}.")
-    return int(value)
-
+__all__ = ["BayesRule", "bayes_decision", "join_views", "load", "make_gaussians"]
 
 # GAUSS2 to GAUSS5 -----------------------------------------------------------------------------------------------------
 
@@ -173,87 +171,111 @@ class BayesRule:
         return float(total * step**2)
 
 
-# Waveforms ------------------------------------------------------------------------------------------------------------
+# Sets from files ------------------------------------------------------------------------------------------------------
 
 
-def make_waveform(
-    n_samples: int = 5000, random_state: int | RandomState | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Draw waveforms: u · one wave + (1 − u) · another, u uniform on [0, 1], plus unit noise at each of 21 times.
+def load(name: str, data_home: str | os.PathLike[str] | None = None, *, return_X_y: bool = False) -> Any:
+    """Load a set from a folder of npz files, or one of those that scikit-learn carries.
+
+    ``NAME.npz`` holds ``y`` and either ``X`` or one matrix per view, with a row per entry of y, as
+    ``np.savez("patients.npz", y=y, rna=rna, proteins=proteins)`` writes it. Nothing is scaled or filled in.
 
     Parameters
     ----------
-    n_samples : int, default=5000
-        Number of samples; the three classes are equally likely.
-    random_state : int, RandomState instance or None, default=None
-        Seed or generator; pass an int for the same draw every time.
+    name : str
+        Name of the file without ``.npz``, or "breast_cancer", "diabetes", "digits", "iris" or "wine".
+    data_home : path or None, default=None
+        The folder; None means the environment variable ``KERNELMOSAIC_DATA``, if set.
+    return_X_y : bool, default=False
+        Whether to return ``(data, target)`` alone.
 
     Returns
     -------
-    X : ndarray of shape (n_samples, 21)
-    y : ndarray of shape (n_samples,)
-        Labels 0, 1, 2.
+    Bunch
+        With the following keys.
 
-    References
-    ----------
-    Breiman, Friedman, Olshen and Stone (1984), "Classification and Regression Trees", section 2.6.2.
+        data : ndarray of shape (n_samples, n_features)
+            X, or all views side by side; numbers in float64.
+        target : ndarray of shape (n_samples,)
+            Labels or values.
+        views : dict of str to ndarray
+            The views, as `fit` takes them.
+        columns : dict of str to ndarray
+            Which columns of data each view has.
+
+        Further arrays of the file keep their names.
 
     Examples
     --------
-    >>> from kernelmosaic.datasets import make_waveform
-    >>> X, y = make_waveform(n_samples=50, random_state=0)
-    >>> X.shape
-    (50, 21)
+    >>> from kernelmosaic.datasets import load
+    >>> wine = load("wine")
+    >>> wine.data.shape
+    (178, 13)
     """
-    n_samples = check_count("n_samples", n_samples)
-    rng = check_random_state(random_state)
-    # Triangles of height 6 and half-width 6, peaking at 7, 11 and 15.
-    waves = np.maximum(6.0 - np.abs(np.arange(1, 22) - np.array([[7], [11], [15]])), 0.0)
-    # The two waves each class mixes; numbered as in the published sample of this problem.
-    pairs = np.array([(0, 2), (0, 1), (1, 2)])
-    y = rng.randint(len(pairs), size=n_samples)
-    u = rng.uniform(size=(n_samples, 1))
-    one, other = waves[pairs[y].T]
-    return u * one + (1 - u) * other + rng.standard_normal((n_samples, waves.shape[1])), y
+    folder, carried = data_folder(data_home), ("breast_cancer", "diabetes", "digits", "iris", "wine")
+    path = None if folder is None else folder / f"{name}.npz"
+    if path is not None and path.is_file():
+        found = _read(path)
+    elif name in carried:
+        import sklearn.datasets
+
+        found = Bunch(views={}, columns={}, **getattr(sklearn.datasets, f"load_{name}")())
+    else:
+        raise FileNotFoundError(
+            f"name={name!r}: {name}.npz was not found. Put it into a folder and name that folder by data_home=… or the "
+            f"environment variable KERNELMOSAIC_DATA, or give one of {', '.join(carried)}."
+        )
+    return (found.data, found.target) if return_X_y else found
 
 
-# Ringnorm -------------------------------------------------------------------------------------------------------------
+def data_folder(data_home: str | os.PathLike[str] | None) -> Path | None:
+    """Return the folder of npz files that the argument or the environment names; None where neither does."""
+    variable = "KERNELMOSAIC_DATA"
+    said, value = ("data_home", data_home) if data_home is not None else (variable, os.environ.get(variable))
+    if not value:
+        return None
+    folder = Path(value).expanduser()
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{said}={str(value)!r} is not a folder: give one that holds the sets as npz files.")
+    return folder
 
 
-def make_ringnorm(
-    n_samples: int = 7400, n_features: int = 20, random_state: int | RandomState | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Draw from two equally likely Gaussians that no hyperplane separates.
+def _read(path: Path) -> Bunch:
+    """Return the arrays of a file under the names of a Bunch."""
+    with np.load(path, allow_pickle=False) as stored:
+        arrays = {key: stored[key] for key in stored.files}
+    if "y" not in arrays:
+        raise ValueError(f"{path} holds {', '.join(arrays)}: an array y of the targets is needed.")
+    y, X = arrays.pop("y"), arrays.pop("X", None)
+    views = {} if X is not None else {key: v for key, v in arrays.items() if v.ndim == 2 and len(v) == len(y)}
+    views = {key: arrays.pop(key).astype(np.float64) for key in views}
+    if X is None and not views:
+        raise ValueError(f"{path} holds no X, and no view, which is a matrix with one row per entry of y.")
+    data, columns = join_views(views) if X is None else (X.astype(np.float64) if X.dtype.kind in "biuf" else X, {})
+    return Bunch(data=data, target=y, views=views, columns=columns, **arrays)
 
-    Class 0 is N(0, 4I), class 1 is N(a, I), where every entry of a is 2 / √n_features: its mean lies at distance 2 of
-    the origin whatever the dimension.
+
+def join_views(views: Mapping[str, AnyArray]) -> tuple[AnyArray, dict[str, NDArray[np.intp]]]:
+    """Set views side by side; return the matrix and the columns each view has in it.
 
     Parameters
     ----------
-    n_samples : int, default=7400
-    n_features : int, default=20
-    random_state : int, RandomState instance or None, default=None
-        Seed or generator; pass an int for the same draw every time.
+    views : mapping of str to ndarray of shape (n_samples, n_features_of_view)
 
     Returns
     -------
     X : ndarray of shape (n_samples, n_features)
-    y : ndarray of shape (n_samples,)
-        Labels 0 and 1.
-
-    References
-    ----------
-    Breiman (1996), "Bias, variance, and arcing classifiers", technical report 460, Statistics Department, Berkeley.
+    columns : dict of str to ndarray
+        As kernels take them: ``[(name, Linear(), columns[name]) for name in columns]``.
 
     Examples
     --------
-    >>> from kernelmosaic.datasets import make_ringnorm
-    >>> X, y = make_ringnorm(n_samples=50, random_state=0)
-    >>> X.shape
-    (50, 20)
+    >>> import numpy as np
+    >>> from kernelmosaic.datasets import join_views
+    >>> X, columns = join_views({"a": np.zeros((3, 2)), "b": np.ones((3, 1))})
+    >>> X.shape, columns["b"].tolist()
+    ((3, 3), [2])
     """
-    n_samples, n_features = check_count("n_samples", n_samples), check_count("n_features", n_features)
-    rng = check_random_state(random_state)
-    y = rng.randint(2, size=n_samples)
-    spread, centre = np.array([2.0, 1.0]), np.array([0.0, 2.0 / np.sqrt(n_features)])
-    return centre[y, None] + spread[y, None] * rng.standard_normal((n_samples, n_features)), y
+    edges = np.cumsum([0, *(view.shape[1] for view in views.values())])
+    columns = {name: np.arange(a, b) for name, a, b in zip(views, edges[:-1], edges[1:], strict=True)}
+    return np.hstack(list(views.values())), columns

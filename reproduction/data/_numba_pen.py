@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelmosaic._numba_cache import njit
-from kernelmosaic.datasets.generators import check_count
+from kernelmosaic.machines.base import check_count
 
 
 def render_pen(
@@ -39,7 +39,7 @@ def render_pen(
 
     Examples
     --------
-    >>> from kernelmosaic.datasets._numba_pen import render_pen
+    >>> from reproduction.data._numba_pen import render_pen
     >>> image = render_pen([[0, 0], [1, 1]], offsets=[0, 2], stroke=[0, 0], size=4)
     >>> (image.reshape(4, 4) > 0.1).astype(int)
     array([[0, 0, 0, 1],

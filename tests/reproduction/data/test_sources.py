@@ -12,9 +12,10 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.utils import Bunch
 
-from kernelmosaic.datasets import load
-from kernelmosaic.datasets.entries import _catalogue, find
-from kernelmosaic.datasets.public import cache_folder, row_digests, write_cache
+from kernelmosaic.files import cache_folder
+from reproduction.data import load
+from reproduction.data.entries import _catalogue, find
+from reproduction.data.public import row_digests, write_cache
 
 
 class Server:

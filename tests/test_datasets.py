@@ -1,13 +1,15 @@
-"""The mixtures against their published parameters, and the Bayes rule against two other ways to integrate."""
+"""The mixtures against their published parameters, the Bayes rule against other integrals, sets from files."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
+from sklearn.datasets import load_wine
 
-from kernelmosaic.datasets import BayesRule, bayes_decision, make_gaussians
+from kernelmosaic.datasets import BayesRule, bayes_decision, join_views, load, make_gaussians
 
 # prior, mean, diagonal of the covariance, label: as printed, one row per component
 TABLE = {
@@ -132,8 +134,8 @@ def test_sample_accuracy_is_that_of_the_population_and_beats_a_shifted_rule(n_co
         ({"n_components": 6}, ValueError, "n_components=6.*2, 3, 4, 5"),
         ({"n_components": "4"}, ValueError, "n_components='4'"),
         ({"n_samples": 0}, ValueError, "n_samples=0.*at least 1"),
-        ({"n_samples": 10.5}, TypeError, "n_samples=10.5.*whole number"),
-        ({"n_samples": True}, TypeError, "n_samples=True"),
+        ({"n_samples": 10.5}, ValueError, "n_samples=10.5.*whole number"),
+        ({"n_samples": True}, ValueError, "n_samples=True"),
     ],
 )
 def test_bad_arguments_are_named(arguments, error, words):
@@ -148,3 +150,57 @@ def test_the_rule_names_bad_input():
         BayesRule().predict(np.zeros((4, 3)))
     with pytest.raises(ValueError, match="NaN"):
         BayesRule().predict([[np.nan, 0.0]])
+
+
+# Sets from files --------------------------------------------------------------------------------------------------
+
+
+def test_join_views_by_hand():
+    X, columns = join_views({"a": np.array([[1, 2], [3, 4]]), "b": np.array([[5], [6]])})
+    assert_array_equal(X, [[1, 2, 5], [3, 4, 6]])
+    assert {name: list(of_view) for name, of_view in columns.items()} == {"a": [0, 1], "b": [2]}
+
+
+@pytest.mark.parametrize("by", ["argument", "variable"])
+def test_a_file_of_views(tmp_path, monkeypatch, by):
+    views = {"rna": np.array([[1, 2], [3, 250]], dtype=np.uint8), "protein": np.array([[0.5], [np.nan]])}
+    np.savez(tmp_path / "patients.npz", y=np.array(["a", "b"]), **views, train=np.array([1]), centre=np.array([[7.0]]))
+    monkeypatch.setenv("KERNELMOSAIC_DATA", str(tmp_path) if by == "variable" else "/nowhere")
+    found = load("patients", tmp_path if by == "argument" else None)
+    assert_array_equal(found.data, [[1, 2, 0.5], [3, 250, np.nan]])
+    assert_array_equal(found.target, ["a", "b"])
+    assert list(found.views) == ["rna", "protein"]
+    assert found.views["rna"].dtype == np.float64
+    assert found.columns["protein"].tolist() == [2]
+    assert (found.train.tolist(), found.centre.tolist()) == ([1], [[7.0]])
+
+
+def test_a_file_of_one_table(tmp_path):
+    np.savez(tmp_path / "one.npz", X=np.array([[200], [100]], dtype=np.uint8), y=np.arange(2), other=np.eye(2))
+    X, y = load("one", tmp_path, return_X_y=True)
+    assert_array_equal(X**2, [[40000.0], [10000.0]])
+    assert_array_equal(y, [0, 1])
+    assert load("one", tmp_path).views == {}
+    np.savez(tmp_path / "letters.npz", X=np.array([b"ACG", b"TT"]), y=np.arange(2))
+    assert_array_equal(load("letters", tmp_path).data, [b"ACG", b"TT"])
+
+
+def test_a_set_of_scikit_learn(tmp_path):
+    found = load("wine", tmp_path)
+    assert_array_equal(found.data, load_wine().data)
+    assert_array_equal(found.target, load_wine().target)
+    assert found.views == {}
+
+
+def test_what_is_wrong_with_a_file_or_a_folder(tmp_path, monkeypatch):
+    monkeypatch.delenv("KERNELMOSAIC_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match=r"name='banana': banana\.npz was not found.*KERNELMOSAIC_DATA.*wine"):
+        load("banana")
+    with pytest.raises(FileNotFoundError, match=r"data_home='.*nowhere' is not a folder"):
+        load("wine", tmp_path / "nowhere")
+    np.savez(tmp_path / "banana.npz", X=np.eye(2))
+    with pytest.raises(ValueError, match=r"banana\.npz holds X: an array y"):
+        load("banana", tmp_path)
+    np.savez(tmp_path / "banana.npz", y=np.arange(2), view=np.eye(3))
+    with pytest.raises(ValueError, match=r"banana\.npz holds no X, and no view"):
+        load("banana", tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.datasets import make_waveform
+from reproduction.data import make_waveform
 
 PEAKS = {0: (7, 15), 1: (7, 11), 2: (11, 15)}
 

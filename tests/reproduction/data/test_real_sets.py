@@ -10,9 +10,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn import datasets as sklearn_datasets
 
-from kernelmosaic.datasets import catalogue, load, names
-from kernelmosaic.datasets.entries import find
-from kernelmosaic.datasets.public import row_digests
+from reproduction.data import catalogue, load, names
+from reproduction.data.entries import find
+from reproduction.data.public import row_digests
 from reproduction.sequences import one_hot, windows
 
 FOLDER = os.environ.get("KERNELMOSAIC_DATA")
