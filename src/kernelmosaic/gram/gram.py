@@ -119,16 +119,16 @@ class Gram(ClassGram):
 
     def solve_by_products(self, ridge: Array, right: Array, options: BlockOptions, sums: bool = False) -> Array:
         """Return (K + diag ridge)⁻¹ times the right-hand sides, (n, k), by `conjugate_gradients`."""
-        diagonal = self.diagonal() + ridge
 
         def times(p: Array) -> Array:
             return np.asarray(self.products(p) + ridge[:, np.newaxis] * p)
 
-        return np.asarray(conjugate_gradients(times, diagonal, right, options, sums, self.preconditioner(ridge)))
+        return np.asarray(conjugate_gradients(times, self.preconditioner(ridge), right, options, sums))
 
-    def preconditioner(self, ridge: Array) -> Callable[[Array], Array] | None:
-        """Return what multiplies columns by roughly (K + diag ridge)⁻¹; None for the diagonal."""
-        return None
+    def preconditioner(self, ridge: Array) -> Callable[[Array], Array]:
+        """Return what multiplies columns by roughly (K + diag ridge)⁻¹: here the inverse of the diagonal."""
+        diagonal = (self.diagonal() + ridge)[:, np.newaxis]
+        return lambda r: r / diagonal
 
     def host_rows(self, rows: RowIndex) -> NDArray[np.intp]:
         """Return row numbers in this process."""

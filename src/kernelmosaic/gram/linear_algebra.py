@@ -62,8 +62,9 @@ def solve_block(
     with one_blas_thread():
         if len(A) > options.factorised and not _memory_allows(backend, len(A)):
             added = ridge + jitter
-            diagonal = backend.astype(A.diagonal(), dtype) + added
-            return conjugate_gradients(lambda p: multiply(A, p) + added[:, None] * p, diagonal, sides, options)
+            diagonal = (backend.astype(A.diagonal(), dtype) + added)[:, None]
+            times = lambda p: multiply(A, p) + added[:, None] * p  # noqa: E731
+            return conjugate_gradients(times, lambda r: r / diagonal, sides, options)
         factor = regularised_cholesky(A, ridge, jitter, tries=1 if backend.name == "numpy" else 4)
         return backend.zeros(right.shape) if factor is None else backend.cho_solve(factor, sides)
 
@@ -101,51 +102,54 @@ def _memory_allows(backend: Backend, n: int, most: int = 36_000) -> bool:
 
 def conjugate_gradients(
     times: Callable[[Any], Any],
-    diagonal: ArrayOrTensor,
+    near: Callable[[Any], Any],
     right: ArrayOrTensor,
     options: BlockOptions,
     sums: bool = False,
-    precondition: Callable[[Any], Any] | None = None,
 ) -> ArrayOrTensor:
-    """Solve A x = right for all columns at once, each with step sizes of its own, to a few digits.
+    """Return x with A x = right, of all columns at once, each with step sizes of its own.
 
     Parameters
     ----------
     times : callable
         Multiplies A with columns.
-    diagonal : array of shape (n,)
-        That of A, which preconditions the steps.
-    right : array of shape (n, k)
+    near : callable
+        Multiplies a symmetric matrix near A⁻¹ with columns. It may return a stack, of which the first matrix is this
+        product and the others are linear in the columns, too: `times` then reads such stacks, and x is one.
+    right : array of shape (n, k) or (n,)
         The right-hand sides.
     options : BlockOptions
         How many steps to take, and to what precision.
     sums : bool
         Whether to stay among the x that sum to zero, where the solution minimises ½xᵀAx − ⟨right, x⟩.
-    precondition : callable, optional
-        Multiplies a symmetric matrix near A⁻¹ with columns; by default that of the diagonal.
     """
-    xp, inverse = backend_of(right).xp, 1.0 / diagonal[:, None]
-    nearly = precondition or (lambda r: inverse * r)
-    ones = nearly(xp.ones_like(inverse)) if sums else inverse
+    xp = backend_of(right).xp
+    ones = near(xp.ones_like(right[:, :1])) if sums else None
 
-    def within(r: ArrayOrTensor) -> ArrayOrTensor:
+    def within(r: Any) -> Any:
         """Return a residual less its multiplier, which x cannot change; else it grows, and rounding with it."""
-        return r - (ones * r).sum(0) / ones.sum() if sums else r
+        return r if ones is None else r - (ones * r).sum(0) / ones.sum()
 
-    x, r = xp.zeros_like(right), within(right)
-    p = nearly(r)
-    size = (r * p).sum(0)
+    def inner(p: Any, r: Any) -> Any:
+        return (p.reshape(-1, *r.shape)[0] * r).sum(0)
+
+    def ratio(a: Any, b: Any) -> Any:
+        """Return a / b; zero in columns that are solved, or that rounding leaves nothing of."""
+        return xp.where(b > 0, a / xp.where(b > 0, b, 1.0), 0.0)
+
+    r = within(right)
+    p = near(r)
+    x, size = xp.zeros_like(p), xp.clip(inner(p, r), 0.0, None)
     goal = options.cg_tol**2 * size
     for _ in range(options.cg_steps):
         Ap = times(p)
-        curvature = (p * Ap).sum(0)
-        step = xp.where(curvature > 0, size / xp.where(curvature > 0, curvature, 1.0), 0.0)
+        step = ratio(size, inner(p, Ap))
         x, r = x + step * p, within(r - step * Ap)
-        z = nearly(r)
-        before, size = size, (r * z).sum(0)
+        z = near(r)
+        before, size = size, xp.clip(inner(z, r), 0.0, None)
         if bool((size <= goal).all()):
             break
-        p = z + xp.where(before > 0, size / xp.where(before > 0, before, 1.0), 0.0) * p
+        p = z + ratio(size, before) * p
     return x
 
 

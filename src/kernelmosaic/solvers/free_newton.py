@@ -283,10 +283,8 @@ class GramForm(Form):
 
     def _iterate(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
         """Return about the direction by conjugate gradients, to a few digits."""
-        diagonal = self.A.backend.asarray(self.A.diagonal()) + self.ridge
-        added = (self.ridge + rounding_jitter(self.A.dtype, diagonal))[:, None]
+        diagonal = (self.A.backend.asarray(self.A.diagonal()) + self.ridge)[:, None]
+        added = self.ridge[:, None] + rounding_jitter(self.A.dtype, diagonal)
+        times = lambda p: self.A.products(p) + added * p  # noqa: E731
         options = BLOCKS[self.A.backend.name]
-        steps = conjugate_gradients(
-            lambda p: self.A.products(p) + added * p, diagonal, slope[:, None], options, sums=sums
-        )
-        return steps[:, 0]
+        return conjugate_gradients(times, lambda r: r / diagonal, slope[:, None], options, sums)[:, 0]
