@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, backend_of, format_bytes, is_tensor, row_strips
 from kernelmosaic.gram.linear_algebra import (
+    Cholesky,
     conjugate_gradients,
     multiply_rows,
     nonzero_rows,
-    regularised_cholesky,
     rounding_jitter,
     solve_block,
 )
@@ -326,9 +326,9 @@ class OnDemandGram(Gram):
             for m, block in self.stack.placed_blocks(active_kernels(self.factors), strip, some):
                 columns[strip] += self._factor(m, strip, some) * block
         among = columns[self.backend.index(some)]
-        jitter = rounding_jitter(self.dtype, among.diagonal())
-        factor = regularised_cholesky(among, self.backend.zeros((len(some),)), jitter)
-        return None if factor is None else columns @ self.backend.invert_lower(factor).T
+        with suppress(np.linalg.LinAlgError):
+            return columns @ Cholesky(among, rounding_jitter(self.dtype, among.diagonal()), 0.01).inverse_root().T
+        return None
 
     def _factor(self, m: int, rows: slice, columns: NDArray[np.intp]) -> ArrayOrTensor:
         """Return what a block of one kernel is multiplied with."""

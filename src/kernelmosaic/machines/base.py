@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import as_gram
+from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers import Program, Solution, certify, solve_factored, solve_smo, solve_working_set
 from kernelmosaic.solvers.factored import solve_factored_unbounded
 from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
@@ -138,14 +139,10 @@ def solve_unbounded(K: ArrayOrTensor, program: Program) -> Solution:
     if gram.factored:
         return solve_factored_unbounded(gram, program)
     backend = gram.backend
-    A = backend.copy(gram.block(np.arange(gram.n_samples)) if gram.matrix is None else gram.matrix, np.float64)
-    diagonal = backend.diagonal_view(A)
-    diagonal += backend.asarray(program.ridge)
-    factor = backend.cholesky(A, overwrite=True)
-    if factor is None:
-        raise np.linalg.LinAlgError("K + diag ρ is not positive definite to machine precision: raise the ridge.")
+    matrix = gram.block(np.arange(gram.n_samples)) if gram.matrix is None else gram.matrix
+    factor = Cholesky(matrix, backend.asarray(program.ridge), most=0.0, dtype=np.float64)
     sides = np.column_stack([program.target, np.ones(program.n_samples)])
-    beta, ones = backend.to_numpy(backend.cho_solve(factor, backend.asarray(sides))).T
+    beta, ones = backend.to_numpy(factor.solve(backend.asarray(sides))).T
     if program.total is not None:
         beta = beta - (beta.sum() - program.total) / ones.sum() * ones
     return assess(gram, program, np.array(beta), 1)
