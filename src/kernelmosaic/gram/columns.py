@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import TorchBackend
+from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import StoredStack
 
 Array = NDArray[np.float64]
@@ -133,15 +134,11 @@ class ColumnKernels:
         diagonal, backend = self.backend.diagonal_view(A), self.backend
         diagonal += ridge
         halves = bool(self.halves) and self._largest_eigenvalue(A) <= self.steepest * ridge
-        factor = backend.cholesky(A)
-        while factor is None:  # a small ridge is lost in the rounding of a large matrix
-            diagonal += ridge
-            ridge *= 2.0
-            factor = backend.cholesky(A)
+        factor = Cholesky(A)
         if not halves:
-            return backend.cho_inverse(factor)
+            return factor.inverse()
         del A, diagonal
-        root = backend.invert_lower(factor)
+        root = factor.inverse_root()
         del factor
         size = float(root.abs().amax())
         root = _padded((root / size).half())

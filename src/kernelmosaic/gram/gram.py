@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, backend_of, format_bytes, is_tensor, row_strips
 from kernelmosaic.gram.linear_algebra import (
+    Cholesky,
     conjugate_gradients,
     multiply_rows,
     nonzero_rows,
-    regularised_cholesky,
     rounding_jitter,
     solve_block,
 )
@@ -119,16 +119,16 @@ class Gram(ClassGram):
 
     def solve_by_products(self, ridge: Array, right: Array, options: BlockOptions, sums: bool = False) -> Array:
         """Return (K + diag ridge)⁻¹ times the right-hand sides, (n, k), by `conjugate_gradients`."""
-        diagonal = self.diagonal() + ridge
 
         def times(p: Array) -> Array:
             return np.asarray(self.products(p) + ridge[:, np.newaxis] * p)
 
-        return np.asarray(conjugate_gradients(times, diagonal, right, options, sums, self.preconditioner(ridge)))
+        return np.asarray(conjugate_gradients(times, self.preconditioner(ridge), right, options, sums))
 
-    def preconditioner(self, ridge: Array) -> Callable[[Array], Array] | None:
-        """Return what multiplies columns by roughly (K + diag ridge)⁻¹; None for the diagonal."""
-        return None
+    def preconditioner(self, ridge: Array) -> Callable[[Array], Array]:
+        """Return what multiplies columns by roughly (K + diag ridge)⁻¹: here the inverse of the diagonal."""
+        diagonal = (self.diagonal() + ridge)[:, np.newaxis]
+        return lambda r: r / diagonal
 
     def host_rows(self, rows: RowIndex) -> NDArray[np.intp]:
         """Return row numbers in this process."""
@@ -326,9 +326,9 @@ class OnDemandGram(Gram):
             for m, block in self.stack.placed_blocks(active_kernels(self.factors), strip, some):
                 columns[strip] += self._factor(m, strip, some) * block
         among = columns[self.backend.index(some)]
-        jitter = rounding_jitter(self.dtype, among.diagonal())
-        factor = regularised_cholesky(among, self.backend.zeros((len(some),)), jitter)
-        return None if factor is None else columns @ self.backend.invert_lower(factor).T
+        with suppress(np.linalg.LinAlgError):
+            return columns @ Cholesky(among, rounding_jitter(self.dtype, among.diagonal()), 0.01).inverse_root().T
+        return None
 
     def _factor(self, m: int, rows: slice, columns: NDArray[np.intp]) -> ArrayOrTensor:
         """Return what a block of one kernel is multiplied with."""

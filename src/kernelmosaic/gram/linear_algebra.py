@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError
 
 from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import Backend, backend_of, one_blas_thread
@@ -27,18 +26,60 @@ def rounding_jitter(dtype: np.dtype[Any], diagonal: ArrayOrTensor) -> float:
     return share * max(float(diagonal.mean()), 1e-300)
 
 
-def regularised_cholesky(A: ArrayOrTensor, ridge: ArrayOrTensor, jitter: float, tries: int = 4) -> Any | None:
-    """Return the Cholesky factor of A + diag ridge, lifted until it is positive definite; None if that fails."""
-    backend = backend_of(A)
-    for _ in range(tries):
-        B = backend.copy(A, backend.dtype(ridge))
-        diagonal = backend.diagonal_view(B)
-        diagonal += ridge + jitter
-        factor = backend.cholesky(B, overwrite=True)
-        if factor is not None:
-            return factor
-        jitter *= 30.0
-    return None
+class Cholesky:
+    """M + diag added = LLᵀ where M is: an array here, a tensor on its device.
+
+    Where rounding leaves that indefinite, every entry of the diagonal grows by the same share of itself: by what
+    rounding explains, then ten times as much, and so on.
+
+    Parameters
+    ----------
+    M : array of shape (D, D)
+        Symmetric and positive semi-definite up to rounding.
+    added : array of shape (D,) or float
+        What is added to its diagonal.
+    most : float
+        The largest share; with zero, only a matrix that is positive definite to machine precision is factorised.
+    dtype : dtype, optional
+        Of the arithmetic; by default that of M.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the largest share is not enough.
+    """
+
+    def __init__(self, M: Any, added: Any = 0.0, most: float = 1.0, dtype: DType = None) -> None:
+        backend = self.backend = backend_of(M)
+        dtype, xp, share = backend.dtype(M) if dtype is None else dtype, backend.xp, 0.0
+        while share <= most:
+            A = backend.copy(M, dtype)
+            diagonal = backend.diagonal_view(A)
+            diagonal += added
+            if share:  # of an entry that is zero, of the mean
+                diagonal += share * xp.clip(diagonal, float(np.finfo(dtype).eps) * float(diagonal.mean()), None)
+            self.factor: Any = backend.cholesky(A, overwrite=True)
+            if self.factor is not None and bool(xp.isfinite(self.factor.diagonal()).all()):
+                return
+            share = max(10.0 * share, rounding(dtype, len(M)))
+        raise np.linalg.LinAlgError("The matrix is not positive definite to machine precision: raise the ridge.")
+
+    @property
+    def log_det(self) -> float:
+        """The logarithm of the determinant."""
+        return 2.0 * float(self.backend.xp.log(self.factor.diagonal()).sum())
+
+    def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
+        """Return the inverse times one or more right-hand sides."""
+        return self.backend.cho_solve(self.factor, right)
+
+    def inverse(self) -> ArrayOrTensor:
+        """Return the inverse."""
+        return self.backend.cho_inverse(self.backend.copy(self.factor))
+
+    def inverse_root(self) -> ArrayOrTensor:
+        """Return L⁻¹."""
+        return self.backend.invert_lower(self.factor)
 
 
 def solve_block(
@@ -62,10 +103,13 @@ def solve_block(
     with one_blas_thread():
         if len(A) > options.factorised and not _memory_allows(backend, len(A)):
             added = ridge + jitter
-            diagonal = backend.astype(A.diagonal(), dtype) + added
-            return conjugate_gradients(lambda p: multiply(A, p) + added[:, None] * p, diagonal, sides, options)
-        factor = regularised_cholesky(A, ridge, jitter, tries=1 if backend.name == "numpy" else 4)
-        return backend.zeros(right.shape) if factor is None else backend.cho_solve(factor, sides)
+            diagonal = (backend.astype(A.diagonal(), dtype) + added)[:, None]
+            times = lambda p: multiply(A, p) + added[:, None] * p  # noqa: E731
+            return conjugate_gradients(times, lambda r: r / diagonal, sides, options)
+        try:
+            return Cholesky(A, ridge + jitter, 0.0 if backend.name == "numpy" else 0.01, dtype).solve(sides)
+        except np.linalg.LinAlgError:
+            return backend.zeros(right.shape)
 
 
 def solve_blocks(A: ArrayOrTensor, right: ArrayOrTensor, width: int = 256) -> ArrayOrTensor:
@@ -101,51 +145,54 @@ def _memory_allows(backend: Backend, n: int, most: int = 36_000) -> bool:
 
 def conjugate_gradients(
     times: Callable[[Any], Any],
-    diagonal: ArrayOrTensor,
+    near: Callable[[Any], Any],
     right: ArrayOrTensor,
     options: BlockOptions,
     sums: bool = False,
-    precondition: Callable[[Any], Any] | None = None,
 ) -> ArrayOrTensor:
-    """Solve A x = right for all columns at once, each with step sizes of its own, to a few digits.
+    """Return x with A x = right, of all columns at once, each with step sizes of its own.
 
     Parameters
     ----------
     times : callable
         Multiplies A with columns.
-    diagonal : array of shape (n,)
-        That of A, which preconditions the steps.
-    right : array of shape (n, k)
+    near : callable
+        Multiplies a symmetric matrix near A⁻¹ with columns. It may return a stack, of which the first matrix is this
+        product and the others are linear in the columns, too: `times` then reads such stacks, and x is one.
+    right : array of shape (n, k) or (n,)
         The right-hand sides.
     options : BlockOptions
         How many steps to take, and to what precision.
     sums : bool
         Whether to stay among the x that sum to zero, where the solution minimises ½xᵀAx − ⟨right, x⟩.
-    precondition : callable, optional
-        Multiplies a symmetric matrix near A⁻¹ with columns; by default that of the diagonal.
     """
-    xp, inverse = backend_of(right).xp, 1.0 / diagonal[:, None]
-    nearly = precondition or (lambda r: inverse * r)
-    ones = nearly(xp.ones_like(inverse)) if sums else inverse
+    xp = backend_of(right).xp
+    ones = near(xp.ones_like(right[:, :1])) if sums else None
 
-    def within(r: ArrayOrTensor) -> ArrayOrTensor:
+    def within(r: Any) -> Any:
         """Return a residual less its multiplier, which x cannot change; else it grows, and rounding with it."""
-        return r - (ones * r).sum(0) / ones.sum() if sums else r
+        return r if ones is None else r - (ones * r).sum(0) / ones.sum()
 
-    x, r = xp.zeros_like(right), within(right)
-    p = nearly(r)
-    size = (r * p).sum(0)
+    def inner(p: Any, r: Any) -> Any:
+        return (p.reshape(-1, *r.shape)[0] * r).sum(0)
+
+    def ratio(a: Any, b: Any) -> Any:
+        """Return a / b; zero in columns that are solved, or that rounding leaves nothing of."""
+        return xp.where(b > 0, a / xp.where(b > 0, b, 1.0), 0.0)
+
+    r = within(right)
+    p = near(r)
+    x, size = xp.zeros_like(p), xp.clip(inner(p, r), 0.0, None)
     goal = options.cg_tol**2 * size
     for _ in range(options.cg_steps):
         Ap = times(p)
-        curvature = (p * Ap).sum(0)
-        step = xp.where(curvature > 0, size / xp.where(curvature > 0, curvature, 1.0), 0.0)
+        step = ratio(size, inner(p, Ap))
         x, r = x + step * p, within(r - step * Ap)
-        z = nearly(r)
-        before, size = size, (r * z).sum(0)
+        z = near(r)
+        before, size = size, xp.clip(inner(z, r), 0.0, None)
         if bool((size <= goal).all()):
             break
-        p = z + xp.where(before > 0, size / xp.where(before > 0, before, 1.0), 0.0) * p
+        p = z + ratio(size, before) * p
     return x
 
 
@@ -189,43 +236,3 @@ def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: ArrayOrTensor)
 def nonzero_rows(V: ArrayOrTensor) -> ArrayOrTensor:
     """Return which rows of a vector, or of a matrix, are not zero, as row numbers of the backend."""
     return backend_of(V).nonzero(V if V.ndim == 1 else (V != 0).any(1))
-
-
-class Cholesky:
-    """M = LLᵀ where M is: an array here, a tensor on its device.
-
-    Parameters
-    ----------
-    M : array of shape (D, D)
-        Symmetric and positive definite up to rounding.
-
-    Raises
-    ------
-    scipy.linalg.LinAlgError
-        If it is not, whatever is added to its diagonal.
-    """
-
-    def __init__(self, M: Any) -> None:
-        backend = self.backend = backend_of(M)
-        xp = backend.xp
-        # With a diagonal of one, rows of very different sizes round alike.
-        self.scale = 1.0 / xp.sqrt(xp.clip(M.diagonal(), 1e-300, None))
-        jitter = 0.0
-        while True:
-            A = M * self.scale
-            A *= self.scale[:, None]
-            diagonal = backend.diagonal_view(A)
-            diagonal += jitter
-            factor = backend.cholesky(A, overwrite=True)
-            if factor is not None and bool(xp.isfinite(factor.diagonal()).all()):
-                self.factor = factor
-                return
-            # Relative to the diagonal, and at most all of it.
-            jitter = max(1e-14, 100.0 * jitter)
-            if jitter > 1.0:
-                raise LinAlgError("The Newton matrix is not positive definite.")
-
-    def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
-        """Return M⁻¹ times one or more right-hand sides."""
-        scale = self.scale if right.ndim == 1 else self.scale[:, None]
-        return scale * self.backend.cho_solve(self.factor, scale * right)

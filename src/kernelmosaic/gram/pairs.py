@@ -352,14 +352,14 @@ class PairGram(Gram):
         values = self.weights @ each if self.weights.ndim == 1 else (self.weights.T**2 * each).sum(axis=0)
         return np.asarray(values if self.shift is None else values + self.shift)
 
-    def preconditioner(self, ridge: Array) -> Callable[[Array], Array] | None:
+    def preconditioner(self, ridge: Array) -> Callable[[Array], Array]:
         """Return the inverse for one product A ⊗ B near K and a full table, by the eigenvectors of A and of B.
 
         Where the table is not full, eigenvalues of K are about the share of it that is as large.
         """
         factors = self.stack.factors
         if self.weights.ndim == 2 or factors.sign.any() or max(factors.shape) > self.stack.options.pair_members:
-            return None
+            return super().preconditioner(ridge)
         if self._eigen is None:
             A, B, _ = factors.nearest(factors.sides(self.weights, 0))
             self._eigen = np.linalg.eigh(A), np.linalg.eigh(B)

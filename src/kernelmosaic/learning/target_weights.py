@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
 from kernelmosaic.backend import NUMPY, Backend, backend_of, default_budget, is_tensor, row_strips, to_host
 from kernelmosaic.gram.feature_stack import FeatureStack
+from kernelmosaic.gram.linear_algebra import conjugate_gradients
+from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.solvers.leave_one_out import Array, Groups, RidgeSystem, inverted
@@ -449,11 +451,12 @@ class _Candidates:
         missed = np.sqrt(np.mean((centre[0] - at_centre[0] @ known[:, 0]) ** 2))
         better = np.flatnonzero(found[0] < self.best[members] - missed)
         targets, backend = self.targets, self.targets.backend
-        at = members[better]
+        at, accuracy = members[better], BlockOptions(cg_steps=50, cg_tol=float(np.finfo(targets.dtype).eps) ** 0.75)
         for k, some, Y in self._parts(at):
-            gammas = backend.asarray(own[better[some]].T, targets.dtype)
-            beta, constants = solve_near(system, partial(self.systems.products, gammas=gammas), Y, backend)
-            self._keep(k, at[some], found[:, better[some]], beta, constants)
+            times = partial(self.systems.products, gammas=backend.asarray(own[better[some]].T, targets.dtype))
+            # A maps constants to zero, and a matrix near M⁻¹ does not.
+            beta = conjugate_gradients(times, lambda r: system.times(r) + r.mean(0), Y, accuracy, sums=True)
+            self._keep(k, at[some], found[:, better[some]], beta, (Y - times(beta)).mean(0))
         self.own[at], self.moved[at] = own[better], True
 
     def _judge(self, system: CandidateSystem, candidate: int, numbers: NDArray[np.intp]) -> Array:
@@ -518,49 +521,6 @@ class _Candidates:
             candidates=gammas,
             history=self.history,
         )
-
-
-def solve_near(
-    system: CandidateSystem,
-    apply: Callable[[ArrayOrTensor], ArrayOrTensor],
-    Y: ArrayOrTensor,
-    backend: Backend,
-    steps: int = 50,
-) -> tuple[ArrayOrTensor, ArrayOrTensor]:
-    """Return β and b of M β + b = y, 1ᵀβ = 0, for every target, by conjugate gradients.
-
-    Parameters
-    ----------
-    system : CandidateSystem
-        Of a matrix that is near M, from which to start and which preconditions.
-    apply : callable
-        Returns M v for columns v, one for each target.
-    Y : array of shape (n, targets)
-        Targets, where the system is.
-    backend : Backend
-        Of these.
-    steps : int
-        At most.
-    """
-    tiny, tol = float(np.finfo(backend.dtype(Y)).tiny), float(np.finfo(backend.dtype(Y)).eps) ** 1.5
-    beta = system.times(Y)
-    outputs = apply(beta)
-    r = Y - outputs
-    r -= r.mean(0)
-    p = step = system.times(r)
-    size, least = (r * step).sum(0), tol * float((Y * Y).sum(0).max())
-    for _ in range(steps):
-        if float((r * r).sum(0).max()) <= least:
-            break
-        moved = apply(p)
-        length = size / ((p * moved).sum(0) + tiny)
-        beta, outputs = beta + length * p, outputs + length * moved
-        r = Y - outputs
-        r -= r.mean(0)
-        step = system.times(r)
-        new = (r * step).sum(0)
-        p, size = step + new / (size + tiny) * p, new
-    return beta, (Y - outputs).mean(0)
 
 
 @dataclass(frozen=True)

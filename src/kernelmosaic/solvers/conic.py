@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
+from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.program import Vector
 
 Matrix = NDArray[np.float64]
@@ -224,7 +224,7 @@ def solve_matrix_inequalities(
         gap = order / steepness
         # A thousand steps are about ten times what the hardest problems take that rounding does not hide.
         if gap <= tol * float(np.abs(linear) @ np.abs(x)) or decrement > 1.0 or n_iter >= 1000:
-            inverses = [_inverse(one.value(x[:P], x[P:])) for one in inequalities]
+            inverses = [Cholesky(one.value(x[:P], x[P:]), most=0.0).inverse() for one in inequalities]
             return MatrixSolution(x[:P], x[P:], [F / steepness for F in inverses], gap, n_iter)
         steepness *= 3.0
 
@@ -235,7 +235,7 @@ def _derivatives(inequalities: list[MatrixInequality], x: Vector, P: int) -> tup
     gradient[:P] -= 1.0 / x[:P]
     H[np.arange(P), np.arange(P)] += 1.0 / x[:P] ** 2
     for one in inequalities:
-        inverse = _inverse(one.value(x[:P], x[P:]))
+        inverse = Cholesky(one.value(x[:P], x[P:]), most=0.0).inverse()
         products = np.matmul(inverse, one.matrices)
         gradient[:P] -= np.trace(products, axis1=1, axis2=2)
         H[:P, :P] += np.einsum("iab,jba->ij", products, products, optimize=True)
@@ -289,12 +289,7 @@ def _barrier(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P:
     value = float(linear @ x - np.log(x[:P]).sum())
     for one in inequalities:
         try:
-            L, _ = cho_factor(one.value(x[:P], x[P:]), lower=True, check_finite=False)
-        except LinAlgError:
+            value -= Cholesky(one.value(x[:P], x[P:]), most=0.0).log_det
+        except np.linalg.LinAlgError:
             return np.inf
-        value -= 2.0 * float(np.log(np.diag(L)).sum())
     return value
-
-
-def _inverse(F: Matrix) -> Matrix:
-    return np.asarray(cho_solve(cho_factor(F, lower=True, check_finite=False), np.eye(len(F)), check_finite=False))

@@ -8,18 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpstrf
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, RowIndex
 from kernelmosaic.backend import NUMPY, backend_of
 from kernelmosaic.gram.gram import Gram
-from kernelmosaic.gram.linear_algebra import (
-    conjugate_gradients,
-    regularised_cholesky,
-    rounding_jitter,
-)
+from kernelmosaic.gram.linear_algebra import Cholesky, conjugate_gradients, rounding_jitter
 from kernelmosaic.gram.options import BLOCKS
 from kernelmosaic.solvers.program import Vector
 
@@ -170,7 +165,7 @@ def block_form(K: AnyArray, ridge: Vector) -> Form:
     noise = max(max(1e-10, float(np.finfo(K.dtype).eps) * n) * np.trace(A) / n, 1e-12)
     triangle, pivots, rank, _ = dpstrf(A, tol=noise, lower=1)
     if rank**2 > InverseForm.flops_per_entry * n:
-        with suppress(LinAlgError):  # if A is less definite than was promised, the factor takes what is
+        with suppress(np.linalg.LinAlgError):  # if A is less definite than was promised, the factor takes what is
             return InverseForm(A + np.diag(ridge + noise))
     L = np.empty((n, rank))
     L[pivots - 1] = np.tril(triangle)[:, :rank]
@@ -192,10 +187,8 @@ class LowRankForm(Form):
 
     def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
         scaled = self.L / self.D[:, np.newaxis]
-        W = self.L.T @ scaled
-        W[np.diag_indices_from(W)] += 1.0
         x = right / self.D[:, np.newaxis]
-        return np.asarray(x - scaled @ cho_solve(cho_factor(W, check_finite=False), self.L.T @ x, check_finite=False))
+        return np.asarray(x - scaled @ Cholesky(self.L.T @ scaled, 1.0).solve(self.L.T @ x))
 
     def keep(self, which: NDArray[np.bool_]) -> None:
         self.L, self.D = self.L[which], self.D[which]
@@ -209,7 +202,7 @@ class InverseForm(Form):
 
     def __init__(self, A: NDArray[np.float64]) -> None:
         self.A = A
-        self.factor = cho_factor(A, check_finite=False)
+        self.factor = Cholesky(A, most=0.0)
         self.inverse: NDArray[np.float64] | None = None
         self.kept = np.arange(len(A))
         self.leaving: list[int] = []
@@ -224,10 +217,9 @@ class InverseForm(Form):
 
     def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
         if not self.leaving and self.inverse is None:
-            return np.asarray(cho_solve(self.factor, right, check_finite=False))
+            return np.asarray(self.factor.solve(right))
         if self.inverse is None:
-            identity = np.asfortranarray(np.eye(len(self.A)))
-            self.inverse = cho_solve(self.factor, identity, overwrite_b=True, check_finite=False)
+            self.inverse = np.asfortranarray(self.factor.inverse())
         for k in self.leaving:
             row = self.inverse[k].copy()
             # In place: what is left is the inverse of A without row and column k, and zero there.
@@ -276,18 +268,19 @@ class GramForm(Form):
     def direction(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
         K, self.factor = self.A.matrix, None
         if K is not None and len(K) <= self.factorised:
-            self.factor = regularised_cholesky(K, self.ridge, rounding_jitter(self.A.dtype, K.diagonal() + self.ridge))
+            jitter = rounding_jitter(self.A.dtype, K.diagonal() + self.ridge)
+            with suppress(np.linalg.LinAlgError):
+                self.factor = Cholesky(K, self.ridge + jitter, 0.01, self.A.backend.dtype(self.ridge))
         return self._iterate(slope, sums) if self.factor is None else super().direction(slope, sums)
 
     def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
-        return self.A.backend.cho_solve(self.factor, right)
+        assert self.factor is not None
+        return self.factor.solve(right)
 
     def _iterate(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
         """Return about the direction by conjugate gradients, to a few digits."""
-        diagonal = self.A.backend.asarray(self.A.diagonal()) + self.ridge
-        added = (self.ridge + rounding_jitter(self.A.dtype, diagonal))[:, None]
+        diagonal = (self.A.backend.asarray(self.A.diagonal()) + self.ridge)[:, None]
+        added = self.ridge[:, None] + rounding_jitter(self.A.dtype, diagonal)
+        times = lambda p: self.A.products(p) + added * p  # noqa: E731
         options = BLOCKS[self.A.backend.name]
-        steps = conjugate_gradients(
-            lambda p: self.A.products(p) + added * p, diagonal, slope[:, None], options, sums=sums
-        )
-        return steps[:, 0]
+        return conjugate_gradients(times, lambda r: r / diagonal, slope[:, None], options, sums)[:, 0]

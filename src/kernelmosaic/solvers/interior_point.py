@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import backend_of
@@ -99,7 +98,7 @@ class CentralPath:
             while self.n_iter < 100 and self.gap() > tol:  # after so many, rounding is in the way
                 try:
                     moved = self.step()
-                except LinAlgError:  # overflown, in single precision
+                except np.linalg.LinAlgError:  # overflown, in single precision
                     break
                 self.n_iter += int(moved or self.n_bounds == 0)
                 if not moved:

@@ -24,6 +24,7 @@ from scipy.special import expit, logsumexp, softmax
 
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import backend_of
+from kernelmosaic.gram.linear_algebra import Cholesky
 
 Array = NDArray[np.float64]
 #: Samples that are left out together; None where every sample is left out alone.
@@ -33,24 +34,16 @@ Groups = Sequence[NDArray[np.intp]] | None
 def inverted(M: ArrayOrTensor) -> tuple[Any, float]:
     """Return the inverse of a symmetric matrix and the logarithm of its determinant.
 
-    Where rounding makes it indefinite, a little of its trace is added to its diagonal.
-
     Raises
     ------
     ValueError
-        If a millionth of the trace does not make it definite.
+        If rounding leaves it indefinite.
     """
-    backend, added, trace = backend_of(M), 0.0, float(M.trace())
-    factor = backend.cholesky(M)
-    while factor is None:
-        more = max(10.0 * added, np.finfo(float).eps * trace)
-        if not more <= 1e-6 * trace:
-            raise_of_rounding()
-        M = backend.copy(M)
-        backend.diagonal_view(M)[...] += more - added
-        added, factor = more, backend.cholesky(M)
-    log_det = 2.0 * float(backend.xp.log(factor.diagonal()).sum())
-    return backend.cho_inverse(factor), log_det
+    try:
+        factor = Cholesky(M, most=1e-4)
+    except np.linalg.LinAlgError:
+        raise_of_rounding()
+    return factor.inverse(), factor.log_det
 
 
 def raise_of_rounding() -> NoReturn:

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError
 
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import backend_of
@@ -151,7 +150,7 @@ class ProximalNewton:
         """Take a Newton step from w and the intercept, cut where the value no longer falls; False if it never does."""
         try:
             direction, turn = self._direction()
-        except LinAlgError:  # overflown
+        except np.linalg.LinAlgError:  # overflown
             return False
         self.n_iter += 1
         slope, missing = self.w - self.adjoint, self._missing()

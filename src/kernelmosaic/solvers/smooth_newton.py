@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.gram.linear_algebra import conjugate_gradients
+from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.solvers.line_search import line_search
 from kernelmosaic.solvers.program import Solution, Vector, relative_gap, require_finite, sum_rounding
 
@@ -186,7 +188,7 @@ def solve_curved(
     image: Array | None = None,
     steps: int = 500,
 ) -> tuple[Array, Array]:
-    """Return x with (I + WK) x = right, and Kx, by conjugate gradients in the inner product of K.
+    """Return x with (I + WK) x = right, and Kx, by conjugate gradients for (K⁻¹ + W) Kx = right that K preconditions.
 
     Parameters
     ----------
@@ -201,20 +203,10 @@ def solve_curved(
     steps : int
         Most steps.
     """
-    r, Kr = right, np.asarray(products(right)) if image is None else image
-    x, Kx, p, Kp = np.zeros_like(r), np.zeros_like(r), r, Kr
-    size = np.maximum((r * Kr).sum(axis=0), 0.0)
-    goal = tol**2 * size
-    for _ in range(steps):
-        Ap = p + times(Kp)
-        curvature = (Kp * Ap).sum(axis=0)
-        # A column that is solved, or that K does not show, stays.
-        move = np.where(curvature > 0, size / np.where(curvature > 0, curvature, 1.0), 0.0)
-        x, Kx, r = x + move * p, Kx + move * Kp, r - move * Ap
-        Kr = np.asarray(products(r))
-        before, size = size, np.maximum((r * Kr).sum(axis=0), 0.0)
-        if np.all(size <= goal):
-            break
-        turn = np.where(before > 0, size / np.where(before > 0, before, 1.0), 0.0)
-        p, Kp = r + turn * p, Kr + turn * Kp
+
+    def near(r: Array) -> Array:
+        return np.stack([image if image is not None and r is right else products(r), r])
+
+    # K⁻¹ is not known, but K⁻¹ of every step is: it goes along.
+    Kx, x = conjugate_gradients(lambda p: p[1] + times(p[0]), near, right, BlockOptions(cg_steps=steps, cg_tol=tol))
     return x, Kx
