@@ -25,12 +25,12 @@ KERNELS = [Linear(), Polynomial(2), Gaussian(factor=0.3), Gaussian(), Laplacian(
 FOURIER = [Gaussian(factor=0.3), Gaussian(), Laplacian()]
 COLUMNS = [("left", Gaussian(), [0, 1, 2, 3]), ("right", Linear(), [3, 4, 5, 6])]
 MODELS = [
-    *(MKLClassifier(KERNELS, multi_class=kind) for kind in ("ovr", "ovr-shared", "joint", "pairwise")),
+    *(MKLClassifier(KERNELS, multi_class=kind) for kind in ("ovr", "ovr-shared", "joint")),
     MKLRegressor(KERNELS, norm=2),
     MKLOneClass(KERNELS),
     DiscriminantMKLClassifier(KERNELS),
     LocalizedMKLClassifier(KERNELS, n_init=1, max_iter=3, random_state=0),
-    MKLClassifierCV(KERNELS, Cs=[1.0, 10.0], norms=(1,), cv=2),
+    MKLClassifierCV(KERNELS, Cs=[1.0], norms=(1,), cv=2),
 ]
 APPROXIMATIONS = {"exact": {}, "nystroem": {"rank": 15}, "fourier": {"rank": 16, "kernels": FOURIER}}
 
@@ -62,7 +62,7 @@ def test_the_order_in_memory_does_not_matter(model, approximation):
     expected = fitted_values(model, X, X[::2])
     frame = pd.DataFrame(X, columns=list("abcdefg"))
     strided = np.repeat(X, 2, axis=1)[:, ::2]
-    for samples in (np.asfortranarray(X), frame, frame.copy().reset_index(drop=True), strided):
+    for samples in (np.asfortranarray(X), frame, strided):
         new = samples.iloc[::2] if hasattr(samples, "iloc") else samples[::2]
         for found, own in zip(fitted_values(model, samples, new), expected, strict=True):
             assert_array_equal(found, own)

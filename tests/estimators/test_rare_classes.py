@@ -27,7 +27,7 @@ from kernelmosaic.model_selection import PathSearchCV, SharedKernels
 
 KERNELS = [("line", Linear()), ("bell", Gaussian())]
 KINDS = ("ovr", "ovr-shared", "joint", "pairwise")
-# The search, and the plain fits that it stands for.
+# The search, and the plain fits that it stands for; both machines of all classes are called in the same lines.
 SEARCHES = {
     **{
         f"classifier {kind}": (
@@ -35,7 +35,7 @@ SEARCHES = {
             MKLClassifier(KERNELS, multi_class=kind, tol=1e-6),
             "C",
         )
-        for kind in KINDS
+        for kind in KINDS[:3]
     },
     **{
         f"localized {kind}": (
@@ -43,7 +43,7 @@ SEARCHES = {
             LocalizedMKLClassifier(KERNELS, n_init=1, multi_class=kind, max_iter=2),
             "C",
         )
-        for kind in KINDS
+        for kind in KINDS[:3]
     },
     **{
         f"discriminant {rule}": (

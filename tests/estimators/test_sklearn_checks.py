@@ -48,14 +48,14 @@ CLASSES = [
     # The checks know times without censoring.
     MKLSurvival(LINE_AND_BELL),
     BilinearMKLClassifier(LINE_AND_BELL, tol=1e-2),
-    PosteriorMKLClassifier(LINE_AND_BELL),
+    PosteriorMKLClassifier(LINE_AND_BELL, tol=1e-2),
     DiscriminantMKLClassifier(LINE_AND_BELL),
     BayesianMKLClassifier(LINE_AND_BELL, tol=1e-2),
-    LocalizedBayesianMKLClassifier(LINE_AND_BELL, n_init=1, tol=1e-2),
+    LocalizedBayesianMKLClassifier(LINE_AND_BELL, n_init=1, tol=1e-1),
     LocalizedMKLClassifier(LINE_AND_BELL, **BRIEF),
     LocalizedMKLRegressor(LINE_AND_BELL, gating="gaussian", **BRIEF),
     LocalizedMKLOneClass([Gaussian(), Gaussian(factor=2.0)], **(BRIEF | {"n_init": 2})),
-    MKLClassifierCV(LINE_AND_BELL, Cs=[1, 10], norms=["uniform"], cv=2),
+    MKLClassifierCV(LINE_AND_BELL, Cs=[1], norms=["uniform"], cv=2),
     MKLRegressorCV(LINE_AND_BELL, Cs=[1], norms=["uniform"], cv=2),
     # One check has times of two values, in order: folds that are not shuffled have one each, and nothing to compare.
     MKLSurvivalCV(LINE_AND_BELL, Cs=[0.1], norms=["uniform"], cv=StratifiedKFold(2, shuffle=True, random_state=0)),
@@ -164,6 +164,8 @@ IMPLIED = {
     "check_regressors_train",
     "check_transformer_general",
 }
+#: The same checks again, in double precision; each class has those in single, and the others above in double.
+IN_SINGLE = {"check_classifiers_train(readonly_memmap=True)", "check_regressors_train(readonly_memmap=True)"}
 
 
 def name_of(check: partial) -> str:
@@ -179,10 +181,10 @@ def settings_can_break(estimator, name: str) -> bool:
 
 
 def applies(estimator, name: str) -> bool:
-    if name in IMPLIED:
+    if name in IMPLIED | IN_SINGLE:
         return False
-    # Sparse arrays are every class's; matrices become the same CSR in one line, of which a few are examples.
-    if name == "check_estimator_sparse_matrix" and not isinstance(estimator, MKLClassifier | MKLRidgeCV | PathSearchCV):
+    # Sparse arrays are every class's; matrices become the same CSR in one line, of which one is an example.
+    if name == "check_estimator_sparse_matrix" and type(estimator) is not MKLClassifier:
         return False
     # A class has one distinct sample there, too few for folds; weights have tests of their own beside the calibration.
     if getattr(estimator, "calibration", None) and name.startswith("check_sample_weight_equivalence"):
@@ -218,7 +220,7 @@ def test_every_estimator_is_checked():
     public = set(kernelmosaic.estimators.__all__)
     assert {type(estimator).__name__ for estimator in CLASSES} == {*public, "LFDA", "PathSearchCV", "SplitConformal"}
     known = {name_of(check) for estimator in CLASSES for _, check in estimator_checks_generator(estimator)}
-    assert known >= OF_SETTINGS >= NOT_OF_GATES, "scikit-learn has renamed a check"
+    assert known >= OF_SETTINGS | IN_SINGLE > NOT_OF_GATES, "scikit-learn has renamed a check"
     assert known >= IMPLIED | {f"{name}(readonly_memmap=True)" for name in IMPLIED}, "scikit-learn has renamed a check"
 
 
