@@ -526,7 +526,7 @@ MUTATIONS = (
         "engine/fit.py",
         "else np.array([one.weights for one in self.learned])",
         "else np.array([one.weights for one in self.learned[::-1]])",
-        "estimators/test_calibration.py",
+        "estimators/test_predictions.py",
     ),
     _m(
         "function-of-exchanged-weights",

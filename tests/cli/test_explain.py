@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from tests.cli.tables import PLAIN, curve, done, flowers, run, write
+from tests.cli.tables import PLAIN, QUICK, curve, done, flowers, run, write
 from tests.reports.test_page import Reader
 
 from kernelmosaic import load
@@ -95,7 +95,7 @@ def test_the_row_that_is_drawn_lacks_a_view_or_is_asked_for(capsys, tmp_path):
     table = flowers()
     table.loc[[4, 9], ["noise_a", "noise_b"]] = np.nan
     path = write(table.assign(id=[f"r{i}" for i in range(60)]), tmp_path / "t.csv")
-    done(capsys, "fit", path, "--target", "kind", *KERNELS, *PLAIN, "-o", tmp_path / "m.skops")
+    done(capsys, "fit", path, "--target", "kind", *KERNELS, *QUICK, "-o", tmp_path / "m.skops")
     command = ("explain", tmp_path / "m.skops", path, "--id", "id", "--report", tmp_path / "e.html")
     for options, number in (((), 5), (("--row", 2), 2)):
         done(capsys, *command, *options)

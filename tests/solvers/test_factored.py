@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sklearn.svm
+from numpy.testing import assert_array_equal
 from tests.calls import recorded
 
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines import SVC, SVR
 from kernelmosaic.solvers import Program, SolverOptions, solve_factored
-from kernelmosaic.solvers.factored import FactoredRounds, _is_narrow, round_to_bounds
+from kernelmosaic.solvers.factored import FactoredRounds, _compensation, _is_narrow, round_to_bounds
 from kernelmosaic.solvers.interior_point import CentralPath
 from kernelmosaic.solvers.options import DEFAULTS
 from kernelmosaic.solvers.program import assess
@@ -39,6 +40,14 @@ def test_snapping_to_bounds_leaves_the_function_where_it_is(name):
     alone = np.where(path.at_lower, program.lower, np.where(path.at_upper, program.upper, path.beta))
     alone = np.where(path.at_lower & path.at_upper, 0.0, alone) if program.epsilon else alone
     assert assess(GRAM, program, program.feasible(alone)).gap > 20 * gap
+
+
+@pytest.mark.parametrize("room", [0.0, 1e-200])
+def test_free_samples_without_room_make_up_for_nothing(room):
+    program, free = SVC(np.ones(4) * [1, 1, -1, -1], C=1.0).program, np.arange(4)
+    gram = StoredFeatures([Z[:4]]).combine(np.ones(1))
+    beta = np.where(program.upper > 0, program.upper - room, program.lower + room)
+    assert_array_equal(_compensation(gram, program, np.full(4, 0.1), beta, free), 0.0)
 
 
 def test_few_features_are_solved_from_afar():

@@ -195,6 +195,8 @@ def _compensation(gram: FactoredGram, program: Program, lost: Vector, beta: Vect
     own, largest = beta[free], float(np.abs(beta[free]).max())
     room = np.minimum(own - program.lower[free], program.upper[free] - own)
     room = np.minimum(room, np.abs(own) if program.epsilon else 1e3 * largest)
+    if not np.any(room**2):
+        return np.zeros(len(free))
     # Where the features are: the matrix of D × D numbers need not travel, nor be factorised by the host.
     backend, D = gram.backend, gram.n_features
     theta = np.zeros(program.n_samples)
