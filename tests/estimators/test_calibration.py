@@ -201,7 +201,7 @@ def test_weights_are_repetitions_and_order_does_not_matter():
 
 def test_sparse_samples_frames_and_model_files(tmp_path):
     X, y = blobs(2)
-    model = MKLClassifier(KERNELS, calibration="sigmoid").fit(X, y)
+    model = MKLClassifier(KERNELS, calibration="sigmoid", tol=1e-6).fit(X, y)
     expected = model.predict_proba(X)
     assert_allclose(clone(model).fit(csr_matrix(X), y).predict_proba(csr_matrix(X)), expected, atol=1e-3)
     frame = pd.DataFrame(X, columns=list("abcd"))
