@@ -148,7 +148,8 @@ def multiclass_values(model, kernels, X, y, C, pairwise):
 @pytest.mark.parametrize("multi_class", ["joint", "pairwise"])
 @pytest.mark.parametrize(("offset", "C"), [(0.0, 1.0), (0.0, 1e6), (1e3, 1e3), (1e6, 1e6)])
 def test_joint_machines_far_from_the_origin(offset, C, multi_class):
-    for seed in range(1):
+    # Far from the origin rounding of the forms is much of the gap; which draw shows it depends on the machine.
+    for seed in (0, 2, 4) if offset == 1e3 else (0,):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(12, 2))
         y = rng.integers(0, 3, size=12)

@@ -485,7 +485,8 @@ def add_forms(
     for s in range(first, last):
         for a in range(0, n_pairs, chunk):
             b = min(a + chunk, n_pairs)
-            S[: b - a] = D[subsets[s, 0], a:b]
+            for i in range(b - a):  # an assignment to a slice takes Numba seconds to compile
+                S[i] = D[subsets[s, 0], a + i]
             for c in range(1, subsets.shape[1]):
                 row = D[subsets[s, c], a:b]
                 for i in range(b - a):

@@ -60,4 +60,5 @@ def local_scores(
                     opened = kind(score - opening)
                     column[i, 1, lane] = max(kind(gap - extension), opened)
                     state[1, lane] = max(kind(other_gap - extension), opened)
-        scores[q] = state[2]
+        for lane in range(LANES):  # an assignment to a slice takes Numba seconds to compile
+            scores[q, lane] = state[2, lane]

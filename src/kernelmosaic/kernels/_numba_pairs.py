@@ -1,4 +1,7 @@
-"""Compiled loops over pairs of samples, their columns or words. Imported only when used: Numba is slow to import."""
+"""Compiled loops over pairs of samples, their columns or words. Imported only when used: Numba is slow to import.
+
+Arrays are copied by loops: an assignment to a slice takes Numba seconds to compile.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ def sums_of_minima(A: AnyArray, B: AnyArray, symmetric: bool) -> AnyArray:
                 out[i, j], out[i, j1], out[i, j2], out[i, j3] = t0, t1, t2, t3
     if symmetric:
         for i in range(n):
-            out[i, i + 1 :] = out[i + 1 :, i]
+            for j in range(i):
+                out[j, i] = out[i, j]
     return out
 
 
@@ -88,7 +92,8 @@ def sums_of_tents(A: NDArray[np.float64], B: NDArray[np.float64], symmetric: boo
             for j in range(others.size):
                 total[j] += max(0.0, 1.0 - abs(value - others[j]))
         if symmetric:
-            out[first:, i] = total
+            for j in range(total.size):
+                out[first + j, i] = total[j]
     return out
 
 
@@ -130,9 +135,11 @@ def matching_words(A: NDArray[np.uint32], B: NDArray[np.uint32], degree: float, 
             for j in range(others.size):
                 r[j] = min(r[j] + 1.0, degree) * (others[j] == letter)
                 t[j] += r[j] * (2.0 * degree + 1.0 - r[j])
-        K[i, first:] = t / (degree * (degree + 1.0))
+        for j in range(t.size):
+            K[i, first + j] = t[j] / (degree * (degree + 1.0))
         if symmetric:
-            K[first:, i] = K[i, first:]
+            for j in range(t.size):
+                K[first + j, i] = K[i, first + j]
     return K
 
 
