@@ -1,7 +1,7 @@
 """Figures of the source tree: how much there is, and how many places a reader has to visit.
 
 python tools/structure.py            # print the table
-python tools/structure.py --write    # put it into docs/architecture.md, between its markers
+python tools/structure.py --write    # put it into docs/modules.md, between its markers
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import FrameType
 
 TOP = Path(__file__).parents[1]
 SRC = TOP / "src"
-PAGE = TOP / "docs" / "architecture.md"
+PAGE = TOP / "docs" / "modules.md"
 BEGIN, END = "<!-- figures of tools/structure.py -->", "<!-- end of figures -->"
 BEGIN_MODULES, END_MODULES = "<!-- modules of tools/structure.py -->", "<!-- end of modules -->"
 #: The same figures at the end of version 0.2.
@@ -220,7 +220,7 @@ def _between(page: str, begin: str, end: str, text: str) -> str:
 
 
 def figures_on_page() -> dict[str, int]:
-    """Return the figures that docs/architecture.md gives for now."""
+    """Return the figures that docs/modules.md gives for now."""
     written = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
     rows = re.findall(r"^\| (.+) \| [\d,]+ \| ([\d,]+) \|$", written, re.MULTILINE)
     return {name: int(value.replace(",", "")) for name, value in rows}
@@ -228,7 +228,7 @@ def figures_on_page() -> dict[str, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/architecture.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/modules.md")
     parser.add_argument("--details", action="store_true", help="name the circles and the files")
     arguments = parser.parse_args()
     found = table()

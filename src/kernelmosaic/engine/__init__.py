@@ -1,0 +1,1 @@
+"""Fits as values: recipes and samples in, frozen fits out."""
