@@ -34,10 +34,10 @@ from kernelmosaic.gram.feature_stack import StackFactors, StoredFeatures
 from kernelmosaic.gram.options import FitOptions
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum
+from kernelmosaic.learning.discriminant import centered_traces, trace_penalties
 from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.learning.options import LearnerOptions
-from kernelmosaic.learning.ridge import centered_traces, trace_penalties
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.discriminant import Discriminant, binary_targets, class_targets
 from kernelmosaic.solvers import RoundOptions, SolverOptions

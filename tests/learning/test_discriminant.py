@@ -9,9 +9,9 @@ from tests.reference.discriminant import solve_matrix_fractional
 
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning import FixedWeights, LearnerOptions, Parameters, make_learner
+from kernelmosaic.learning.discriminant import DiscriminantProblem, centered_traces, trace_penalties
 from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.norms import SumNorm
-from kernelmosaic.learning.ridge import DiscriminantProblem, centered_traces, trace_penalties
 from kernelmosaic.machines.discriminant import Discriminant, center
 
 EXACT = ("newton", "silp", "qcqp", "sdp")

@@ -8,9 +8,7 @@ import pytest
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.learning import LearnerOptions
-from kernelmosaic.learning.factory import SOLVERS
-from kernelmosaic.learning.norms import SumNorm
-from kernelmosaic.learning.ridge import (
+from kernelmosaic.learning.discriminant import (
     DiscriminantProblem,
     FeatureRidge,
     MatrixRidge,
@@ -18,6 +16,8 @@ from kernelmosaic.learning.ridge import (
     centered_traces,
     trace_penalties,
 )
+from kernelmosaic.learning.factory import SOLVERS
+from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines.discriminant import Discriminant
 
 N, WIDTHS = 50, (4, 1, 7)

@@ -121,8 +121,10 @@ def test_one_factorisation_solves_every_target():
     X, labels = make_problem(classes=3)
     machine = Discriminant(labels, 0.2)
     K = center(X @ X.T)
-    found = machine.solve(K.copy(), 0.2)
-    np.testing.assert_allclose(found.beta, np.linalg.solve(K + 0.2 * np.eye(len(K)), machine.targets), atol=1e-10)
+    found = machine.system(K.copy(), 0.2)
+    np.testing.assert_allclose(
+        found.solve(machine.targets), np.linalg.solve(K + 0.2 * np.eye(len(K)), machine.targets), atol=1e-10
+    )
     right = machine.targets @ np.ones((3, 1)) + np.linspace(-1, 1, len(K))[:, np.newaxis]
     right -= right.mean()
     np.testing.assert_allclose(found.solve(right), np.linalg.solve(K + 0.2 * np.eye(len(K)), right), atol=1e-10)
@@ -134,7 +136,8 @@ def test_two_classes_are_the_least_squares_machine():
     n = len(X)
     bordered = np.block([[X @ X.T + 0.2 * np.eye(n), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
     expected = np.linalg.solve(bordered, np.append(binary_targets(labels), 0.0))[:n]
-    np.testing.assert_allclose(machine.solve(center(X @ X.T), 0.2).beta[:, 0], expected, atol=1e-10)
+    found = machine.system(center(X @ X.T), 0.2).solve(machine.targets)
+    np.testing.assert_allclose(found[:, 0], expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -142,7 +145,7 @@ def test_projection_is_the_generalised_eigenvectors_of_the_scatters(classes):
     X, labels = make_problem(n=40, classes=classes)
     alpha, machine = 0.4, Discriminant(labels, 0.4)
     K = center(X @ X.T)
-    beta = machine.solve(K.copy(), alpha).beta
+    beta = machine.system(K.copy(), alpha).solve(machine.targets)
     projection = discriminant_projection(machine.targets, beta, K @ beta)
     W = (X - X.mean(0)).T @ projection.coefficients
     assert W.shape == (X.shape[1], classes - 1)
@@ -168,7 +171,7 @@ def test_linear_kernel_without_regulariser_is_linear_discriminant_analysis():
     X, labels = make_problem(n=60, classes=3)
     alpha, machine = 1e-9, Discriminant(labels, 1e-9)
     K = center(X @ X.T)
-    beta = machine.solve(K.copy(), alpha).beta
+    beta = machine.system(K.copy(), alpha).solve(machine.targets)
     W = (X - X.mean(0)).T @ discriminant_projection(machine.targets, beta, K @ beta).coefficients
     theirs = LinearDiscriminantAnalysis(solver="eigen").fit(X, labels).scalings_[:, :2]
     for ours, other in zip(W.T, theirs.T, strict=True):

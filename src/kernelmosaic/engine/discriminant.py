@@ -16,8 +16,8 @@ from kernelmosaic.engine.tasks import Indicators, Task
 from kernelmosaic.engine.training_set import TrainingSet
 from kernelmosaic.learning import Iteration, Learned, Learner, Parameters, make_learner
 from kernelmosaic.learning.certificate import Start
+from kernelmosaic.learning.discriminant import centered_traces, trace_penalties
 from kernelmosaic.learning.fixed import given_weights
-from kernelmosaic.learning.ridge import centered_traces, trace_penalties
 from kernelmosaic.machines.discriminant import (
     Discriminant,
     Projection,

@@ -11,9 +11,9 @@ from scipy.linalg import helmert
 
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, Start
+from kernelmosaic.learning.discriminant import DiscriminantProblem
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import BoundTracker, Evaluation, Learner, gap_progress
-from kernelmosaic.learning.ridge import DiscriminantProblem
 from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.conic import MatrixInequality, MatrixSolution, solve_matrix_inequalities

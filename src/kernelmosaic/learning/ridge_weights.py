@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from kernelmosaic._typing import ArrayOrTensor, RowIndex
-from kernelmosaic.backend import Backend, backend_of
+from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.gram import Gram
 from kernelmosaic.gram.options import BlockOptions
@@ -26,12 +26,13 @@ from kernelmosaic.gram.stack import MatrixStack, StoredStack
 from kernelmosaic.kernels.gaussian import RadialWidths
 from kernelmosaic.solvers.leave_one_out import (
     Array,
+    FeatureInverse,
+    FeatureSystem,
     Groups,
     RidgeSystem,
     class_loss,
     evidence,
     evidence_value,
-    inverted,
     raise_of_rounding,
     squared_loss,
 )
@@ -423,7 +424,7 @@ class RidgeMachine:
     """The machine at given weights and ridge, the residuals of samples left out, and the criterion.
 
     In features, `sums` is Z_mᵀ β of all kernels, one below the other, with more digits than β gives it, and
-    `covariance` that of `FeatureForm.covariance`.
+    `covariance` that of `FeatureInverse`.
     """
 
     beta: Array
@@ -476,20 +477,20 @@ class MatrixForm:
         return Judged(value, at.weights * slopes, in_alpha, in_scale, tuple(in_widths))
 
     def machine(self, at: RidgePoint) -> RidgeMachine:
-        (system, _, M), Y = self._system(at, at.alpha / self.targets.weight), self.targets.Y
-        beta = system.refined(M, Y)
-        left = Y - backend_of(M).to_numpy(M @ backend_of(M).asarray(beta))
+        ridge, Y = at.alpha / self.targets.weight, self.targets.Y
+        system, _, K = self._system(at, ridge)
+        beta = system.solve(Y)
+        for _ in range(3):  # what was added to the diagonal for rounding is taken off again
+            left = Y - backend_of(K).to_numpy(K @ backend_of(K).asarray(beta)) - ridge[:, np.newaxis] * beta
+            beta = beta + system.solve(left)
         if not np.abs(left - left.mean(axis=0)).max() <= 1e-3 * np.abs(Y).max():  # β does not solve the system
             raise_of_rounding()
         residuals = system.residuals(beta, self.targets.groups)
-        if self.criterion == "evidence":
-            value = evidence_value(system, Y, beta)[0]
-        else:
-            value = self.targets.loss(residuals, at.scale)[0]
-        return RidgeMachine(beta, system.intercept(Y, beta), residuals, value)
+        value = evidence(system, Y)[0] if self.criterion == "evidence" else self.targets.loss(residuals, at.scale)[0]
+        return RidgeMachine(beta, system.constants @ Y, residuals, value)
 
     def _system(self, at: RidgePoint, ridge: Array) -> tuple[RidgeSystem, dict[int, ArrayOrTensor], ArrayOrTensor]:
-        """Return the linear system, the matrices of the kernels whose widths are learned, and M."""
+        """Return the linear system, the matrices of the kernels whose widths are learned, and K, centred."""
         fixed = at.weights.copy()
         fixed[list(self.widths)] = 0.0
         K = self.stack.combine(fixed).matrix
@@ -516,48 +517,11 @@ class MatrixForm:
         return out
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """Some samples in features: the rows T of Φ B, and I − Φ B Φᵀ diag(w) between those left out together.
-
-    Attributes
-    ----------
-    T : array of shape (n, features)
-        On the backend of the features.
-    kept : ndarray of shape (n,), or list of ndarray
-        The diagonal, or one block per group.
-    """
-
-    T: ArrayOrTensor
-    kept: Array | list[Array]
-
-    @property
-    def starts(self) -> NDArray[np.intp]:
-        """Where every group begins."""
-        return np.cumsum([0, *map(len, self.kept[:-1])])
-
-    def solve(self, right: Array) -> Array:
-        """Return (I − Φ B Φᵀ diag(w))⁻¹ of every group times its part of the right-hand sides."""
-        if isinstance(self.kept, np.ndarray):
-            return np.asarray(right / self.kept[:, np.newaxis])
-        parts = np.split(right, self.starts[1:])
-        return np.concatenate([np.linalg.solve(one, part) for one, part in zip(self.kept, parts, strict=True)])
-
-    def squares(self, left: Array, right: Array, backend: Backend) -> Array:
-        """Return the sum over the groups of Σ_c (T_Sᵀ left_S)_c (T_Sᵀ right_S)_c, one number per feature."""
-        if isinstance(self.kept, np.ndarray):
-            return np.asarray(backend.to_numpy((self.T * self.T).T @ backend.asarray(np.sum(left * right, axis=1))))
-        T = backend.to_numpy(self.T)
-        sums = ([np.add.reduceat(T * one[:, np.newaxis], self.starts, axis=0) for one in x.T] for x in (left, right))
-        return np.asarray(sum((a * b).sum(axis=0) for a, b in zip(*sums, strict=True)))
-
-
 class FeatureForm:
     """The criterion by features K_m = Z_m Z_mᵀ: n r² operations, and r³ for the evidence once ZᵀZ is known.
 
-    With Φ = [Z_m √η_m, 1], J = diag(1, …, 1, 0) and B = (Φᵀ diag(w) Φ + αJ)⁻¹, the outputs are Φ B Φᵀ diag(w) Y, and
-    A = diag(w/α) (I − Φ B Φᵀ diag(w)), A Φ J = diag(w) Φ B J. The leave-one-out errors of `rows` are judged;
-    every sample is learned from.
+    With Φ and B of `FeatureInverse` the outputs are Φ B Φᵀ diag(w) Y, and A Φ J = diag(w) Φ B J. The leave-one-out
+    errors of `rows` are judged; every sample is learned from.
     """
 
     def __init__(
@@ -576,17 +540,12 @@ class FeatureForm:
         self.rows = some if self.groups is None else np.concatenate(self.groups)
         self.judged = self._features(self.rows) if criterion == "loo" else None
 
-    def _solve(self, weights: Array, alpha: float) -> tuple[Array, ArrayOrTensor, float]:
-        """Return √η of every feature (one of the constant), B where the features are, and log det of its inverse."""
+    def _solve(self, weights: Array, alpha: float) -> tuple[FeatureInverse, Array, Array]:
+        """Return B, Φᵀ diag(w) Y and θ = B Φᵀ diag(w) Y."""
         backend = self.stack.backend
-        root = np.append(np.sqrt(weights)[self.kernel], 1.0)
-        placed = backend.asarray(root)
-        S = placed[:, None] * self.normal * placed
-        backend.diagonal_view(S)[:-1] += alpha
-        return root, *inverted(S)
-
-    def _times(self, B: ArrayOrTensor, V: Array) -> Array:
-        return np.asarray(self.stack.backend.to_numpy(B @ self.stack.backend.asarray(V)))
+        inverse = FeatureInverse.of(self.normal, weights[self.kernel], self.targets.weight, alpha)
+        b = backend.to_numpy(inverse.root)[:, np.newaxis] * self.right
+        return inverse, b, backend.to_numpy(inverse.B @ backend.asarray(b))
 
     def _features(self, rows: RowIndex) -> ArrayOrTensor:
         """Return [Z_m, 1] of some samples in double precision: rounding hides slopes where α is small."""
@@ -597,46 +556,35 @@ class FeatureForm:
         return backend.xp.concatenate([*parts, backend.asarray(np.ones((len(parts[0]), 1)))], axis=1)
 
     def judge(self, at: RidgePoint) -> Judged:
-        root, B, log_det = self._solve(at.weights, at.alpha)
-        b = root[:, np.newaxis] * self.right
-        theta = self._times(B, b)
-        return (
-            self._evidence(at.alpha, B, log_det, b, theta)
-            if self.criterion == "evidence"
-            else self._left_out(at.alpha, at.scale, root, B, theta)
-        )
+        inverse, b, theta = self._solve(at.weights, at.alpha)
+        if self.criterion == "evidence":
+            return self._evidence(inverse, b, theta)
+        return self._left_out(inverse, at.scale, theta)
 
-    def _evidence(self, alpha: float, B: ArrayOrTensor, log_det: float, b: Array, theta: Array) -> Judged:
-        t = self.targets
-        n, c = t.Y.shape
-        R = len(B) - 1
+    def _evidence(self, inverse: FeatureInverse, b: Array, theta: Array) -> Judged:
+        (n, c), alpha, R = self.targets.Y.shape, inverse.alpha, len(theta) - 1
         # Rounding may leave nothing of targets without noise.
         fit = max(self.square - float(np.sum(b * theta)), np.finfo(float).eps * self.square, 1e-30) / alpha
-        s2 = fit / ((n - 1) * c)
-        log_ridge = n * np.log(alpha) - float(np.log(t.weight).sum())
-        total = log_ridge - (R + 1) * np.log(alpha) + log_det
-        value = 0.5 * fit / s2 + 0.5 * c * total + 0.5 * (n - 1) * c * np.log(s2)
-        own = 1.0 - alpha * self.stack.backend.to_numpy(B.diagonal())[:R]
+        value, s2 = evidence_value(fit, inverse.log_det, n, c)
+        own = 1.0 - alpha * self.stack.backend.to_numpy(inverse.B.diagonal())[:R]
         # W_mᵀ β = (Φᵀ A Y)_m = θ_m, as A W = diag(w) Φ B.
         per_feature = 0.5 * (c * own - np.sum(theta[:R] ** 2, axis=1) / s2)
         residual = (self.square - float(np.sum(b * theta)) - alpha * float(np.sum(theta[:R] ** 2))) / alpha
         slope = 0.5 * (c * (n - 1 - float(own.sum())) - residual / s2)
-        return Judged(float(value), self._per_kernel(per_feature), slope)
+        return Judged(value, self._per_kernel(per_feature), slope)
 
-    def _left_out(self, alpha: float, scale: float, root: Array, B: ArrayOrTensor, theta: Array) -> Judged:
-        t, rows, R, backend = self.targets, self.rows, len(B) - 1, self.stack.backend
+    def _left_out(self, inverse: FeatureInverse, scale: float, theta: Array) -> Judged:
+        t, rows, R, backend = self.targets, self.rows, len(theta) - 1, self.stack.backend
         w, Y = t.weight[rows], t.Y[rows]
-        Phi = self.judged * backend.asarray(root)
-        f = backend.to_numpy(Phi @ backend.asarray(theta))
-        one = self._influence(Phi, B, w, self.groups)
-        r = one.solve(Y - f)
+        system, groups = inverse.system(self.judged, w), _consecutive(self.groups)
+        beta = self._coefficients(system, Y, theta)
+        r = system.residuals(beta, groups)
         value, g, own = RidgeTargets(Y, w, None if t.labels is None else t.labels[rows]).loss(r, scale)
-        u = one.solve(alpha / w[:, np.newaxis] * g)
+        u = system.residuals(g, groups)
         weighted, moved_by = w[:, np.newaxis] * r, w[:, np.newaxis] * u
-        squares = one.squares(moved_by, weighted, backend)
-        across = backend.to_numpy(one.T.T @ backend.asarray(moved_by))
+        squares = system.squares(moved_by, weighted, groups)
+        across = backend.to_numpy(system.T.T @ backend.asarray(moved_by))
         per_feature = squares[:R] - np.sum(across[:R] * theta[:R], axis=1)
-        beta = (w / alpha)[:, np.newaxis] * (Y - f)
         # Σ ridge_i (A u)_i β_i = Σ u_i (β_i − w_i T_i Φᵀβ), where Φᵀβ is θ but for the constant, which is zero.
         moved = float(np.sum(u * beta)) - float(np.sum(across[:R] * theta[:R]))
         slope = float(np.sum(g * r)) - float(squares[:R].sum()) - moved
@@ -657,37 +605,32 @@ class FeatureForm:
         for i, j in pairwise([0, *cuts.tolist(), len(groups)]):
             yield np.concatenate(groups[i:j]), groups[i:j]
 
-    def _influence(self, Phi: ArrayOrTensor, B: ArrayOrTensor, w: Array, groups: Groups) -> LeftOut:
-        """Return samples in features; they are left out together in groups, if there are any."""
-        T, to_numpy = Phi @ B, self.stack.backend.to_numpy
-        if groups is None:
-            return LeftOut(T, np.maximum(1.0 - w * to_numpy((T * Phi).sum(1)), np.finfo(float).eps))
-        host, features = to_numpy(T), to_numpy(Phi)
-        edges = pairwise(np.cumsum([0, *map(len, groups)]).tolist())
-        return LeftOut(T, [np.eye(j - i) - host[i:j] @ features[i:j].T * w[i:j] for i, j in edges])
+    def _coefficients(self, system: FeatureSystem, Y: Array, theta: Array) -> Array:
+        """Return β = (Y − Φθ) w/α of the samples of a system."""
+        outputs = self.stack.backend.to_numpy(system.Phi @ self.stack.backend.asarray(theta))
+        return np.asarray((system.weight / system.alpha)[:, np.newaxis] * (Y - outputs))
 
     def machine(self, at: RidgePoint) -> RidgeMachine:
-        t, alpha, backend = self.targets, at.alpha, self.stack.backend
-        root, B, _ = self._solve(at.weights, alpha)
-        theta = self._times(B, root[:, np.newaxis] * self.right)
-        missed, residuals = np.empty_like(t.Y), np.empty_like(t.Y)
+        t, (inverse, _, theta) = self.targets, self._solve(at.weights, at.alpha)
+        beta, residuals = np.empty_like(t.Y), np.empty_like(t.Y)
         for rows, groups in self._parts():
-            Phi = self._features(rows) * backend.asarray(root)
-            missed[rows] = t.Y[rows] - backend.to_numpy(Phi @ backend.asarray(theta))
-            residuals[rows] = self._influence(Phi, B, t.weight[rows], groups).solve(missed[rows])
-        beta = (t.weight / alpha)[:, np.newaxis] * missed
+            system = inverse.system(self._features(rows), t.weight[rows])
+            beta[rows] = self._coefficients(system, t.Y[rows], theta)
+            residuals[rows] = system.residuals(beta[rows], _consecutive(groups))
         # The sums of a kernel without a weight are not read.
-        sums = theta[:-1] / np.where(root[:-1] > 0, root[:-1], 1.0)[:, np.newaxis]
+        root = self.stack.backend.to_numpy(inverse.root)[:-1, np.newaxis]
+        sums = theta[:-1] / np.where(root > 0, root, 1.0)
         value = self.judge(at).value if self.criterion == "evidence" else t.loss(residuals, at.scale)[0]
-        return RidgeMachine(beta, theta[-1], residuals, value, sums, self._covariance(alpha, root, B))
+        return RidgeMachine(beta, theta[-1], residuals, value, sums, inverse.covariance())
 
     def covariance(self, weights: Array, alpha: float) -> Array:
-        """Return α B in features that are not weighted: the variance of an output is φᵀ α B φ, φ = [z_m(x), 1]."""
-        root, B, _ = self._solve(weights, alpha)
-        return self._covariance(alpha, root, B)
+        """Return that of `FeatureInverse`."""
+        return self._solve(weights, alpha)[0].covariance()
 
-    def _covariance(self, alpha: float, root: Array, B: ArrayOrTensor) -> Array:
-        return np.asarray(alpha * root[:, np.newaxis] * self.stack.backend.to_numpy(B) * root)
+
+def _consecutive(groups: Groups) -> Groups:
+    """Return where the samples of groups are once all are put one after the other."""
+    return groups and np.split(np.arange(sum(map(len, groups))), np.cumsum([len(S) for S in groups[:-1]]))
 
 
 class PairForm:

@@ -17,7 +17,7 @@ Every target keeps the least criterion, so that none does worse than with the be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -32,7 +32,7 @@ from kernelmosaic.gram.linear_algebra import conjugate_gradients
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.solvers.leave_one_out import Array, Groups, RidgeSystem, inverted
+from kernelmosaic.solvers.leave_one_out import Array, FeatureInverse, FeatureSystem, Groups, RidgeSystem
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,8 @@ def learn_target_weights(
     if rounds and T * n**3 <= options.operations:
         rounds[-1] = T
     rounds = [min(size, T) for size in rounds]
-    design = none if fixed else _design(search.units, options.sizes[0], rng, options)
-    seeds = none if first is None else first
+    design = none if fixed else _rounded(_design(search.units, options.sizes[0], rng, options))
+    seeds = none if first is None else first if fixed else _rounded(first)
     between, total = None, len(seeds) + len(design) + sum(rounds)
     with progress("Weights per target", total, verbose) as show:
 
@@ -286,29 +286,6 @@ def _placed(Y: ArrayOrTensor, backend: Backend) -> ArrayOrTensor:
 # What a candidate is judged by ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class CandidateSystem:
-    """A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1 of M = Σ_m γ_m K_m + diag(1/w), in whatever form it is known.
-
-    Attributes
-    ----------
-    times : callable
-        Returns A Y for some targets Y, where these are and in their precision.
-    block : callable
-        Returns A_SS for the rows S.
-    diagonal, constants : ndarray of shape (n,)
-        The diagonal of A, and what samples count for the constant of a machine.
-    log_det : float
-        log det M + log 1ᵀM⁻¹1.
-    """
-
-    times: Callable[[ArrayOrTensor], ArrayOrTensor]
-    block: Callable[[NDArray[np.intp]], Array]
-    diagonal: Array
-    constants: Array
-    log_det: float
-
-
 class MatrixSystems:
     """Systems by matrices of all pairs of samples: n³ operations, and n² for a target."""
 
@@ -338,25 +315,18 @@ class MatrixSystems:
         """Return M v for columns v of V, each with γ of its own, (P, columns)."""
         return sum((K @ (V * gamma) for K, gamma in zip(self.matrices, gammas, strict=True)), V / self.weight)
 
-    def at(self, gamma: Array) -> CandidateSystem:
+    def at(self, gamma: Array) -> RidgeSystem:
         """Return the system of a candidate."""
         K = self.stack.combine(gamma).matrix
         if K is None:
             raise MemoryError(
                 f"{self.stack.form}, but weights per target are learned by the combined matrix; raise memory_budget."
             )
-        backend = backend_of(K)
-        system = RidgeSystem.of(backend.astype(K, np.float64), 1.0 / self.targets.weight)
-        A = backend.astype(system.A, self.targets.dtype)
-        constants = system.ones / system.ones.sum() - system.times(system.offset)
-        return CandidateSystem(partial(backend.xp.matmul, A), system.block, system.diagonal, constants, system.log_det)
+        return RidgeSystem.of(backend_of(K).astype(K, np.float64), 1.0 / self.targets.weight)
 
 
 class FeatureSystems:
-    """The same by features K_m = Z_m Z_mᵀ, r of all kernels together: n r² operations, and 2 n r for a target.
-
-    With Z = [Z_1, …, Z_P, 1] and C = (Zᵀ diag(w) Z + diag(1/γ, 0))⁻¹, A = diag(w) − diag(w) Z C Zᵀ diag(w).
-    """
+    """The same by features K_m = Z_m Z_mᵀ, r of all kernels together: n r² operations, and 2 n r for a target."""
 
     def __init__(self, stack: FeatureStack, targets: TargetBatches) -> None:
         self.targets, self.backend, n = targets, stack.backend, stack.n_samples
@@ -364,9 +334,9 @@ class FeatureSystems:
         every = dict(stack.placed_features(slice(0, n), range(stack.n_kernels)))
         exact = [self.backend.astype(every[m], np.float64) for m in range(stack.n_kernels)]
         self.Z = self.backend.xp.concatenate([*exact, self.backend.asarray(np.ones((n, 1)))], 1)
-        self.weight = self.backend.asarray(targets.weight)[:, None]
-        self.normal = self.Z.T @ (self.weight * self.Z)
-        self.placed = tuple(self.backend.astype(one, targets.dtype) for one in (self.Z, self.weight))
+        weight = self.backend.asarray(targets.weight)[:, None]
+        self.normal = self.Z.T @ (weight * self.Z)
+        self.placed = tuple(self.backend.astype(one, targets.dtype) for one in (self.Z, weight))
 
     def sizes(self) -> tuple[Array, Array]:
         """As in `MatrixSystems`."""
@@ -379,27 +349,10 @@ class FeatureSystems:
         Z = self.placed[0][:, :-1]
         return V / self.placed[1] + Z @ (gammas[self.backend.index(self.kernel)] * (Z.T @ V))
 
-    def at(self, gamma: Array) -> CandidateSystem:
+    def at(self, gamma: Array) -> FeatureSystem:
         """As in `MatrixSystems`."""
-        backend, Z, weight = self.backend, self.Z, self.targets.weight
-        root = backend.asarray(np.append(np.sqrt(gamma)[self.kernel], 1.0))
-        S = root[:, None] * self.normal * root
-        backend.diagonal_view(S)[:-1] += 1.0
-        B, log_det = inverted(S)
-        left = self.weight * (Z @ (root[:, None] * B * root))
-        own = weight - weight * backend.to_numpy((left * Z).sum(1))
-        constants = np.asarray(backend.to_numpy(left[:, -1]))
-        half, (Zt, w) = backend.astype(left, self.targets.dtype), self.placed
-
-        def block(S: NDArray[np.intp]) -> Array:
-            rows = backend.index(S)
-            return np.diag(weight[S]) - backend.to_numpy(left[rows] @ (Z[rows] * self.weight[rows]).T)
-
-        def times(Y: ArrayOrTensor) -> ArrayOrTensor:
-            weighted = w * Y
-            return weighted - half @ (Zt.T @ weighted)
-
-        return CandidateSystem(times, block, own, constants, log_det - float(np.log(weight).sum()))
+        weight = self.targets.weight
+        return FeatureInverse.of(self.normal, gamma[self.kernel], weight).system(self.Z, weight)
 
 
 class _Candidates:
@@ -459,15 +412,15 @@ class _Candidates:
             self._keep(k, at[some], found[:, better[some]], beta, (Y - times(beta)).mean(0))
         self.own[at], self.moved[at] = own[better], True
 
-    def _judge(self, system: CandidateSystem, candidate: int, numbers: NDArray[np.intp]) -> Array:
+    def _judge(self, system: RidgeSystem | FeatureSystem, candidate: int, numbers: NDArray[np.intp]) -> Array:
         """Keep the machines of a candidate where they are best, and return criteria and log errors, (2, targets)."""
         targets, backend, n = self.targets, self.targets.backend, len(self.targets.weight)
         constants = backend.asarray(system.constants, targets.dtype)
-        left_out = _LeftOut.of(system, targets, self.groups)
+        share = backend.asarray(targets.weight / targets.weight.sum(), targets.dtype)
         found = np.empty((2, len(numbers)))
         for k, some, Y in self._parts(numbers):
             beta = system.times(Y)
-            found[1, some] = _log(left_out.errors(beta))
+            found[1, some] = _log(backend.to_numpy(share @ system.residuals(beta, self.groups) ** 2).astype(np.float64))
             found[0, some] = 0.5 * targets.weight.sum() * found[1, some]
             if self.criterion == "evidence":
                 fit = np.asarray(backend.to_numpy((Y * beta).sum(0)), np.float64) / (n - 1)
@@ -523,31 +476,6 @@ class _Candidates:
         )
 
 
-@dataclass(frozen=True)
-class _LeftOut:
-    """Squared residuals of samples left out, each alone, by factors of β², or together in groups."""
-
-    backend: Backend
-    factors: ArrayOrTensor
-    blocks: Sequence[tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor]]
-
-    @classmethod
-    def of(cls, system: CandidateSystem, targets: TargetBatches, groups: Groups) -> _LeftOut:
-        backend, share = targets.backend, targets.weight / targets.weight.sum()
-        place = partial(backend.asarray, dtype=targets.dtype)
-        if groups is None:
-            return cls(backend, place(share / system.diagonal**2), [])
-        blocks = [(backend.index(S), place(np.linalg.inv(system.block(S))), place(share[S])) for S in groups]
-        return cls(backend, None, blocks)
-
-    def errors(self, beta: ArrayOrTensor) -> Array:
-        """Return their weighted mean for every target."""
-        found = 0.0 if self.factors is None else self.factors @ (beta * beta)
-        for rows, block, share in self.blocks:
-            found = found + share @ (block @ beta[rows]) ** 2
-        return np.asarray(self.backend.to_numpy(found), np.float64)
-
-
 def _log(values: Array) -> Array:
     """Return logarithms; of a constant target, whose residuals are zero, a number that is the same for all."""
     return np.asarray(np.log(np.maximum(values, 1e-30)))
@@ -564,6 +492,16 @@ def _design(units: Array, count: int, rng: np.random.RandomState, options: Targe
     low, high = np.log(options.sums)
     sums = np.exp(low + (high - low) * (rng.permutation(count) + 0.5) / count)
     return np.asarray(np.concatenate([fixed, drawn]) * sums[:, np.newaxis] * units)
+
+
+def _rounded(gammas: Array) -> Array:
+    """Return γ to four digits, which no criterion tells from more.
+
+    The covariance of kriging is nearly singular, and what rounding leaves of further digits would grow from round to
+    round: the same samples in another order, or on another machine, would have other weights.
+    """
+    digits, exponents = np.frexp(gammas)
+    return np.asarray(np.ldexp(np.round(2.0**14 * digits), exponents - 14))
 
 
 class Kriging:
@@ -639,13 +577,13 @@ def fit_kriging(gammas: Array, values: Array, knees: Array) -> Kriging:
 
 def learn_frequencies(values: Array, steps: int = 50) -> Array:
     """Return how frequent points are among targets, by EM, for criteria in nats of shape (points, targets)."""
-    likelihoods = np.exp(values.min(axis=0) - values).astype(np.float32)
+    likelihoods = np.exp(values.min(axis=0) - values)
     likelihoods[likelihoods < 1e-20] = 0.0  # arithmetic of numbers near the smallest is slow
-    found = np.full(len(values), 1.0 / len(values), dtype=np.float32)
+    found = np.full(len(values), 1.0 / len(values))
     for _ in range(steps):
         found *= likelihoods @ (1.0 / (len(likelihoods.T) * (found @ likelihoods)))
         np.maximum(found, 1e-20, out=found)
-    return found.astype(np.float64)
+    return found
 
 
 def find_centres(z: Array, count: int, rng: np.random.RandomState, steps: int = 20) -> Array:
@@ -737,4 +675,4 @@ class _Interpolated:
         found = self.knees * np.expm1(z)
         # Without any kernel there are no shares.
         found[found.sum(axis=1) <= 0.0] = 1e-6 * self.knees
-        return np.asarray(found)
+        return _rounded(found)

@@ -10,44 +10,16 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
-from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.gram import as_gram
+from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.machines.base import check_positive
+from kernelmosaic.solvers.leave_one_out import RidgeSystem, centre
 from kernelmosaic.solvers.program import Vector
 
 Matrix = NDArray[np.float64]
 
 #: Eigenvalues of a criterion below this share of the largest are directions that tell no classes apart.
 _RANK = 1e-10
-
-
-@dataclass(frozen=True)
-class Factored:
-    """The matrix λI + G̃ of one kernel, factorised once for all classes and all later right-hand sides.
-
-    Attributes
-    ----------
-    factor : array of shape (n, n)
-        Its lower Cholesky factor, where the kernel is.
-    beta : ndarray of shape (n, k)
-        (λI + G̃)⁻¹ times the targets; every column sums to zero.
-    """
-
-    factor: Any
-    beta: Matrix
-
-    def solve(self, right: Matrix) -> Matrix:
-        """Return (λI + G̃)⁻¹ times columns that sum to zero."""
-        backend = backend_of(self.factor)
-        return backend.to_numpy(backend.cho_solve(self.factor, backend.asarray(right)))
-
-    def response_diagonal(self) -> Vector:
-        """Return the diagonal of Q = Π(λI + G̃)⁻¹Π, with which β is Q times the targets."""
-        backend = backend_of(self.factor)
-        # With LLᵀ the matrix, it holds the squared columns of L⁻¹Π.
-        V = backend.invert_lower(self.factor)
-        V -= V.mean(1)[:, None]
-        return np.asarray(backend.to_numpy(backend.xp.einsum("ki,ki->i", V, V)), dtype=np.float64)
 
 
 class Discriminant:
@@ -111,9 +83,20 @@ class Discriminant:
         """Return the value of a solution, no less than the optimum at its weights."""
         return float(solution.value)
 
-    def solve(self, K: ArrayOrTensor, alpha: float) -> Factored:
-        """Return β = (λI + G̃)⁻¹ targets for a kernel in whatever form a stack gives it; see `solve_centred`."""
-        return solve_centred(K, self.targets, alpha)
+    def system(self, K: ArrayOrTensor, alpha: float) -> RidgeSystem:
+        """Return λI + G̃ of a kernel in whatever form a stack gives it, whose A has β = A targets; K may be overwritten.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If λ is so small that λI + G̃ is not positive definite to machine precision.
+        """
+        gram = as_gram(K)
+        # Kernels in factors are written down for few samples only; more are solved in the features.
+        matrix = gram.block(np.arange(gram.n_samples)) if gram.matrix is None else gram.matrix
+        G = gram.backend.astype(matrix, np.float64)
+        offset = centre(G)
+        return RidgeSystem(Cholesky(G, alpha, most=0.0), offset)
 
 
 class LabelDiscriminant(Discriminant):
@@ -152,31 +135,6 @@ class LabelDiscriminant(Discriminant):
         self.targets = (Y - Y.mean(axis=0)) @ inverse
 
     has_classes = False
-
-
-def solve_centred(K: ArrayOrTensor, targets: Matrix, alpha: float) -> Factored:
-    """Centre the kernel matrix and solve for all targets by one factorisation; K may be overwritten.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If λ is so small that λI + G̃ is not positive definite to machine precision.
-    """
-    gram = as_gram(K)
-    # Kernels in factors are written down for few samples only; more are solved in the features.
-    matrix = gram.block(np.arange(gram.n_samples)) if gram.matrix is None else gram.matrix
-    backend = gram.backend
-    G = center(backend.astype(matrix, np.float64))
-    n = gram.n_samples
-    # Centred matrices do not see constants: lifting that direction changes nothing the targets reach.
-    G += max(float(G.diagonal().sum()) / n, alpha) / n
-    diagonal = backend.diagonal_view(G)
-    diagonal += alpha
-    factor = backend.cholesky(G, overwrite=True)
-    if factor is None:
-        raise np.linalg.LinAlgError("The regularised kernel matrix is not positive definite to machine precision.")
-    beta = Factored(factor, np.empty(0)).solve(targets)
-    return Factored(factor, np.asarray(beta - beta.mean(axis=0)))
 
 
 @dataclass(frozen=True)

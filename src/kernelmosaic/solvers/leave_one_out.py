@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,6 +25,7 @@ from scipy.special import expit, logsumexp, softmax
 
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import backend_of
+from kernelmosaic.gram.factored import as_input
 from kernelmosaic.gram.linear_algebra import Cholesky
 
 Array = NDArray[np.float64]
@@ -31,19 +33,12 @@ Array = NDArray[np.float64]
 Groups = Sequence[NDArray[np.intp]] | None
 
 
-def inverted(M: ArrayOrTensor) -> tuple[Any, float]:
-    """Return the inverse of a symmetric matrix and the logarithm of its determinant.
-
-    Raises
-    ------
-    ValueError
-        If rounding leaves it indefinite.
-    """
+def _factorised(M: ArrayOrTensor, added: ArrayOrTensor) -> Cholesky:
+    """Return the factor of M + diag added; raises a ValueError if rounding leaves it indefinite."""
     try:
-        factor = Cholesky(M, most=1e-4)
+        return Cholesky(M, added, most=1e-4)
     except np.linalg.LinAlgError:
         raise_of_rounding()
-    return factor.inverse(), factor.log_det
 
 
 def raise_of_rounding() -> NoReturn:
@@ -55,70 +50,111 @@ def raise_of_rounding() -> NoReturn:
 
 
 def centre(K: ArrayOrTensor) -> Array:
-    """Take 1vᵀ + v1ᵀ off a symmetric K such that its rows sum to zero, in place, and return v.
+    """Take 1vᵀ + v1ᵀ off a symmetric K such that 1 is an eigenvector, of the mean eigenvalue; return v.
 
     The machine stays the same but for its constant, as its coefficients sum to zero; a wide kernel, nearly constant,
     keeps the digits that its constant part hides in a linear system.
     """
-    backend = backend_of(K)
+    backend, n = backend_of(K), len(K)
     means = K.mean(0)
     v = means - 0.5 * float(means.mean())
+    v -= 0.5 * float(K.diagonal().sum() - 2.0 * v.sum()) / n**2
     K -= v
     K -= v[:, None]
     return np.asarray(backend.to_numpy(v))
 
 
-@dataclass(frozen=True)
-class RidgeSystem:
-    """The inverse of M = K + diag(ridge), the constant eliminated.
+class System:
+    """A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1 of M = K + diag(ridge), in whatever form K is known.
+
+    Every form has `times(V)`, A V in the precision of V, which is on the host or where K is; `block(S)`, A_SS; and
 
     Attributes
     ----------
-    A : array of shape (n, n)
-        M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, where K is: on the host or on a device. All else is on the host.
-    ones, diagonal : ndarray of shape (n,)
-        M⁻¹1 of the centred M, and the diagonal of A.
-    offset : ndarray of shape (n,)
-        v of `centre`.
     log_det : float
         log det M + log 1ᵀM⁻¹1.
+    diagonal : ndarray of shape (n,)
+        That of A.
+    constants : ndarray of shape (n,)
+        What targets count for the constant of their machine: b = ⟨constants, y⟩.
     """
 
-    A: ArrayOrTensor
-    ones: Array
-    diagonal: Array
+    def residuals(self: Any, beta: ArrayOrTensor, groups: Groups = None) -> Any:
+        """Return the residuals β_i / A_ii of samples left out, or A_SS⁻¹ β_S of those left out together."""
+        backend = backend_of(beta)
+        place = partial(backend.asarray, dtype=backend.dtype(beta))
+        if groups is None:
+            return beta / place(self.diagonal)[:, None]
+        r = backend.zeros(beta.shape, backend.dtype(beta))
+        for S in groups:
+            rows = backend.index(S)
+            r[rows] = place(np.linalg.inv(self.block(S))) @ beta[rows]
+        return r
+
+
+@dataclass(frozen=True)
+class RidgeSystem(System):
+    """The system of a matrix K.
+
+    Attributes
+    ----------
+    factor : Cholesky
+        That of the centred M, where K is: on the host or on a device.
+    offset : ndarray of shape (n,)
+        v of `centre`.
+    """
+
+    factor: Cholesky
     offset: Array
-    log_det: float
 
     @classmethod
     def of(cls, K: ArrayOrTensor, ridge: Array) -> RidgeSystem:
-        """Invert M, as `inverted` does; K is overwritten by M, centred."""
-        backend, offset = backend_of(K), centre(K)
-        backend.diagonal_view(K)[...] += backend.asarray(ridge)
-        A, log_det = inverted(K)
+        """Factorise M; K is centred in place."""
+        offset = centre(K)
+        return cls(_factorised(K, backend_of(K).asarray(ridge)), offset)
+
+    @cached_property
+    def ones(self) -> Array:
+        """M⁻¹1 of the centred M."""
+        backend = self.factor.backend
+        return np.asarray(backend.to_numpy(self.factor.solve(backend.asarray(np.ones(len(self.offset))))))
+
+    @cached_property
+    def log_det(self) -> float:
+        """The sum log det M + log 1ᵀM⁻¹1."""
+        return self.factor.log_det + float(np.log(self.ones.sum()))
+
+    @cached_property
+    def A(self) -> ArrayOrTensor:
+        """M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, where K is."""
+        A = self.factor.inverse()
         ones = A.sum(1)
-        total = float(ones.sum())
-        A -= ones[:, None] * (ones / total)
-        ones, diagonal = backend.to_numpy(ones), backend.to_numpy(A.diagonal())
-        return cls(A, ones, diagonal, offset, log_det + float(np.log(total)))
+        A -= ones[:, None] * (ones / ones.sum())
+        return A
 
-    def times(self, V: Array) -> Array:
+    @cached_property
+    def diagonal(self) -> Array:
+        """The diagonal of A."""
+        return np.asarray(self.factor.backend.to_numpy(self.A.diagonal()))
+
+    @cached_property
+    def constants(self) -> Array:
+        """What targets count for their constant."""
+        return np.asarray(self.ones / self.ones.sum() - self.solve(self.offset[:, np.newaxis])[:, 0])
+
+    def times(self, V: ArrayOrTensor) -> ArrayOrTensor:
         """Return A V."""
-        backend = backend_of(self.A)
-        return np.asarray(backend.to_numpy(self.A @ backend.asarray(V)))
+        backend = self.factor.backend
+        placed = backend.asarray(V, None)
+        return as_input(V, backend.astype(self.A, backend.dtype(placed)) @ placed, backend)
 
-    def refined(self, M: ArrayOrTensor, Y: Array, steps: int = 3) -> Array:
-        """Return β = A Y with the digits that the explicit inverse of an ill-conditioned M loses."""
-        backend, beta = backend_of(M), self.times(Y)
-        for _ in range(steps):
-            beta = beta + self.times(Y - backend.to_numpy(M @ backend.asarray(beta)))
-            # What rounding leaves of their sum, large kernels would show.
-            beta -= beta.mean(axis=0)
-        return beta
-
-    def intercept(self, Y: Array, beta: Array) -> Array:
-        """Return the constant of every target."""
-        return np.asarray(self.ones @ Y / self.ones.sum() - self.offset @ beta)
+    def solve(self, Y: Array) -> Array:
+        """Return A Y by the factor, with the digits that the inverse of an ill-conditioned M loses."""
+        backend = self.factor.backend
+        # Constants are nothing to A, and large next to what rounding leaves of them.
+        X = backend.to_numpy(self.factor.solve(backend.asarray(Y - Y.mean(axis=0))))
+        X = X - np.outer(self.ones, X.sum(axis=0) / self.ones.sum())
+        return np.asarray(X - X.mean(axis=0))
 
     def influence(self, k: ArrayOrTensor) -> Array:
         """Return what every target adds to the outputs: f(x) = h(x)ᵀ y.
@@ -132,25 +168,14 @@ class RidgeSystem:
         through = (k - backend.asarray(self.offset)) @ self.A
         return np.asarray(backend.to_numpy(through) + self.ones / self.ones.sum())
 
-    def residuals(self, beta: Array, groups: Groups = None) -> Array:
-        """Return the residuals of samples left out, each alone or with its group."""
-        if groups is None:
-            return np.asarray(beta / self.diagonal[:, np.newaxis])
-        r = np.empty_like(beta)
-        for S in groups:
-            r[S] = np.linalg.solve(self.block(S), beta[S])
-        return r
-
     def slope(self, beta: Array, r: Array, g: Array, groups: Groups = None) -> ArrayOrTensor:
         """Return G for losses of the residuals with the slopes g."""
-        A, backend = self.A, backend_of(self.A)
+        A, backend, u = self.A, self.factor.backend, self.residuals(g, groups)
         if groups is None:
-            u = g / self.diagonal[:, np.newaxis]
             G = _congruence(A, (u * r).sum(axis=1))
         else:
-            u, middle = np.empty_like(g), backend.zeros(tuple(A.shape))
+            middle = backend.zeros(tuple(A.shape))
             for S in groups:
-                u[S] = np.linalg.solve(self.block(S), g[S])
                 D = u[S] @ r[S].T
                 rows = backend.index(S)
                 middle[rows] = backend.asarray(0.5 * (D + D.T)) @ A[rows]
@@ -163,9 +188,102 @@ class RidgeSystem:
 
     def block(self, S: NDArray[np.intp]) -> Array:
         """Return A_SS."""
-        backend = backend_of(self.A)
+        backend = self.factor.backend
         rows = backend.index(S)
         return np.asarray(backend.to_numpy(backend.take_block(self.A, rows, rows)))
+
+
+@dataclass(frozen=True)
+class FeatureInverse:
+    """B = (Φᵀ diag(w) Φ + αJ)⁻¹ of features Φ = [Z √η, 1], where J = diag(1, …, 1, 0) and the ridge is α/w.
+
+    Attributes
+    ----------
+    root : array of shape (features + 1,)
+        √η of every feature, and one of the constant.
+    B : array of shape (features + 1, features + 1)
+        Where the features are, as `root` is.
+    alpha : float
+        α.
+    log_det : float
+        As in `System`.
+    """
+
+    root: ArrayOrTensor
+    B: ArrayOrTensor
+    alpha: float
+    log_det: float
+
+    @classmethod
+    def of(cls, normal: ArrayOrTensor, eta: Array, weight: Array, alpha: float = 1.0) -> FeatureInverse:
+        """Invert, where [Z, 1]ᵀ diag(w) [Z, 1] is known."""
+        place = backend_of(normal).asarray
+        root = place(np.append(np.sqrt(eta), 1.0))
+        factor = _factorised(root[:, None] * normal * root, place(np.append(np.full(len(eta), alpha), 0.0)))
+        log_det = factor.log_det + (len(weight) - len(root)) * np.log(alpha) - float(np.log(weight).sum())
+        return cls(root, factor.inverse(), alpha, log_det)
+
+    def covariance(self) -> Array:
+        """Return α B in features that are not weighted: the variance of an output is φᵀ α B φ, φ = [z_m(x), 1]."""
+        return np.asarray(backend_of(self.B).to_numpy(self.alpha * self.root[:, None] * self.B * self.root))
+
+    def system(self, Z: ArrayOrTensor, weight: Array) -> FeatureSystem:
+        """Return the system between some samples with the features [Z, 1]."""
+        Phi = Z * self.root
+        return FeatureSystem(Phi, Phi @ self.B, weight, self.alpha, self.log_det)
+
+
+@dataclass(frozen=True)
+class FeatureSystem(System):
+    """The system in features: A = diag(w/α) (I − Φ B Φᵀ diag(w)), or its rows and columns of some samples.
+
+    Attributes
+    ----------
+    Phi, T : array of shape (n, features + 1)
+        Φ and ΦB.
+    weight : ndarray of shape (n,)
+        w.
+    alpha : float
+        α.
+    """
+
+    Phi: ArrayOrTensor
+    T: ArrayOrTensor
+    weight: Array
+    alpha: float
+    log_det: float
+
+    @cached_property
+    def diagonal(self) -> Array:
+        """The diagonal of A."""
+        leverage = self.weight * backend_of(self.T).to_numpy((self.T * self.Phi).sum(1))
+        return np.asarray(self.weight / self.alpha * np.maximum(1.0 - leverage, np.finfo(float).eps))
+
+    @cached_property
+    def constants(self) -> Array:
+        """What targets count for their constant."""
+        return np.asarray(self.weight * backend_of(self.T).to_numpy(self.T[:, -1]))
+
+    def times(self, V: ArrayOrTensor) -> ArrayOrTensor:
+        """Return A V."""
+        backend = backend_of(self.T)
+        X = backend.asarray(V, None)
+        T, Phi, w = (backend.asarray(one, backend.dtype(X)) for one in (self.T, self.Phi, self.weight[:, np.newaxis]))
+        return as_input(V, w / self.alpha * (X - T @ (Phi.T @ (w * X))), backend)
+
+    def block(self, S: NDArray[np.intp]) -> Array:
+        """Return A_SS."""
+        rows, w = backend_of(self.T).index(S), self.weight[S]
+        product = backend_of(self.T).to_numpy(self.T[rows] @ self.Phi[rows].T)
+        return np.asarray((w / self.alpha)[:, np.newaxis] * (np.eye(len(w)) - product * w))
+
+    def squares(self, left: Array, right: Array, groups: Groups = None) -> Array:
+        """Return the sum over the groups of Σ_c (T_Sᵀ left_S)_c (T_Sᵀ right_S)_c, one number per feature."""
+        backend = backend_of(self.T)
+        if groups is None:
+            return backend.to_numpy((self.T * self.T).T @ backend.asarray(np.sum(left * right, axis=1)))
+        T = backend.to_numpy(self.T)
+        return np.asarray(sum(((T[S].T @ left[S]) * (T[S].T @ right[S])).sum(axis=1) for S in groups))
 
 
 def variances(K: ArrayOrTensor, ridge: Array, k: ArrayOrTensor, own: Array) -> Array:
@@ -185,17 +303,12 @@ def variances(K: ArrayOrTensor, ridge: Array, k: ArrayOrTensor, own: Array) -> A
     own : ndarray of shape (m,)
         k(x, x).
     """
-    backend = backend_of(K)
-    v = backend.asarray(centre(K))
-    shift = (k - v).mean(1)
-    k = k - v - shift[:, None]
-    backend.diagonal_view(K)[...] += backend.asarray(ridge)
-    factor = backend.cholesky(K)
-    if factor is None:
-        raise_of_rounding()
-    lower = backend.invert_lower(factor)
-    V, one = lower @ k.T, lower @ backend.asarray(np.ones(len(K)))
-    left = backend.to_numpy(1.0 - one @ V) ** 2 / float(one @ one)
+    backend, system = backend_of(K), RidgeSystem.of(K, ridge)
+    k = k - backend.asarray(system.offset)
+    shift = k.mean(1)
+    k = k - shift[:, None]
+    V = system.factor.inverse_root() @ k.T
+    left = (1.0 - backend.to_numpy(k) @ system.ones) ** 2 / system.ones.sum()
     return np.asarray(own - 2.0 * backend.to_numpy(shift) - backend.to_numpy((V * V).sum(0)) + left)
 
 
@@ -246,20 +359,30 @@ def class_loss(r: Array, Y: Array, labels: NDArray[np.intp], scale: float, weigh
     return float(weight @ losses), -df, float(np.sum(df * f))
 
 
-def evidence_value(system: RidgeSystem, Y: Array, beta: Array, noise: float | None = None) -> tuple[float, float]:
+def evidence_value(fit: float, log_det: float, n: int, c: int, noise: float | None = None) -> tuple[float, float]:
     """Return the negative log evidence, constants left out, of Gaussian targets with the covariance s² M, and s².
 
     s² is that of the largest evidence unless it is given; the constant has a flat prior (restricted likelihood).
+
+    Parameters
+    ----------
+    fit : float
+        tr(Yᵀ A Y) of n samples and c targets.
+    log_det : float
+        As in `System`.
+    n, c : int
+        The shape of Y.
+    noise : float, optional
+        s².
     """
-    n, c = Y.shape
-    fit = max(float(np.sum(Y * beta)), 1e-30)  # of constant targets it is zero
     s2 = fit / ((n - 1) * c) if noise is None else noise
-    return float(0.5 * fit / s2 + 0.5 * c * system.log_det + 0.5 * (n - 1) * c * np.log(s2)), s2
+    return float(0.5 * fit / s2 + 0.5 * c * log_det + 0.5 * (n - 1) * c * np.log(s2)), s2
 
 
 def evidence(system: RidgeSystem, Y: Array, noise: float | None = None) -> tuple[float, ArrayOrTensor]:
     """Return `evidence_value`, and its slope G in M."""
-    beta = system.times(Y)
-    value, s2 = evidence_value(system, Y, beta, noise)
+    beta, (n, c) = system.times(Y), Y.shape
+    fit = max(float(np.sum(Y * beta)), 1e-30)  # of constant targets it is zero
+    value, s2 = evidence_value(fit, system.log_det, n, c, noise)
     right = backend_of(system.A).asarray(beta)
-    return value, (0.5 * Y.shape[1]) * system.A - right @ (right.T * (0.5 / s2))
+    return value, (0.5 * c) * system.A - right @ (right.T * (0.5 / s2))

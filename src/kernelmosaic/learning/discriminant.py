@@ -17,8 +17,9 @@ from kernelmosaic.learning.certificate import COLD, Iteration, Learned, Start, r
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.learning.problem import Evaluation, Numbers, WeightProblem, make_problem
-from kernelmosaic.machines.discriminant import Discriminant, Factored, Matrix
+from kernelmosaic.machines.discriminant import Discriminant, Matrix
 from kernelmosaic.solvers import relative_gap
+from kernelmosaic.solvers.leave_one_out import RidgeSystem
 from kernelmosaic.solvers.program import require_finite
 
 #: A kernel whose centred trace is below this share of its trace, or a feature whose variance is below this share of its
@@ -267,33 +268,34 @@ class Ridge(ABC):
 
 @dataclass(frozen=True)
 class MatrixSolution(RidgeSolution):
-    """A solution with the factorised matrix, and with G̃_iβ of every kernel, of shape (P, n, k)."""
+    """A solution with the linear system, and with G̃_iβ of every kernel, of shape (P, n, k)."""
 
-    factored: Factored
+    system: RidgeSystem
     products: NDArray[np.float64]
 
     def responses(self, identity: bool) -> NDArray[np.float64]:
         V = np.concatenate([self.beta[np.newaxis], self.products]) if identity else self.products
         flat = V.transpose(1, 0, 2).reshape(V.shape[1], -1)
-        answer = self.factored.solve(flat).reshape(V.shape[1], *V.shape[::2])
-        return np.asarray(np.einsum("inj,nlj->il", V, answer))
+        answer = self.system.solve(flat).reshape(V.shape[1], *V.shape[::2])
+        return np.asarray(np.tensordot(V, answer, ([1, 2], [0, 2])))
 
     def response_diagonal(self) -> NDArray[np.float64]:
-        return self.factored.response_diagonal()
+        return self.system.diagonal
 
 
 class MatrixRidge(Ridge):
     """One factorisation of an n × n matrix a solution."""
 
     def solve(self, theta: Weights, alpha: float) -> MatrixSolution:
-        factored = self.machine.solve(self.stack.combine(theta), alpha)
-        products = self._products(factored.beta)
-        forms = np.einsum("inj,nj->i", products, factored.beta)
+        system = self.machine.system(self.stack.combine(theta), alpha)
+        beta = system.solve(self.machine.targets)
+        products = self._products(beta)
+        forms = np.einsum("inj,nj->i", products, beta)
         values = np.tensordot(theta, products, 1)
         # The problem itself, by the same products as the forms: no less than its optimum whatever β is.
         value = float(np.sum((self.machine.targets - values) ** 2) / alpha + theta @ forms)
-        dual = self.dual_value(factored.beta, theta, alpha, forms)
-        return MatrixSolution(factored.beta, values, value, dual, forms, alpha, factored, products)
+        dual = self.dual_value(beta, theta, alpha, forms)
+        return MatrixSolution(beta, values, value, dual, forms, alpha, system, products)
 
     def forms(self, beta: Matrix) -> Weights:
         return np.asarray(np.einsum("inj,nj->i", self._products(beta), beta))
