@@ -17,7 +17,7 @@ from tests.campaign.second.entries import entries
 from tests.campaign.second.training import Contradiction
 
 #: How many problems of each generator are run here.
-COUNTS = {"first": 50, "second": 25, "third": 25, "fourth": 30}
+COUNTS = {"first": 30, "second": 15, "third": 15, "fourth": 20}
 
 
 def test_no_random_problem_crashes_hangs_or_is_dishonest():
@@ -35,7 +35,7 @@ def test_no_random_problem_crashes_hangs_or_is_dishonest():
 #: Problems that campaigns found: a weight of −3e-18 (twice), an objective relative to the smaller bound, an overflow
 #: where all slopes round to less than zero, a curvature of zero that rounds to less; a kernel of zeros beside others
 #: with weights of every target, and pairs of one kind by a matrix of rank one, whose antisymmetric kernel is rounding;
-#: decisions of one class in single precision, of which 10⁻⁵ and less counted as zero.
+#: decisions of one class in single precision, of which 10⁻⁵ and less counted as zero; a ridge lost in rounding.
 MENDED = [
     ("second", 1123581321, 9792),
     ("second", 314159270, 8552),
@@ -46,6 +46,7 @@ MENDED = [
     ("third", 1, 369),
     ("first", 48002, 587),
     ("second", 48002, 157),
+    ("fourth", 48202611, 3375),
 ]
 
 

@@ -130,14 +130,11 @@ def test_values_that_tell_nothing_everything_or_the_wrong_way_round(method, outp
 
 MODELS = {
     "binary": (2, MKLClassifier(KERNELS, tol=1e-6)),
-    "weights": (2, MKLClassifier(KERNELS, tol=1e-6, class_weight="balanced", C=3.0)),
-    "slack": (2, MKLClassifier(KERNELS, tol=1e-6, slack=2, norm=2)),
+    "weights": (2, MKLClassifier(KERNELS, tol=1e-6, class_weight="balanced", C=3.0, slack=2, norm=2)),
     "learned C": (2, MKLClassifier(KERNELS, tol=1e-6, slack=2, C="learn")),
-    "ovr": (3, MKLClassifier(KERNELS, tol=1e-6)),
     "shared": (3, MKLClassifier(KERNELS, tol=1e-6, multi_class="ovr-shared")),
     "joint": (3, MKLClassifier(KERNELS, tol=1e-6, multi_class="joint")),
     "features": (3, MKLClassifier(KERNELS, tol=1e-6, approximation="nystroem", rank=20, random_state=0)),
-    "bilinear": (3, BilinearMKLClassifier(KERNELS, tol=1e-6)),
     "bilinear, two": (2, BilinearMKLClassifier(KERNELS, tol=1e-6)),
     "localized": (2, LocalizedMKLClassifier(KERNELS, step="lbfgs", tol=1e-4, n_init=1, random_state=0)),
 }

@@ -112,7 +112,7 @@ def boxes(labels):
     return [label.get_window_extent() for label in labels]
 
 
-@pytest.mark.parametrize(("n_classes", "n_kernels"), [(0, 12), (0, 40), (10, 20)])
+@pytest.mark.parametrize(("n_classes", "n_kernels"), [(0, 40), (6, 12)])
 def test_long_names_do_not_touch(n_classes, n_kernels):
     shape = (n_classes, n_kernels) if n_classes else (n_kernels,)
     weights = np.random.RandomState(0).uniform(size=shape)

@@ -390,7 +390,7 @@ def history_of(learned: Sequence[Any], scales: Sequence[float], first: int = 1) 
     return {
         "objective_": float(sum(s * one.objective for s, one in zip(scales, learned, strict=True))),
         "duality_gap_": max(one.gap for one in learned),
-        "n_iter_": max(len(one.history) for one in learned),
+        "n_iter_": max(len(one.history) for one in learned) + first - 1,
         "n_solves_": sum(one.n_solves for one in learned),
         "history_": [
             {"output": c, "iteration": i, **asdict(step), "objective": scales[c] * step.objective}

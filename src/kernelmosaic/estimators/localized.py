@@ -104,6 +104,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     n_jobs: int | None = None
     random_state: Seed = 0
 
+    tol = 1e-2
     # The gate of a view that a sample lacks is zero.
     missing = GATED
     _takes_subsets: ClassVar[bool] = False
@@ -228,7 +229,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         space of a `gating_kernel` is learned from at most a thousand samples then. Projected kernels must be exact.
     rank : int or sequence of P int, default=500
         Maximum number of features per kernel.
-    tol : float, default=1e-3
+    tol : float, default=1e-2
         The convergence parameter τ: an iteration is short if J(t) > (1 − τ) J(t − 1), that is, if the objective J falls
         by less than this share of itself.
     n_iter_no_change : int, default=3

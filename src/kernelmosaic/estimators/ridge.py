@@ -270,6 +270,7 @@ class BaseRidge(KernelEstimator):
         self._keep_machine(prepared, learned)
         # The slopes of residuals that are rounding are rounding.
         self._say_how_level(is_exact=bool(np.abs(found.residuals).max() < 1e-6))
+        self._warn_of_rounding(prepared.data, found)
         return learned, self._outputs_left_out(prepared, learned, whole.X)
 
     def _keep_machine(self, prepared: Prepared, learned: RidgeLearned) -> None:
@@ -315,6 +316,21 @@ class BaseRidge(KernelEstimator):
             remedy = "raise max_iter, or accept a larger tol" if ended else "rounding hides further progress"
             warnings.warn(
                 f"{name} stopped at a slope of {self.stationarity_:.2g} per sample, above tol={self.tol:g}: {remedy}.",
+                ConvergenceWarning,
+                stacklevel=level_of_caller(),
+            )
+
+    def _warn_of_rounding(self, data: TrainingSet, found: RidgeLearned, most: float = 1e-3) -> None:
+        """Warn if the entries of the kernels are so large that rounding shows in sums of theirs, in units of y."""
+        if isinstance(data.stack, FeatureStack | PairStack):
+            return
+        largest = float(found.weights @ np.abs(data.diagonals()).max(axis=1))
+        error = np.finfo(np.float64).eps * largest * float(np.abs(found.beta).sum(axis=0).max())
+        if error > most:
+            warnings.warn(
+                f"{type(self).__name__}: the combined kernel has entries up to {largest:.2g}, next to which the ridge "
+                f"alpha={found.alpha:.2g} is small, and rounding alone may change a prediction by {error:.2g} standard "
+                "deviations of the targets: use scale=True or normalize='trace', or centre the columns.",
                 ConvergenceWarning,
                 stacklevel=level_of_caller(),
             )
