@@ -6,17 +6,20 @@ import gc
 import re
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist, pdist
 from sklearn.svm import SVC
+from typer import Typer
 from typer.testing import CliRunner
 
 import kernelmosaic
 from kernelmosaic.cli import main
 from kernelmosaic.cli.commands import app
+from kernelmosaic.cli.requests import FitRequest, command
 
 VIEWS = ("rna", "protein", "clinic", "noise")
 METHODS = {
@@ -219,6 +222,15 @@ def test_version_and_help(capsys):
         assert "demo" in capsys.readouterr().out
     assert main(["demo", "--help"]) == 0
     assert "--samples" in capsys.readouterr().out
+
+
+def test_options_are_the_fields_of_a_request():
+    found, program = [], Typer()
+    program.command()(command(FitRequest, found.append))
+    given = ["t.csv", "--view", "a=b", "--view", "c=d", "--views", "v.json", "--C", "2", "--proba", "--cv", "3"]
+    CliRunner().invoke(program, given, catch_exceptions=False)
+    options = {"views": ("a=b", "c=d"), "view_file": Path("v.json"), "C": 2.0, "proba": True, "folds": 3}
+    assert found == [FitRequest(Path("t.csv"), **options, started=found[0].started)]
 
 
 @pytest.mark.parametrize(

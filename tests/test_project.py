@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -228,6 +229,22 @@ def test_the_reference_lists_what_public_modules_export_and_nothing_else():
             # A package imports what it exports, and nothing else.
             held = {name for name, value in vars(module).items() if not isinstance(value, ModuleType)}
             assert {name for name in held if not name.startswith("_")} - {"annotations"} == exported
+
+
+@pytest.mark.parametrize("part", ["cli", "inspection", "plots", "demo.py", "reports.py", "tables.py"])
+def test_the_face_reads_public_names_only(part):
+    """What users see reads no private name of an object or a module that another part of the package defines."""
+    path = TOP / "src/kernelmosaic" / part
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in ([path] if path.is_file() else path.glob("*.py"))]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    own = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    reads = [node for node in nodes if isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr)]
+    foreign = {
+        ast.unparse(node) for node in reads if node.attr not in own and ast.unparse(node.value) not in ("self", "cls")
+    }
+    names = {f"{node.module}.{name.name}" for node in nodes if isinstance(node, ast.ImportFrom) for name in node.names}
+    foreign |= {name for name in names if re.match(rf"kernelmosaic(?!\.{part}\.|\._typing\.).*\._[a-z]", name)}
+    assert foreign == set()
 
 
 def test_the_demonstration_installs_what_draws_its_pictures(tmp_path: Path) -> None:

@@ -485,3 +485,14 @@ def labels_of(target: pd.Series) -> AnyArray:
         if np.all(values == np.floor(values)) and np.all(np.abs(values) < 2**53):
             return values.astype(np.int64)
     return np.array([str(value) for value in target])
+
+
+def fingerprints(table: pd.DataFrame) -> NDArray[np.uint64]:
+    """Return a number per row that equal rows share, and others by a chance of 2⁻⁶⁴."""
+    return np.asarray(pd.util.hash_pandas_object(table, index=False), dtype=np.uint64)
+
+
+def some(names: Sequence[Any], n: int) -> str:
+    """Return the first n names as a text, and how many there are if there are more."""
+    shown = ", ".join(map(str, names[:n]))
+    return shown if len(names) <= n else f"{shown} … ({len(names)} in all)"

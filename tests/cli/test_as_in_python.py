@@ -12,7 +12,7 @@ from tests.cli.tables import curve, done, write
 
 from kernelmosaic import MKLClassifierCV, MKLRegressor, MKLRegressorCV, MKLRidgeClassifierCV, MKLSurvivalCV, load
 from kernelmosaic.cli.fit import train_table
-from kernelmosaic.cli.methods import FitRequest
+from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.kernels import Linear
 from kernelmosaic.model_selection import PathSearchCV
 
@@ -128,10 +128,10 @@ def test_where_equal_weights_score_best_the_learned_ones_are_kept_for_the_report
     path = write(X.assign(y=y), tmp_path / "t.csv")
     trained = train_table(FitRequest(path, "y", views=tuple(f"{v}={v}*:linear" for v in "abc"), method="mkl", folds=3))
     model = MKLClassifierCV([(v, Linear(), [f"{v}1", f"{v}2"]) for v in "abc"], cv=3).fit(X, y)
-    assert trained.norm == model.norm_ == "uniform"
-    assert list(trained.learned) == [1, 2, "uniform"]
-    for norm, weights in trained.learned.items():
-        np.testing.assert_allclose(trained.norms[norm], model.scores_by_norm_[norm])
+    assert trained.path.norm == model.norm_ == "uniform"
+    assert list(trained.path.learned) == [1, 2, "uniform"]
+    for norm, weights in trained.path.learned.items():
+        np.testing.assert_allclose(trained.path.norms[norm], model.scores_by_norm_[norm])
         np.testing.assert_allclose(weights, model.weights_by_norm_[norm], atol=5e-3)
 
 

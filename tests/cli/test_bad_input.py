@@ -162,7 +162,7 @@ def test_no_target_and_nothing_to_learn_from(capsys, tmp_path, train):
         ("s=shape_*:linear(2)", "cannot be read"),
         ("s=shape_*:linear*3", "only Gaussians and Laplacians come as a family"),
         ("s=shape_*:gauss*1", "gauss*2"),
-        ("s=shape_*:linear+linear", "named twice"),
+        ("s=shape_*:linear+linear", "two kernels are called 's:linear'"),
         ("s=shape_*:linear+", "unknown kernel"),
         ("shape_*", "name=PATTERN:KERNEL"),
         ("a__b=shape_*:linear", "'__'"),
@@ -185,11 +185,11 @@ def test_strings_are_no_numbers(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--view", "a=shape_*:linear", "--view", "a=noise_*:linear"), "named twice"),
+        (("--view", "a=shape_*:linear", "--view", "a=noise_*:linear"), "two kernels are called 'a:linear'"),
         (("--cost", "genes=2"), "no kernel or view has this name"),
         (("--cost", "shape=-2"), "positive number"),
         (("--cost", "shape"), "name=FACTOR"),
-        (("--method", "discriminant", "--cost", "shape=2"), "no penalties"),
+        (("--method", "discriminant", "--cost", "shape=2"), "--cost shape=2: the method must be mkl or rmkl"),
         (("--method", "bilinear", "--task", "one-class"), "not one-class"),
         (("--method", "dance"), "dance"),
         (("--method", "rmkl", *SHAPE), "--method rmkl: it weighs kernels against each other, and there is one"),

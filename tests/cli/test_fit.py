@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import pandas as pd
@@ -18,10 +19,10 @@ from tests.cli.tables import PLAIN, QUICK, curve, done, flowers, strings, write
 
 from kernelmosaic import MKLClassifier, load
 from kernelmosaic.cli import main
-from kernelmosaic.cli.fit import make_pipeline, make_splitter
+from kernelmosaic.cli.fit import make_pipeline, make_splitter, train_table
 from kernelmosaic.cli.fit import train as learn
-from kernelmosaic.cli.methods import FitRequest
 from kernelmosaic.cli.report import publish
+from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import read_training_table
 from kernelmosaic.cli.views import read_specs
 from kernelmosaic.kernels import Gaussian, Linear
@@ -103,7 +104,7 @@ def test_default_kernels_are_those_of_the_library(capsys, tmp_path, train, task,
     ("text", "kernel", "label"),
     [
         ("gauss", Gaussian(), "gauss"),
-        ("gauss(median)", Gaussian(), "gauss(median)"),
+        ("gauss(median)", Gaussian(), "gauss"),
         ("gauss(nearest)", Gaussian("nearest"), "gauss(nearest)"),
         ("rbf(0.5*nearest)", Gaussian("nearest", 0.5), "gauss(0.5*nearest)"),
         ("gaussian(2 * median)", Gaussian(factor=2.0), "gauss(2*median)"),
@@ -136,7 +137,8 @@ def test_cross_validation_chooses_the_price_that_a_plain_loop_chooses(capsys, tm
         model = make_pipeline(StandardScaler(), MKLClassifier([Linear()], C=C))
         means[C] = cross_val_score(model, X, table["kind"], cv=folds).mean()
     best = max(means, key=means.get)
-    assert pipeline.training_["price"] == {"name": "C", "value": pytest.approx(best)}
+    assert pipeline.training_["price"]["name"] == "C"
+    assert pipeline.training_["price"]["value"] == pytest.approx(best)
     assert pipeline.training_["score"]["mean"] == pytest.approx(means[best])
     share = table["kind"].value_counts(normalize=True).max()
     assert pipeline.training_["score"]["baseline"] == pytest.approx(share, abs=0.02)
@@ -273,7 +275,7 @@ def test_held_out_rows_are_not_learned_from(capsys, tmp_path, train):
     pipeline, said = fitted(capsys, tmp_path, train, "--target", "kind", "--drop", "colour", *QUICK, "--test", "0.25")
     assert pipeline.training_["rows"] == 45
     assert pipeline.named_steps["prepare"].named_transformers_["numbers"].n_samples_seen_ == 45
-    assert re.search(r"accuracy on held-out rows\D+\d+\.\d %", said.out)
+    assert re.search(r"accuracy on the test rows\D+\d+\.\d % ± \d+\.\d % \(standard error; 15 rows\)", said.out)
     assert "colour" not in pipeline.training_["columns"]
 
 
@@ -294,14 +296,20 @@ def test_columns_that_number_the_rows_and_free_text_are_left_out_with_a_note(cap
 def test_a_gap_that_is_not_met_is_one_line_on_stderr(capsys, tmp_path, train):
     views = ("s=shape_*:linear+gauss(1)", "n=noise_*:gauss(1)")
     request = FitRequest(train, "kind", views=views, C=1.0, method="mkl", task="classification")
-    training = read_training_table(request)
-    pipeline = make_pipeline(request, training).set_params(model__max_iter=1, model__tol=1e-12)
-    splitter = make_splitter(request, training.target.y)
-    trained = learn(request, training, pipeline, splitter, lambda what, done: None)
-    publish(replace(trained, request=replace(request, output=tmp_path / "m.skops")))
+    training = read_training_table(replace(request, output=tmp_path / "m.skops"))
+    pipeline = make_pipeline(training).set_params(model__max_iter=1, model__tol=1e-12)
+    publish(learn(training, pipeline, make_splitter(training), lambda what, done: None))
     lines = [line for line in capsys.readouterr().err.splitlines() if "duality gap" in line]
     assert len(lines) == 1
     assert lines[0].startswith("kernelmosaic: MKLClassifier stopped at")
+
+
+def test_seconds_in_all_are_those_of_the_whole_command(capsys, tmp_path, train):
+    began = {"started": perf_counter() - 100.0, "output": tmp_path / "m.skops"}
+    publish(train_table(FitRequest(train, "kind", views=("s=shape_*:linear",), C=1.0, folds=0, **began)))
+    out = capsys.readouterr().out
+    fits, whole = (float(re.search(rf"{name}\D+([\d.]+)", out)[1]) for name in ("of the fits", "in all"))
+    assert fits < 100.0 <= whole
 
 
 def test_the_types_of_a_parquet_file(capsys, tmp_path):

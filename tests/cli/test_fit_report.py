@@ -90,9 +90,9 @@ def test_areas_and_f1_are_those_of_held_out_probabilities(capsys, tmp_path):
     table = flowers().drop(columns="colour")
     page = page_of(capsys, tmp_path, table, "kind")
     model = load(tmp_path / "m.skops").named_steps["model"]
-    assert f"{roc_auc_score(table['kind'], model.loo_probabilities_[:, 1]):.3f}" in cells_of(page)
+    assert f"{roc_auc_score(table['kind'], model.loo_probabilities_[:, 1]):.3f} (60 rows)" in cells_of(page)
     f1 = f1_score(table["kind"], model.loo_predictions_, average="macro")
-    assert f"{f1:.3f}, mean of the classes" in cells_of(page)
+    assert f"{f1:.3f}, mean of the classes (60 rows)" in cells_of(page)
 
 
 def test_views_that_rows_lack_are_mapped_and_one_row_is_explained(capsys, tmp_path):

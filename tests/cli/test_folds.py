@@ -14,7 +14,8 @@ from sklearn.pipeline import Pipeline
 from tests.cli.tables import curve, done, flowers, strings, write
 
 from kernelmosaic.cli.fit import make_pipeline, make_splitter, train
-from kernelmosaic.cli.methods import FitRequest, make_estimator
+from kernelmosaic.cli.methods import make_estimator
+from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import read_training_table
 from kernelmosaic.kernels import Kernel
 
@@ -29,14 +30,14 @@ class Case:
         self.request = FitRequest(path, target, **asked, folds=3, jobs=jobs)
         self.training = read_training_table(self.request)
         self.table, self.y = self.training.table, self.training.target.y
-        self.splitter = make_splitter(self.request, self.y)
+        self.splitter = make_splitter(self.training)
         self.folds = list(self.splitter.split(self.y, self.y))
 
     def curve(self, C=None):
-        """What the command line's cross-validation finds along its path; or at one C alone."""
-        request = replace(self.request, C=C)
-        pipeline = make_pipeline(request, self.training)
-        return train(request, self.training, pipeline, self.splitter, lambda what, n: None).curve
+        """Every C of the command line's path, or one alone, with the prediction of every row while it was held out."""
+        training = replace(self.training, request=replace(self.training.request, C=C))
+        path = train(training, make_pipeline(training), self.splitter, lambda what, n: None).path
+        return [(float(C), path.predictions(i)) for i, C in enumerate(path.found.Cs)]
 
     def naive(self, C):
         """Every row's prediction by a whole pipeline fitted to the other parts, one fit after the other."""
@@ -55,9 +56,9 @@ class Case:
                 self.margins[held] = (ordered[:, -1] - ordered[:, -2]) / np.std(f)
         return predictions
 
-    def assert_same_classes(self, point):
+    def assert_same_classes(self, C, predictions):
         """Equal classes; a sample on the boundary itself, to the accuracy of these fits, may fall on either side."""
-        differ = point.predictions != self.naive(point.C)
+        differ = predictions != self.naive(C)
         if self.request.method == "localized":  # not convex: rounding may lead a fold to another local optimum
             assert np.mean(differ) <= 0.1
         else:
@@ -89,11 +90,11 @@ def test_the_answers_are_those_of_whole_fits(tmp_path, name):
         warnings.simplefilter("ignore")
         # Gates that are not convex end elsewhere at the end of a long path.
         points = case.curve()[5:16:10] if name != "localized" else case.curve(1.0)
-        for point in points:
+        for C, predictions in points:
             if case.request.task == "regression":
-                np.testing.assert_allclose(point.predictions, case.naive(point.C), atol=2e-2 * np.std(case.y))
+                np.testing.assert_allclose(predictions, case.naive(C), atol=2e-2 * np.std(case.y))
             else:
-                case.assert_same_classes(point)
+                case.assert_same_classes(C, predictions)
 
 
 def test_matrices_that_were_given_stay_beside_those_computed(tmp_path):
@@ -102,7 +103,7 @@ def test_matrices_that_were_given_stay_beside_those_computed(tmp_path):
     np.save(tmp_path / "K.npy", np.exp(-((X[:, None] - X) ** 2).sum(-1)))
     case = Case(tmp_path, table, "kind", views=("s=shape_*:gauss",), kernels=(f"k={tmp_path / 'K.npy'}",))
     for point in case.curve()[5:16:10]:
-        case.assert_same_classes(point)
+        case.assert_same_classes(*point)
 
 
 def test_scales_and_widths_are_learned_without_the_held_out_part(tmp_path):
@@ -111,7 +112,7 @@ def test_scales_and_widths_are_learned_without_the_held_out_part(tmp_path):
     case.table.iloc[held[1:]] *= 1000.0  # what nobody may look at
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = case.curve(0.1)[0].predictions
+        found = case.curve(0.1)[0][1]
     assert found[held[0]] == case.naive(0.1)[held[0]]
     assert np.mean(found[rows] == case.y[rows]) < 1.0
 

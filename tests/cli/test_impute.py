@@ -10,7 +10,7 @@ from tests.cli.tables import PLAIN, QUICK, curve, done, flowers, run, write
 
 from kernelmosaic import load
 from kernelmosaic.cli.fit import make_pipeline, make_splitter, train
-from kernelmosaic.cli.methods import FitRequest
+from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import read_training_table
 from kernelmosaic.imputing import ViewImputer
 
@@ -103,7 +103,7 @@ def test_every_part_is_filled_by_the_others(tmp_path, method):
     path = write(table, tmp_path / "t.csv")
     request = FitRequest(path, "y", impute="median", method=method, task="regression", C=1000.0, folds=3)
     training = read_training_table(request)
-    splitter = make_splitter(request, training.target.y)
+    splitter = make_splitter(training)
     seen = []
 
     class Spy(ViewImputer):
@@ -111,10 +111,10 @@ def test_every_part_is_filled_by_the_others(tmp_path, method):
             seen.append(sorted(X.index))
             return super().fit(X)
 
-    pipeline = make_pipeline(request, training)
+    pipeline = make_pipeline(training)
     name, imputer, columns = pipeline.steps[0][1].transformers[0]
     pipeline.steps[0][1].transformers[0] = (name, Spy(**imputer.get_params()), columns)
-    train(request, training, pipeline, splitter, lambda what, n: None)
+    train(training, pipeline, splitter, lambda what, n: None)
     for rows, _ in splitter.split(training.target.y):
         assert sorted(rows) in seen
     assert list(range(60)) in seen

@@ -90,7 +90,7 @@ def test_a_view_that_names_the_target_or_the_ids_is_refused(capsys, here, view, 
     assert "never learned from" in line
 
 
-SAME = "says the same as the target 'kind'"
+SAME = "duplicates or recodes the target 'kind'"
 
 
 def fit_to_copies(capsys, here, code, *arguments):
@@ -131,7 +131,7 @@ def test_so_is_a_quantity_in_another_unit(capsys, here):
     noisy = y + 0.3 * rng.randn(N)  # another order
     write(pd.DataFrame({"a": rng.randn(N), "inches": 3.0 + y / 2.54, "noisy": noisy, "y": y}), "q.csv")
     said = done(capsys, "fit", "q.csv", "--target", "y", *PLAIN)
-    warned = [line for line in said.err.splitlines() if "says the same as the target 'y'" in line]
+    warned = [line for line in said.err.splitlines() if "duplicates or recodes the target 'y'" in line]
     assert len(warned) == 1
     assert "column 'inches'" in warned[0]
 
@@ -205,11 +205,11 @@ def test_outputs_do_not_replace_joined_files(capsys, here):
 def test_rows_that_no_view_has_are_listed_and_dropped_on_request(capsys, here):
     joined = ("--on", "id", "--view", "rna.csv", "--view", "prot.csv")
     line = run(capsys, "fit", "train.csv", "--target", "kind", *joined).error
-    assert "train.csv: none of the views has 1 of 40 rows: id 'p2' (row 3). Leave them out with --drop-empty" in line
+    assert "train.csv: 1 of 40 rows appear in no view: id 'p2' (row 3). Leave them out with --drop-empty" in line
     line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "rna.csv").error
-    assert "3 of 40 rows: id 'p0' (row 1), id 'p1' (row 2), id 'p2' (row 3)." in line
+    assert "3 of 40 rows appear in no view: id 'p0' (row 1), id 'p1' (row 2), id 'p2' (row 3)." in line
     said = fit(capsys, *joined[2:], "--drop-empty")
-    assert "1 of 40 rows are left out, which none of the views has: id 'p2' (row 3)" in said.err
+    assert "1 of 40 rows are left out, which appear in no view: id 'p2' (row 3)" in said.err
     assert "39 rows" in said.out
     assert load("model.skops").training_["rows"] == 39
     line = run(capsys, "predict", "model.skops", "train.csv", *joined).error
@@ -267,7 +267,7 @@ def test_the_model_remembers_which_file_is_which(capsys, here):
     assert "view p from prot.csv" in out
     page = unescape(Path("r.html").read_text(encoding="utf-8"))
     assert "kernelmosaic predict model.skops NEW.csv --on id --view rna=NEW_rna.csv --view p=NEW_p.csv --id id" in page
-    assert "The views, joined by column <code>id</code>." in page
+    assert "rows of the table, joined by column <code>id</code>." in page
 
 
 def test_predict_says_which_file_is_needed(capsys, here):

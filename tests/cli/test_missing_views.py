@@ -56,7 +56,7 @@ def test_a_row_may_lack_a_named_view_of_one_table(tables, capsys):
         (["--on", "id", "--view", "rna.csv:what"], "unknown kernel 'what'"),
         (
             ["--on", "id", "--view", "protein.csv", "--view", "few.csv"],
-            "none of the views has 14 of 40 rows: id 'p11' (row 12)",
+            "14 of 40 rows appear in no view: id 'p11' (row 12)",
         ),
         (
             ["--on", "id", "--view", "rna.csv", "--view", "protein.csv", "--method", "bilinear"],

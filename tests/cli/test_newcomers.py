@@ -59,7 +59,7 @@ FIT = ("fit", "f.csv", "--target", "kind")
         ((*FIT, "--seed", "-1"), ["--seed -1", "0"]),
         ((*FIT, "--jobs", "x"), ["--jobs x", "integer"]),
         ((*FIT, "--method", "svm"), ["--method", "'svm'", "localized"]),
-        ((*FIT, "--epsilon", "1"), ["--epsilon 1", "only a regression", "leave it out"]),
+        ((*FIT, "--epsilon", "1"), ["--epsilon 1", "regression or survival", "leave the option out"]),
         ((*FIT, "--task", "one-class", "--C", "2"), ["--C 2", "--nu"]),
         ((*FIT, "--method", "bilinear", "--norm", "2"), ["--norm 2", "bilinear", "mkl"]),
         ((*FIT, "-o", "dir"), ["-o", "dir is a folder", "name of a file"]),

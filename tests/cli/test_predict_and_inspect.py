@@ -47,6 +47,17 @@ def test_the_target_column_gives_the_score(capsys, tmp_path, model):
     assert f"accuracy on column 'kind': {100 * right:.1f} %" in said.err
 
 
+def test_rows_that_the_model_was_fitted_to_are_counted(capsys, tmp_path, model):
+    known, new = flowers(), flowers(n=30, seed=1)
+    mixed = pd.concat([new, known[:5]])
+    right = load(model).predict(mixed) == mixed["kind"]
+    said = done(capsys, "predict", model, write(mixed, tmp_path / "new.csv")).err
+    score = f"{100 * right.mean():.1f} % ± {100 * right.std(ddof=1) / 35**0.5:.1f} % (standard error; 35 rows)"
+    assert f"{score}; 5 of them are rows that the model was fitted to" in said
+    assert "these are rows that" in done(capsys, "predict", model, write(known, tmp_path / "new.csv")).err
+    assert "fitted to" not in done(capsys, "predict", model, write(new, tmp_path / "new.csv")).err
+
+
 def test_scores_add_up(capsys, tmp_path, model):
     table = flowers(n=30, seed=1)
     path = write(table, tmp_path / "new.csv")

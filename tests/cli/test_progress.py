@@ -10,7 +10,7 @@ from tests.cli.tables import flowers, write
 
 from kernelmosaic.cli import output
 from kernelmosaic.cli.fit import train_table
-from kernelmosaic.cli.methods import FitRequest
+from kernelmosaic.cli.requests import FitRequest
 
 
 def test_lines_where_nobody_watches(capsys):

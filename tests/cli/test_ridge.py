@@ -15,7 +15,8 @@ from tests.reports.test_page import Reader
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV, load
 from kernelmosaic.cli import methods
-from kernelmosaic.cli.methods import FitRequest, with_method
+from kernelmosaic.cli.methods import with_method
+from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import read_training_table
 from kernelmosaic.cli.views import read_specs
 from kernelmosaic.estimators.ridge import ridge_kernels, ridge_view_kernels
@@ -63,7 +64,7 @@ def test_classes_and_numbers_are_learned_by_ridge(capsys, tmp_path, table, targe
 
 @pytest.mark.parametrize(
     ("option", "given"),
-    [("C", {"C": 1.0}), ("norm", {"norm": 1.0}), ("folds", {"folds": 5}), ("cost", {"costs": {"s": 2.0}})],
+    [("C", {"C": 1.0}), ("norm", {"norm": 1.0}), ("folds", {"folds": 5}), ("cost", {"costs": ("s=2",)})],
 )
 def test_an_option_of_mkl_alone_takes_mkl(option, given):
     found = with_method(FitRequest(Path("t.csv"), **given), "classification", 60)
@@ -154,7 +155,9 @@ def test_numbers_are_learned_as_python_learns_them(capsys, tmp_path, criterion):
     score = pipeline.training_["score"]
     assert score["how"] == "leave-one-out"
     assert score["mean"] == pytest.approx(r2_score(table["y"], same.loo_predictions_))
-    assert f"leave-one-out R² │ {score['mean']:.3f} ± {score['spread']:.3f}" in " ".join(said.out.split())
+    assert f"leave-one-out R² │ {score['mean']:.3f} ± {score['error']:.3f} (standard error; 60 rows)" in " ".join(
+        said.out.split()
+    )
     assert f"alpha │ {model.alpha_:.4g} (learned by" in " ".join(said.out.split())
     assert "certified gap" not in said.out
     assert "support vectors" not in said.out
@@ -271,14 +274,20 @@ def test_intervals_are_refused_where_there_are_none(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((*RIDGE, "--norm", "2"), "--norm 2: --method ridge has no norm to choose"),
-        ((*RIDGE, "--cost", "s=2"), "--cost: --method ridge has no penalties"),
-        ((*RIDGE, "--folds", "7"), "--folds 7: --method ridge leaves every row out in turn, without folds; leave"),
+        ((*RIDGE, "--norm", "2"), "--norm 2: the method must be mkl or rmkl, not ridge; leave the option out."),
+        ((*RIDGE, "--cost", "s=2"), "--cost s=2: the method must be mkl or rmkl, not ridge"),
+        (
+            (*RIDGE, "--folds", "7"),
+            "--folds 7: the method must be mkl, localized, bilinear, discriminant or rmkl, not ridge",
+        ),
         ((*RIDGE, "--task", "one-class"), "--method ridge does classification and regression, not one-class"),
-        ((*RIDGE, "--folds", "5"), "--folds 5: --method ridge leaves every row out in turn, without folds; leave"),
+        (
+            (*RIDGE, "--folds", "5"),
+            "--folds 5: the method must be mkl, localized, bilinear, discriminant or rmkl, not ridge",
+        ),
         (
             ("--method", "mkl", "--criterion", "evidence"),
-            "--criterion evidence: --method mkl has no criterion; use --method ridge.",
+            "--criterion evidence: the method must be ridge, not mkl; leave the option out.",
         ),
         ((*RIDGE, "--criterion", "aic"), "--criterion: 'aic' is not one of 'loo', 'evidence'"),
     ],
@@ -292,9 +301,7 @@ def test_what_does_not_suit_is_said_in_one_line(capsys, tmp_path, arguments, wor
 def test_a_tube_does_not_suit(capsys, tmp_path):
     path = write(noisy(), tmp_path / "data.csv")
     said = run(capsys, "fit", path, "--target", "y", *RIDGE, "--epsilon", "1")
-    assert (
-        said.error == "kernelmosaic: --epsilon 1: --method ridge squares all errors and has no epsilon; leave it out."
-    )
+    assert said.error == "kernelmosaic: --epsilon 1: --method ridge has no epsilon; leave it out, or use --method mkl."
 
 
 # What is said of models ----------------------------------------------------------------------------------------------
@@ -402,7 +409,7 @@ def test_groups_are_left_out_together(capsys, tmp_path):
     assert alone.training_["score"]["mean"] > score["mean"] + 0.2  # the other rows of a patient tell
     # The standard error of a mean of groups of one size is that of their means.
     each = 1 - (table["y"] - same.loo_predictions_) ** 2 / np.var(table["y"])
-    assert score["spread"] == pytest.approx(each.groupby(table["who"]).mean().std(ddof=0) / 20**0.5)
+    assert score["error"] == pytest.approx(each.groupby(table["who"]).mean().std(ddof=1) / 20**0.5)
     assert "who" not in pipeline.training_["columns"]
 
 
@@ -425,8 +432,8 @@ def test_groups_are_held_out_as_a_whole(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--groups", "who", "--method", "mkl"), "--groups who: --method mkl leaves out no groups; use --method ridge"),
-        (("--groups", "who", "--C", "1"), "--groups who: --method mkl leaves out no groups; use --method ridge."),
+        (("--groups", "who", "--method", "mkl"), "--groups who: the method must be ridge, not mkl"),
+        (("--groups", "who", "--C", "1"), "--groups who: the method must be ridge, not mkl"),
         (("--groups", "whom"), "no column 'whom'; did you mean 'who'?"),
         (("--groups", "same"), "--groups same: the column holds one group only"),
     ],

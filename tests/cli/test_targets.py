@@ -12,8 +12,8 @@ from tests.cli.tables import QUICK, curve, done, flowers, run, write
 
 from kernelmosaic import DiscriminantMKLClassifier, MKLClassifierCV, MKLSurvival, MKLSurvivalCV, load
 from kernelmosaic.cli.fit import train_table
-from kernelmosaic.cli.methods import FitRequest
 from kernelmosaic.cli.report import publish
+from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier
 from kernelmosaic.model_selection import PathSearchCV
@@ -132,7 +132,7 @@ def test_survival_is_what_python_gives(capsys, tmp_path):
         ({}, (*SURVIVAL, "--method", "bilinear"), "not survival; choose mkl"),
         ({}, (*SURVIVAL, "--proba"), "--proba"),
         ({}, (*SURVIVAL, "--loss", "cox", "--epsilon", "0.1"), "--loss cox has no epsilon"),
-        ({}, ("--target", "died", "--loss", "cox"), "--loss cox: survival alone has it, and this is a classification"),
+        ({}, ("--target", "died", "--loss", "cox"), "--loss cox: the task must be survival, not classification"),
         ({}, ("--target", "days", "--event", "dead"), "no column 'dead'"),
     ],
 )

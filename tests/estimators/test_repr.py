@@ -19,7 +19,7 @@ from sklearn.utils import estimator_html_repr
 
 import kernelmosaic
 from kernelmosaic import BilinearMKLClassifier, LocalizedMKLClassifier, MKLClassifier
-from kernelmosaic.estimators._html import summary_html
+from kernelmosaic.estimators.card import summary_html
 from kernelmosaic.kernels import Gaussian, Linear, family
 from tools.check_site import browser
 

@@ -5,72 +5,107 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from joblib import parallel_config
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 
 from kernelmosaic import __version__
-from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, Settings, TargetLike
-from kernelmosaic.cli.methods import (
-    SCORES,
-    FitRequest,
-    TaskName,
-    baseline_of,
-    kernel_costs,
-    make_estimator,
-    method_of,
-    parameter_of,
-    price_of,
-    score_of,
-)
+from kernelmosaic._typing import AnyArray, Estimator, Settings
+from kernelmosaic.cli import methods
 from kernelmosaic.cli.output import gate_summary, progress, say
+from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import TrainingTable, read_training_table
 from kernelmosaic.cli.views import ROW_COLUMN
-
-if TYPE_CHECKING:
-    from kernelmosaic.engine.search import PathResult
+from kernelmosaic.engine.search import PathOptions, PathResult, describe_choice, read_samples, search_paths
+from kernelmosaic.estimators.card import ModelCard
+from kernelmosaic.estimators.cv import MKLClassifierCV, MKLSurvivalCV, PathSearch, likelihood
+from kernelmosaic.model_selection import ResponseSurfaceSearchCV
+from kernelmosaic.tables import fingerprints
 
 Advance = Callable[[str, int], None]
 
 
 @dataclass(frozen=True)
-class CurvePoint:
-    """What cross-validation found at one C: the score on each held-out part, and every row's prediction.
+class PathChoice:
+    """What cross-validation found along the values of C, and which C and norm it chose.
 
     Parameters
     ----------
-    C : float
-    scores : ndarray
-        Of the parts; of rows or groups that are left out one by one, what each adds to the mean.
-    predictions : ndarray
-        Of every row while it was held out.
-    n_loose : int
-        How many fits stopped early.
-    how : {"cross-validated", "leave-one-out", "leave-one-group-out"}
+    found : PathResult
+    m, i : int
+        The numbers of the norm and of the C that were chosen.
+    scores : ndarray of shape (folds, Cs)
+        The scores of the task, of the chosen norm; NaN where nothing was tried.
+    norms : dict of ndarray of shape (folds, Cs)
+        By norm, the scores that the choice was made by.
+    learned : dict of ndarray
+        The weights that every norm learned, where equal weights were chosen.
+    summary : str
+        The scores of the chosen norm and of the others; empty if one was tried.
     """
 
-    C: float
+    found: PathResult
+    m: int
+    i: int
+    scores: NDArray[np.float64]
+    norms: dict[Any, NDArray[np.float64]]
+    learned: dict[Any, NDArray[np.float64]]
+    summary: str
+
+    @property
+    def norm(self) -> Any:
+        """The norm of the weights that was chosen."""
+        return self.found.norms[self.m]
+
+    def predictions(self, i: int) -> AnyArray:
+        """Return the prediction of every row, at one C, while it was held out."""
+        return self._in_order([path[i].predicted for path in self.found.found[self.m]])
+
+    def probabilities(self) -> AnyArray | None:
+        """Return the probabilities of every row while it was held out; None if a part lacks a class."""
+        found, classes = self.found, self.found.classes
+        parts = [path[self.i] for path in found.found[self.m]]
+        if classes is None or any(one.classes is None or len(one.classes) < len(classes) for one in parts):
+            return None
+        calibrations = [found.calibration(self.m, self.i, "sigmoid", without=f) for f in range(len(parts))]
+        each = zip(calibrations, parts, strict=True)
+        return self._in_order([calibration.probabilities(one.aligned(classes)) for calibration, one in each])
+
+    def _in_order(self, parts: list[AnyArray]) -> AnyArray:
+        """Return what belongs to the rows of every part in the order of the table."""
+        return np.concatenate(parts)[np.argsort(np.concatenate([held for _, held in self.found.folds]))]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions of the rows learned from, each by fits without it.
+
+    Parameters
+    ----------
+    how : {"cross-validated", "leave-one-out", "leave-one-group-out"}
+    scores : ndarray
+        Of the parts; of rows or groups that are left out one by one, numbers whose mean is the score.
+    predictions : ndarray
+    probabilities : ndarray of shape (rows, classes) or None
+    baseline : float
+        The score of the baseline without features on the same parts.
+    """
+
+    how: str
     scores: NDArray[np.float64]
     predictions: AnyArray
-    n_loose: int
-    how: str = "cross-validated"
-
-    @property
-    def mean(self) -> float:
-        """The mean score."""
-        return float(self.scores.mean())
-
-    @property
-    def spread(self) -> float:
-        """The standard deviation of the scores over the parts; of rows left out one by one, that of their mean."""
-        return float(self.scores.std()) / (1.0 if self.how == "cross-validated" else len(self.scores) ** 0.5)
+    probabilities: AnyArray | None
+    baseline: float
 
 
 @dataclass(frozen=True)
@@ -79,45 +114,35 @@ class Trained:
 
     Parameters
     ----------
-    request : FitRequest
-        With the task and the method.
     training : TrainingTable
     pipeline : Pipeline
-    curve : list of CurvePoint
-        In the order of the Cs; empty without cross-validation.
     C : float
         The one used.
-    baseline : float or None
-        Score, on the same parts, of the rule that looks at no column.
     seconds : float
         Of all fits, cross-validation included.
     warnings : list of str
         Those of the last fit.
+    held_out : HeldOut or None
+        None without cross-validation.
+    path : PathChoice or None
+        None of ridge, and without cross-validation.
     search : ResponseSurfaceSearchCV or None
         The search of rmkl.
-    probabilities : ndarray of shape (rows, classes) or None
-        Of classes, of every row while it was held out, by what the other parts say.
-    norm : float, str or None
-        The norm of the weights that was chosen.
-    norms : dict from norm to ndarray of shape (folds, Cs)
-        The scores of all norms that were tried.
-    learned : dict from norm to ndarray
-        Where equal weights scored best, the weights that the others learned.
     """
 
-    request: FitRequest
     training: TrainingTable
     pipeline: Any
-    curve: list[CurvePoint]
     C: float
-    baseline: float | None
     seconds: float
     warnings: list[str]
+    held_out: HeldOut | None = None
+    path: PathChoice | None = None
     search: Any = None
-    probabilities: AnyArray | None = None
-    norm: Any = None
-    norms: dict[Any, NDArray[np.float64]] = field(default_factory=dict)
-    learned: dict[Any, NDArray[np.float64]] = field(default_factory=dict)
+
+    @property
+    def request(self) -> FitRequest:
+        """The options, with the task and the method."""
+        return self.training.request
 
     @property
     def model(self) -> Estimator:
@@ -125,40 +150,30 @@ class Trained:
         return self.pipeline.named_steps["model"]
 
     @property
-    def choice(self) -> str:
-        """Which norm of the weights was chosen, and what the others scored; empty if one was tried."""
-        from kernelmosaic.engine.search import describe_choice
-
-        if len(self.norms) < 2:
-            return ""
-        at = [point.C for point in self.curve].index(self.C)
-        return describe_choice(self.norms, self.norm, at, _rule(self.request))
+    def card(self) -> ModelCard:
+        """The facts of the fitted estimator."""
+        return ModelCard(self.model)
 
     @property
     def y(self) -> AnyArray:
         """The targets of the rows learned from."""
         return self.training.target.y[self.training.rest]
 
-    @property
-    def best(self) -> CurvePoint | None:
-        """The point of the C used."""
-        return next((point for point in self.curve if point.C == self.C), None)
+    @cached_property
+    def areas(self) -> list[float]:
+        """The areas under the ROC curves of rows held out: of the second class, or of each of several."""
+        p = None if self.held_out is None else self.held_out.probabilities
+        classes = [] if p is None else list(enumerate(self.model.classes_))[-1 if p.shape[1] == 2 else 0 :]
+        return [float(roc_auc_score(self.y == c, p[:, k])) for k, c in classes]
 
     @cached_property
     def noted(self) -> Settings:
-        """What `predict` and `inspect` need to know; plain values, which a model file can hold."""
-        request, training, model, best = self.request, self.training, self.model, self.best
-        task, held = training.target.task, training.held
-        name = SCORES[task][0]
-        score = test = None
-        if best is not None:
-            mean = best.mean if self.search is None else float(self.search.best_score_)
-            folds, baseline = len(best.scores), self.baseline
-            score = {"name": name, "mean": mean, "spread": best.spread, "folds": folds, "baseline": baseline}
-            score["how"] = best.how
-        if len(held):
-            predicted = self.pipeline.predict(training.table.iloc[held])
-            test = {"name": name, "value": score_of(task, training.target.y[held], predicted)}
+        """What `predict` and `inspect` need to know; values that a model file can hold."""
+        request, training, model, path = self.request, self.training, self.model, self.path
+        task, inside, test = training.target.task, training.table.iloc[training.rest], None
+        if len(training.held):
+            predicted = self.pipeline.predict(training.table.iloc[training.held])
+            test = methods.measured(task, training.target.y[training.held], predicted)
         return {
             "version": __version__,
             "task": task,
@@ -166,64 +181,96 @@ class Trained:
             "target": request.target,
             "targets": list(training.target.columns),
             "rows": len(training.rest),
+            "fingerprints": fingerprints(inside),
             "columns": [name for name in training.plan.columns if name != ROW_COLUMN],
             "plan": asdict(training.plan),
             "views": training.views,
             "lacking": training.lacking,
             "files": training.files,
-            "price": {"name": parameter_of(request), "value": float(self.C)},
-            "score": score,
+            "price": {"name": methods.parameter_of(request), "value": float(self.C), "how": self._how()},
+            "score": self._score(),
             "test": test,
             "seconds": float(self.seconds),
-            "costs": kernel_costs(request.costs, model.kernel_names_),
-            "gates": gate_summary(model, self.pipeline[:-1].transform(training.table.iloc[training.rest])),
-            "choice": self.choice,
+            "costs": methods.kernel_costs(request.costs, model.kernel_names_),
+            "gates": gate_summary(model, self.pipeline[:-1].transform(inside)),
+            "choice": "" if path is None else path.summary,
             "warnings": [*training.warnings, *self.warnings],
+        }
+
+    def _how(self) -> str:
+        """Say how C, or the parameter in its place, was chosen."""
+        request, Cs = self.request, [] if self.path is None else self.path.found.Cs
+        if self.card.is_ridge and request.C is None:
+            return f"learned by {'evidence' if request.criterion == 'evidence' else 'leave-one-out error'}"
+        if len(Cs) < 2:
+            return "given"
+        by = " by partial likelihood" if request.loss == "cox" else ""
+        best = "best" if request.rule in (None, "best") else "smoothest within one standard error of the best,"
+        return f"the {best} of {len(Cs)} from {min(Cs):.4g} to {max(Cs):.4g}{by}"
+
+    def _score(self) -> Settings | None:
+        held, y, task = self.held_out, self.y, self.training.target.task
+        if held is None:
+            return None
+        n, further = f"({len(y)} rows)", {}
+        if task == "regression":
+            further["RMS error"] = f"{np.sqrt(np.mean((y - held.predictions) ** 2)):.4g} {n}"
+        if self.areas:
+            mean = "" if len(self.areas) == 1 else ", mean of the classes"
+            further["AUC"] = f"{np.mean(self.areas):.3f}{mean} {n}"
+            f1 = f1_score(y, held.predictions, average="macro", zero_division=0.0)
+            further["F1"] = f"{f1:.3f}, mean of the classes {n}"
+        return {
+            "name": methods.SCORES[task][0],
+            "mean": float(held.scores.mean() if self.search is None else self.search.best_score_),
+            "error": methods.standard_error(held.scores),
+            "n": len(y),
+            "folds": len(held.scores),
+            "baseline": held.baseline,
+            "how": held.how,
+            "further": further,
         }
 
 
 def train_table(request: FitRequest, show: Callable[[int], AbstractContextManager[Advance]] = progress) -> Trained:
-    """Read the table, say how it is read, and fit; `show` shows how many steps are done."""
+    """Read the table, print how it is read, and fit; `show` shows how many steps are done."""
     training = read_training_table(request)
-    request = training.request
-    y = training.target.y[training.rest]
-    splitter = make_splitter(request, y)
-    pipeline = make_pipeline(request, training)
+    splitter = make_splitter(training)
+    pipeline = make_pipeline(training)
     for line in [*describe_views(training), *training.notes, *training.warnings]:
         say(note=line)
     with show((0 if splitter is None else splitter.get_n_splits()) + 1) as advance:
-        return train(request, training, pipeline, splitter, advance)
+        return train(training, pipeline, splitter, advance)
 
 
 def describe_views(training: TrainingTable, most: int = 20) -> list[str]:
     """Return a line per view: its name, its file, its columns and its kernels, and how many rows lack it."""
     described = []
     for name, view in list(training.views.items())[:most]:
-        columns = view["columns"]
+        columns, lost = view["columns"], training.lacking[name]
         shown = ", ".join(columns[:4]) + (", …" if len(columns) > 4 else "")
         source = f" ({', '.join(view['files'])})" if view["files"] else ""
-        lost = training.lacking[name]
         lack = f"; lacked by {lost} of {len(training.table)} rows" if lost or source else ""
-        described.append(
-            f"view {name}{source}: {len(columns)} column{'s' * (len(columns) > 1)} ({shown}); "
-            f"{' + '.join(view['kernels'])}{lack}"
-        )
+        what = f"{len(columns)} column{'s' * (len(columns) > 1)} ({shown}); {' + '.join(view['kernels'])}"
+        described.append(f"view {name}{source}: {what}{lack}")
     if len(training.views) > most:
         described.append(f"and {len(training.views) - most} more views")
     given = [name for name, *_ in training.kernels if not name.partition(":")[2]]
     return described + ([f"kernel matrices: {', '.join(given)}"] if given else [])
 
 
-def make_splitter(request: FitRequest, y: AnyArray) -> Any:
-    """Return what divides the rows into parts to be held out in turn; None if that is what was asked for."""
-    from sklearn.model_selection import KFold, StratifiedKFold
-
-    from kernelmosaic.estimators.cv import PathSearch
-
+def make_splitter(training: TrainingTable) -> Any:
+    """Return what divides the rows into parts to be held out in turn; None of ridge, and with --folds 0."""
+    request, y = training.request, training.target.y[training.rest]
     if request.folds == 0:
         return None
-    if request.task == "classification":
-        _check_classes(y)
+    values, counts = np.unique(_strata(request, y), return_counts=True)
+    alone = values[counts < 2]
+    if request.task == "classification" and len(alone) > max(2, len(y) / 2):
+        raise ValueError(
+            f"{len(alone)} of {len(values)} classes have one row, such as {str(alone[0])!r}: is --target the right "
+            "column? If it is a quantity, write it in numbers and give --task regression."
+        )
     if request.method == "ridge":
         return None
     folds = PathSearch.cv if request.folds is None else request.folds
@@ -232,27 +279,13 @@ def make_splitter(request: FitRequest, y: AnyArray) -> Any:
         # One row alone has no R².
         most = max(2, len(y) // 2) if request.task == "regression" else len(y)
         return KFold(min(folds, most), **shuffled)
-    values, counts = np.unique(_strata(request, y), return_counts=True)
-    n = int(min(folds, max(counts.min(), 2)))
-    alone = values[counts < 2]
     if len(alone):
         what = f"class {str(alone[0])!r}" if request.task == "classification" else f"event {int(alone[0])}"
         raise ValueError(
             f"{what} has one row to learn from: cross-validation needs two of each. Leave it out, or switch "
             "cross-validation off with --folds 0 and a C, such as --C 1."
         )
-    return StratifiedKFold(n, **shuffled)
-
-
-def _check_classes(y: AnyArray) -> None:
-    """Refuse a target of which most rows are a class of their own."""
-    values, counts = np.unique(y, return_counts=True)
-    alone = values[counts < 2]
-    if len(alone) > max(2, len(y) / 2):
-        raise ValueError(
-            f"{len(alone)} of {len(values)} classes have one row, such as {str(alone[0])!r}: is --target the right "
-            "column? If it is a quantity, write it in numbers and ask for --task regression."
-        )
+    return StratifiedKFold(int(min(folds, counts.min())), **shuffled)
 
 
 def _strata(request: FitRequest, y: AnyArray) -> AnyArray:
@@ -260,31 +293,26 @@ def _strata(request: FitRequest, y: AnyArray) -> AnyArray:
     return y[:, 0].astype(int) if request.task == "survival" else y
 
 
-def _scale(request: FitRequest, y: AnyArray) -> float:
-    return float(np.std(y)) or 1.0 if request.task == "regression" else 1.0
-
-
-def make_pipeline(request: FitRequest, training: TrainingTable) -> Pipeline:
+def make_pipeline(training: TrainingTable) -> Pipeline:
     """Return the preparation of the columns and the estimator, not yet fitted."""
-    method_of(request)
-    scale = _scale(request, training.target.y[training.rest])
-    if request.folds == 0 and request.method != "ridge" and price_of(request) is None:
+    request = training.request
+    methods.check_request(request)
+    scale = float(np.std(training.target.y[training.rest])) or 1.0 if request.task == "regression" else 1.0
+    if request.folds == 0 and request.method != "ridge" and methods.price_of(request) is None:
         raise ValueError(f"--folds 0: without cross-validation give the C, such as --C {scale:.3g}.")
     if request.method == "rmkl" and request.folds != 0 and len(training.kernels) < 2:
         raise ValueError(
             "--method rmkl: it weighs kernels against each other, and there is one; name another, or use mkl."
         )
-    model = make_estimator(request, training.kernels, training.plan, scale)
+    model = methods.make_estimator(request, training.kernels, training.plan, scale)
     return Pipeline([*training.plan.steps(), ("model", model)])
 
 
-def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: Advance) -> Trained:
+def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: Advance) -> Trained:
     """Choose C, then fit to all rows.
 
     Parameters
     ----------
-    request : FitRequest
-        With the task and the method.
     training : TrainingTable
     pipeline : Pipeline
         Preparation, then ``model``.
@@ -293,37 +321,28 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
     advance : callable
         Called with what is done next and how many steps are done, of one per part and one for the fit to all rows.
     """
+    request, task = training.request, training.target.task
     table, y = training.table.iloc[training.rest], training.target.y[training.rest]
-    target = None if request.task == "one-class" else y
-    strata = _strata(request, y)
-    folds = [] if splitter is None else list(splitter.split(strata, strata))
-    base = [baseline_of(training.target.task, y[a], y[b], request.nu) for a, b in folds]
-    baseline, start = float(np.mean(base)) if base else None, perf_counter()
-    if not folds:
+    start = perf_counter()
+    if splitter is None:
         advance("fitting to all rows", 0)
         groups = None if training.groups is None else training.groups[training.rest]
-        together = {} if groups is None else {"model__groups": groups}
-        said = _with_warnings(lambda: pipeline.fit(table, target, **together))[1]
+        params = {} if groups is None else {"model__groups": groups}
+        target = None if task == "one-class" else y
+        _, said = _with_warnings(lambda: pipeline.fit(table, target, **params))
         seconds = perf_counter() - start
         if request.method != "ridge":
-            return Trained(request, training, pipeline, [], price_of(request) or 1.0, baseline, seconds, said)
-        point = _left_out_point(pipeline.named_steps["model"], training.target.task, y, groups)
-        baseline = baseline_of(training.target.task, y, y, request.nu)
-        held = getattr(pipeline.named_steps["model"], "loo_probabilities_", None)
-        return Trained(request, training, pipeline, [point], point.C, baseline, seconds, said, probabilities=held)
-
-    def scores_of(found: PathResult) -> NDArray[np.float64]:
-        return _scores(found, request, training.target.task, y)
-
-    found = _follow_paths(pipeline, request, table, target, folds, advance, scores_of)
-    scores = scores_of(found)
-    m, i = found.best(scores, _rule(request))
-    curve, C, search = _curve(found, m, training.target.task, y), float(found.Cs[i]), None
-    norm, norms = found.norms[m], dict(zip(found.norms, scores, strict=True))
-    learned = found.learned(scores, _rule(request)) if norm == "uniform" else {}
+            return Trained(training, pipeline, methods.price_of(request) or 1.0, seconds, said)
+        model = pipeline.named_steps["model"]
+        held = _left_out(model, task, y, groups, methods.baseline_of(task, y, y, request.nu))
+        return Trained(training, pipeline, float(model.alpha_), seconds, said, held)
+    strata = _strata(request, y)
+    folds = list(splitter.split(strata, strata))
+    path = _follow_paths(training, pipeline, folds, advance)
+    C, search = float(path.found.Cs[path.i]), None
     if request.method == "rmkl":
         advance("searching penalties", len(folds))
-        chosen = clone(pipeline).set_params(**{f"model__{parameter_of(request)}": C})
+        chosen = clone(pipeline).set_params(**{f"model__{methods.parameter_of(request)}": C})
         search = _search_penalties(chosen, folds, request, table, y)
         chosen.set_params(model__penalties=search.best_estimator_.named_steps["model"].penalties)
         advance("fitting to all rows", len(folds))
@@ -331,101 +350,66 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
     else:
         advance("fitting to all rows", len(folds))
         # Of survival it is the survival functions that rows held out calibrate.
-        has_shares = request.task in ("classification", "multi-label", "survival")
+        has_shares = task in ("classification", "multi-label", "survival")
         calibrates = has_shares and (request.proba or request.method != "bilinear")
-        chosen, said = _with_warnings(lambda: found.fit(m, i, "sigmoid" if calibrates else None))
-    held = _held_out_probabilities(found, m, i) if request.task == "classification" else None
-    seconds = perf_counter() - start
-    return Trained(request, training, chosen, curve, C, baseline, seconds, said, search, held, norm, norms, learned)
+        chosen, said = _with_warnings(lambda: path.found.fit(path.m, path.i, "sigmoid" if calibrates else None))
+    held = HeldOut(
+        "cross-validated",
+        path.scores[:, path.i],
+        path.predictions(path.i),
+        path.probabilities() if task == "classification" else None,
+        float(np.mean([methods.baseline_of(task, y[a], y[b], request.nu) for a, b in folds])),
+    )
+    return Trained(training, chosen, C, perf_counter() - start, said, held, path, search)
 
 
-def _held_out_probabilities(found: PathResult, m: int, i: int) -> AnyArray | None:
-    """Return the probabilities of the classes of every row by parts that do not hold it, if each part has all."""
-    assert found.classes is not None
-    parts = [path[i] for path in found.found[m]]
-    if any(one.classes is None or len(one.classes) < len(found.classes) for one in parts):
-        return None
-    held = np.empty((found.given.X.shape[0], len(found.classes)))
-    for f, one in enumerate(parts):
-        calibration = found.calibration(m, i, "sigmoid", without=f)
-        held[found.folds[f][1]] = calibration.probabilities(one.aligned(found.classes))
-    return held
-
-
-def _left_out_point(model: Any, task: TaskName, y: AnyArray, groups: NDArray[np.intp] | None) -> CurvePoint:
-    """Return what the closed form of a ridge machine says of every row by all others, or by all other groups."""
-    left_out = model.loo_predictions_
-    right = left_out == y if task == "classification" else 1.0 - (y - left_out) ** 2 / np.var(y)
-    scores, how = right.astype(np.float64), "leave-one-out"
+def _left_out(model: Any, task: Any, y: AnyArray, groups: NDArray[np.intp] | None, baseline: float) -> HeldOut:
+    """Return the predictions of every row by a ridge machine without it, or without its group, in closed form."""
+    left_out, how = model.loo_predictions_, "leave-one-out"
+    scores = methods.score_terms(task, y, left_out)
     if groups is not None:
         # Errors within a group may be alike: the standard error is that of sums over groups.
         sums = np.bincount(np.unique(groups, return_inverse=True)[1], scores - scores.mean())
         scores, how = scores.mean() + sums * len(sums) / len(y), "leave-one-group-out"
-    return CurvePoint(float(model.alpha_), scores, left_out, 0, how)
+    return HeldOut(how, scores, left_out, getattr(model, "loo_probabilities_", None), baseline)
 
 
-def _follow_paths(
-    pipeline: Pipeline,
-    request: FitRequest,
-    table: MatrixLike,
-    target: TargetLike,
-    folds: Any,
-    advance: Advance,
-    scores: Callable[[PathResult], NDArray[np.float64]],
-) -> PathResult:
-    """Return what the fits to all parts but one say of that one."""
-    from joblib import parallel_config
-
-    from kernelmosaic.engine.search import PathOptions, read_samples, search_paths
-    from kernelmosaic.estimators.cv import MKLClassifierCV, MKLSurvivalCV
-
+def _follow_paths(training: TrainingTable, pipeline: Pipeline, folds: Any, advance: Advance) -> PathChoice:
+    """Fit to all parts but one along the values of C, for every norm, and choose by the rows held out."""
+    request, task = training.request, training.target.task
+    table, y = training.table.iloc[training.rest], training.target.y[training.rest]
     # As the CV estimators choose, unless C, the norm, or what kernels cost, is given.
-    price, like = price_of(request), MKLSurvivalCV if request.task == "survival" else MKLClassifierCV
-    free = request.method == "mkl" and request.task != "one-class" and request.norm is None and not request.costs
+    price, like = methods.price_of(request), MKLSurvivalCV if task == "survival" else MKLClassifierCV
+    free = request.method == "mkl" and task != "one-class" and request.norm is None and not request.costs
     norms, Cs = like.norms if free else [None], like.Cs if price is None else [price]
+    rule = (request.rule or "best").replace("-", "_")
+
+    def score(model: Estimator, X: Any, y: Any = None) -> float:
+        return methods.score_of(task, y, model.predict(X))
+
+    def scores_of(found: PathResult) -> NDArray[np.float64]:
+        return found.scores(likelihood if request.loss == "cox" else score, {})
+
     options = PathOptions(
         scale=False,  # columns are prepared by the pipeline
-        n_jobs=request.jobs,
+        n_jobs=request.jobs or 1,
         show=lambda text, done: advance("cross-validation", done),
         near=like.near if free else None,
-        scores=scores,
-        rule=_rule(request),
+        scores=scores_of,
+        rule=rule,
     )
     # Threads: the compiled loops let others run, and nothing has to be copied or started.
     with parallel_config(backend="threading"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what stopped early is counted
-        return search_paths(pipeline, read_samples(pipeline, table, target), folds, Cs, norms, options)
-
-
-def _rule(request: FitRequest) -> str:
-    """Return the rule by which C is chosen, as in Python."""
-    return (request.rule or "best").replace("-", "_")
-
-
-def _scores(found: PathResult, request: FitRequest, task: TaskName, y: AnyArray) -> NDArray[np.float64]:
-    """Return the scores by norm, part and C that the choice is made by; NaN where nothing was tried."""
-    if request.loss == "cox":
-        from kernelmosaic.estimators.cv import likelihood
-
-        return found.scores(likelihood, {})
-    curves = [_curve(found, m, task, y) for m in range(len(found.norms))]
-    return np.array([[point.scores for point in curve] for curve in curves]).swapaxes(1, 2)
-
-
-def _curve(found: PathResult, m: int, task: TaskName, y: AnyArray) -> list[CurvePoint]:
-    """Return what was found at each C, with one of the norms."""
-    curve, gaps = [], found.gaps(m)
-    for i, C in enumerate(found.Cs):
-        parts = [path[i] for path in found.found[m]]
-        if any(part.is_untried for part in parts):
-            curve.append(CurvePoint(float(C), np.full(len(parts), np.nan), np.empty(0), 0))
-            continue
-        predictions = np.empty((len(y), *parts[0].predicted.shape[1:]), dtype=parts[0].predicted.dtype)
-        for (_, held), part in zip(found.folds, parts, strict=True):
-            predictions[held] = part.predicted
-        scores = [score_of(task, y[held], predictions[held]) for _, held in found.folds]
-        curve.append(CurvePoint(float(C), np.array(scores), predictions, int(np.sum(~(gaps[:, i] <= found.tol)))))
-    return curve
+        given = read_samples(pipeline, table, None if task == "one-class" else y)
+        found = search_paths(pipeline, given, folds, Cs, norms, options)
+    scores = scores_of(found)
+    m, i = found.best(scores, rule)
+    by_norm, norm = dict(zip(found.norms, scores, strict=True)), found.norms[m]
+    learned = found.learned(scores, rule) if norm == "uniform" else {}
+    summary = describe_choice(by_norm, norm, i, rule) if len(by_norm) > 1 else ""
+    own = found.scores(score, {})[m] if request.loss == "cox" else scores[m]
+    return PathChoice(found, m, i, own, by_norm, learned, summary)
 
 
 def _with_warnings(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
@@ -438,9 +422,7 @@ def _with_warnings(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
     return fitted, [str(warning.message) for warning in caught]
 
 
-def _search_penalties(chosen: Pipeline, folds: Any, request: FitRequest, table: MatrixLike, y: AnyArray) -> Estimator:
-    from kernelmosaic.model_selection import ResponseSurfaceSearchCV
-
+def _search_penalties(chosen: Pipeline, folds: Any, request: FitRequest, table: Any, y: AnyArray) -> Estimator:
     # Fits that only choose penalties need few digits, and probabilities are for the last fit.
     loose = clone(chosen).set_params(model__tol=1e-2, **({"model__calibration": None} if request.proba else {}))
     search = ResponseSurfaceSearchCV(

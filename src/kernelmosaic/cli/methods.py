@@ -1,157 +1,85 @@
-"""What ``kernelmosaic fit`` is asked for, and what a task and a method mean: estimator, parameter to choose, score."""
+"""What a task and a method mean: estimator, parameter to choose, score."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.cli.requests import FitRequest, MethodName, TaskName
 
 if TYPE_CHECKING:
     from kernelmosaic._typing import AnyArray, Estimator, KernelsLike, Settings
     from kernelmosaic.cli.views import Plan
 
-TaskName = Literal["classification", "regression", "one-class", "survival", "multi-label"]
-MethodName = Literal["mkl", "localized", "bilinear", "discriminant", "rmkl", "ridge"]
-CriterionName = Literal["loo", "evidence"]
-LossName = Literal["cox", "censored", "rank"]
-RuleName = Literal["best", "one-standard-error"]
-ImputeName = Literal["none", "median", "frequent", "views"]
-
-
-@dataclass(frozen=True)
-class FitRequest:
-    """The options of ``kernelmosaic fit``, as its help explains them.
-
-    Parameters
-    ----------
-    path : Path
-        The table.
-    task, method : str or None
-        None until `with_method` sets them.
-    reason : str
-        Why `with_method` took mkl where ridge is the default.
-    C : float or None
-        None lets cross-validation choose, or ridge learn it.
-    norm : float or None
-        None is 1.
-    epsilon : float or None
-        Half-width of the tube of free errors; None is a tenth of the target's standard deviation.
-    loss : {"cox", "censored", "rank"} or None
-        What survival minimises; None is "censored" with an epsilon, which it alone has, and "cox" without.
-    criterion : {"loo", "evidence"} or None
-        What ridge minimises; None is "loo".
-    rule : {"best", "one-standard-error"} or None
-        How C is chosen; None is "best".
-    groups : str or None
-        The column by which ridge leaves rows out together.
-    costs : dict
-        Factors of kernels or whole views.
-    folds : int or None
-        None is that of the searches in Python; ridge has none.
-    seed : int or None
-        None takes the parts of the rows in their order, as the searches in Python do, and 0 for all else.
-    """
-
-    path: Path
-    target: str | None = None
-    event: str | None = None
-    views: tuple[str, ...] = ()
-    view_file: Path | None = None
-    on: str | None = None
-    impute: ImputeName = "none"
-    kernels: tuple[str, ...] = ()
-    rows: str | None = None
-    drop: tuple[str, ...] = ()
-    drop_empty: bool = False
-    method: MethodName | None = None
-    task: TaskName | None = None
-    reason: str = ""
-    C: float | None = None
-    norm: float | None = None
-    epsilon: float | None = None
-    loss: LossName | None = None
-    criterion: CriterionName | None = None
-    rule: RuleName | None = None
-    groups: str | None = None
-    nu: float = 0.1
-    costs: dict[str, float] = field(default_factory=dict)
-    test: float = 0.0
-    folds: int | None = None
-    seed: int | None = None
-    jobs: int = 1
-    proba: bool = False
-    output: Path = Path("model.skops")
-    report: Path | None = None
-    resamples: int = 0
-
 
 @dataclass(frozen=True)
 class Method:
-    """A way to learn.
-
-    Parameters
-    ----------
-    tasks : tuple of str
-        What it can do.
-    parameter : str
-        The parameter that cross-validation chooses, C or what stands in its place.
-    takes_penalties : bool
-        Whether kernels may have penalties.
-    """
+    """A way to learn: the tasks that it can do, and the parameter that is chosen, C or what stands in its place."""
 
     tasks: tuple[TaskName, ...]
     parameter: str = "C"
-    takes_penalties: bool = False
 
 
 METHODS: dict[MethodName, Method] = {
-    "mkl": Method(("classification", "regression", "one-class", "survival"), takes_penalties=True),
+    "mkl": Method(("classification", "regression", "one-class", "survival")),
     "localized": Method(("classification", "regression", "one-class")),
     "bilinear": Method(("classification",), "kappa"),
     "discriminant": Method(("classification", "multi-label"), "alpha"),
-    "rmkl": Method(("classification", "regression"), takes_penalties=True),
+    "rmkl": Method(("classification", "regression")),
     "ridge": Method(("classification", "regression"), "alpha"),
 }
 
 # Scores ---------------------------------------------------------------------------------------------------------------
 
-#: The score of each task, and the rule that looks at no column.
+#: The score of each task, and the baseline without features.
 SCORES: dict[TaskName, tuple[str, str]] = {
-    "classification": ("accuracy", "always the commonest class"),
-    "regression": ("R²", "always the mean"),
+    "classification": ("accuracy", "majority-class baseline"),
+    "regression": ("R²", "baseline of the mean"),
     "one-class": ("share accepted", "1 − nu"),
     "survival": ("concordance", "any order"),
-    "multi-label": ("share of rows with all labels right", "always the commonest labels"),
+    "multi-label": ("share of rows with all labels right", "baseline of the most frequent labels"),
 }
+
+
+def score_terms(task: TaskName, y: Any, predicted: Any) -> NDArray[np.float64]:
+    """Return a number per row whose mean is the score; the concordance has none."""
+    if task == "regression":
+        rest, variance = (y - predicted) ** 2, np.var(y)
+        return np.asarray(1.0 - rest / variance if variance > 0 else np.zeros(len(y)), dtype=np.float64)
+    right = predicted == (1 if task == "one-class" else y)
+    return np.asarray(right.all(axis=1) if task == "multi-label" else right, dtype=np.float64)
 
 
 def score_of(task: TaskName, y: Any, predicted: Any) -> float:
     """Return the score of predictions: the share of right answers or of samples accepted, R², or the concordance."""
-    import numpy as np
+    if task != "survival":
+        return float(np.mean(score_terms(task, y, predicted)))
+    from kernelmosaic.metrics import concordance
 
-    if task == "classification":
-        return float(np.mean(y == predicted))
-    if task == "multi-label":
-        return float(np.mean((y == predicted).all(axis=1)))
-    if task == "one-class":
-        return float(np.mean(predicted == 1))
-    if task == "survival":
-        from kernelmosaic.metrics import concordance
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        value = concordance(y, predicted)
+    return 0.5 if np.isnan(value) else value  # of rows that cannot be compared, any order is as good
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            value = concordance(y, predicted)
-        return 0.5 if np.isnan(value) else value  # of rows that cannot be compared, any order is as good
-    rest, spread = np.sum((y - predicted) ** 2), np.sum((y - np.mean(y)) ** 2)
-    return float(1 - rest / spread) if spread > 0 else 0.0
+
+def measured(task: TaskName, y: Any, predicted: Any) -> Settings:
+    """Return the score of predictions with its name, its standard error if it is a mean over rows, and their number."""
+    error = None if task == "survival" else standard_error(score_terms(task, y, predicted))
+    return {"name": SCORES[task][0], "value": score_of(task, y, predicted), "error": error, "n": len(y)}
+
+
+def standard_error(terms: NDArray[np.float64]) -> float | None:
+    """Return the standard error of the mean of some numbers; None of one."""
+    return float(terms.std(ddof=1)) / len(terms) ** 0.5 if len(terms) > 1 else None
 
 
 def baseline_of(task: TaskName, y_train: AnyArray, y_test: AnyArray, nu: float) -> float:
-    """Return the score of always giving the same answer: the commonest class or labels, or the mean."""
-    import numpy as np
-
+    """Return the score of always giving the same answer: the most frequent class or labels, or the mean."""
     if task in ("one-class", "survival"):
         return 1 - nu if task == "one-class" else 0.5
     if task == "regression":
@@ -160,26 +88,14 @@ def baseline_of(task: TaskName, y_train: AnyArray, y_test: AnyArray, nu: float) 
     return score_of(task, y_test, np.broadcast_to(values[counts.argmax()], np.shape(y_test)))
 
 
-def figure(task: TaskName, value: float) -> str:
-    """Write a score: shares in per cent."""
+def figure(task: TaskName, value: float, error: float | None = None) -> str:
+    """Write a score, with its standard error if there is one; shares are in per cent."""
+    if error is not None:
+        return f"{figure(task, value)} ± {figure(task, error)}"
     return f"{round(value, 3) + 0.0:.3f}" if task in ("regression", "survival") else f"{100 * value:.1f} %"
 
 
 # The estimator --------------------------------------------------------------------------------------------------------
-
-
-def read_costs(given: Iterable[str]) -> dict[str, float]:
-    """Return the factors written as ``name=2.0``."""
-    costs = {}
-    for text in given:
-        name, _, value = text.rpartition("=")
-        try:
-            costs[name] = float(value)
-        except ValueError:
-            costs[name] = 0.0
-        if not name or not 0 < costs[name] < float("inf"):
-            raise ValueError(f"--cost {text}: write name=FACTOR with a positive number, such as genes=2.0.")
-    return costs
 
 
 #: The most rows to learn from by ridge unless it is asked for: the time of exact kernels grows with their cube.
@@ -210,51 +126,41 @@ def with_method(request: FitRequest, task: TaskName, n: int) -> FitRequest:
     return replace(request, task=task, method=method, reason=reason, loss=loss)
 
 
-def method_of(request: FitRequest) -> Method:
-    """Return the method of a request whose task is known, or raise naming what it cannot do."""
-    assert request.method is not None
-    method, task = request.method, request.task
-    known = METHODS[method]
-    if task not in known.tasks:
+#: The methods, or the tasks, that alone have an option.
+ONLY: dict[str, tuple[str, tuple[str, ...]]] = {
+    "criterion": ("method", ("ridge",)),
+    "groups": ("method", ("ridge",)),
+    "folds": ("method", ("mkl", "localized", "bilinear", "discriminant", "rmkl")),
+    "rule": ("method", ("mkl", "localized", "bilinear", "discriminant", "rmkl")),
+    "norm": ("method", ("mkl", "rmkl")),
+    "cost": ("method", ("mkl", "rmkl")),
+    "loss": ("task", ("survival",)),
+    "proba": ("task", ("classification", "multi-label")),
+    "epsilon": ("task", ("regression", "survival")),
+}
+
+
+def check_request(request: FitRequest) -> None:
+    """Refuse options that the task or the method of a request does not have."""
+    method, task, loss = request.method, request.task, request.loss
+    assert method is not None
+    if task not in METHODS[method].tasks:
         able = ", ".join(name for name, other in METHODS.items() if task in other.tasks)
-        raise ValueError(f"--method {method} does {' and '.join(known.tasks)}, not {task}; choose {able}.")
-    _check_loss(request)
-    if request.criterion is not None and method != "ridge":
-        raise ValueError(f"--criterion {request.criterion}: --method {method} has no criterion; use --method ridge.")
-    if request.rule is not None and method == "ridge":
-        raise ValueError(f"--rule {request.rule}: --method ridge learns alpha without folds; leave it out, or use mkl.")
-    if request.groups is not None and method != "ridge":
-        raise ValueError(f"--groups {request.groups}: --method {method} leaves out no groups; use --method ridge.")
-    if method == "ridge" and request.folds:
-        raise ValueError(
-            f"--folds {request.folds}: --method ridge leaves every row out in turn, without folds; leave the option "
-            "out, or use mkl."
-        )
-    if request.proba and task not in ("classification", "multi-label"):
-        raise ValueError(f"--proba: probabilities are those of classes, and this is a {task}; leave it out.")
+        raise ValueError(f"--method {method} does {' and '.join(METHODS[method].tasks)}, not {task}; choose {able}.")
+    given = {name: getattr(request, name) for name in ONLY if name != "cost"}
+    given |= {"cost": ", ".join(request.costs) or None, "norm": None if request.norm == 1 else request.norm}
+    given |= {"folds": request.folds or None, "proba": request.proba or None}
+    for name, (kind, having) in ONLY.items():
+        value, own = given[name], getattr(request, kind)
+        if value is not None and own not in having:
+            text = "" if value is True else f" {value:g}" if isinstance(value, float) else f" {value}"
+            known = " or ".join([", ".join(having[:-1]), having[-1]] if len(having) > 1 else having)
+            raise ValueError(f"--{name}{text}: the {kind} must be {known}, not {own}; leave the option out.")
     if request.C is not None and task == "one-class":
         raise ValueError(f"--C {request.C:g}: a one-class machine has no C; --nu says how strict it is.")
-    if request.norm not in (None, 1) and not known.takes_penalties:
-        raise ValueError(f"--norm {request.norm:g}: --method {method} has no norm to choose; use mkl or rmkl.")
-    if request.costs and not known.takes_penalties:
-        raise ValueError(f"--cost: --method {method} has no penalties; use mkl or rmkl.")
-    return known
-
-
-def _check_loss(request: FitRequest) -> None:
-    """Refuse options of a loss that the task or the method does not have."""
-    task, loss = request.task, request.loss
-    if loss is not None and task != "survival":
-        raise ValueError(f"--loss {loss}: survival alone has it, and this is a {task}; leave it out.")
-    if request.epsilon is None:
-        return
-    given = f"--epsilon {request.epsilon:g}"
-    if task not in ("regression", "survival"):
-        raise ValueError(f"{given}: only a regression has it, and this is a {task}; leave it out.")
-    if loss in ("cox", "rank"):
-        raise ValueError(f"{given}: --loss {loss} has no epsilon; leave it out, or use --loss censored.")
-    if request.method == "ridge":
-        raise ValueError(f"{given}: --method ridge squares all errors and has no epsilon; leave it out.")
+    if request.epsilon is not None and (method == "ridge" or loss in ("cox", "rank")):
+        who, other = ("--method ridge", "--method mkl") if method == "ridge" else (f"--loss {loss}", "--loss censored")
+        raise ValueError(f"--epsilon {request.epsilon:g}: {who} has no epsilon; leave it out, or use {other}.")
 
 
 def parameter_of(request: FitRequest) -> str:
@@ -301,14 +207,21 @@ def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale:
     return getattr(estimators, name)(kernels, **options)
 
 
-def kernel_costs(costs: dict[str, float], names: list[str]) -> list[float]:
-    """Return the factor of each kernel: that of its name times that of its view."""
-    d = [1.0] * len(names)
-    for wanted, factor in costs.items():
+def kernel_costs(given: Sequence[str], names: list[str]) -> list[float]:
+    """Return the factor of each kernel, that of its name times that of its view, from texts such as ``name=2.0``."""
+    factors = [1.0] * len(names)
+    for text in given:
+        wanted, _, value = text.rpartition("=")
+        try:
+            factor = float(value)
+        except ValueError:
+            factor = 0.0
+        if not wanted or not 0 < factor < float("inf"):
+            raise ValueError(f"--cost {text}: write name=FACTOR with a positive number, such as genes=2.0.")
         meant = [i for i, name in enumerate(names) if wanted in (name, name.partition(":")[0])]
         if not meant:
             some = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
-            raise ValueError(f"--cost {wanted}={factor:g}: no kernel or view has this name; there are {some}.")
+            raise ValueError(f"--cost {text}: no kernel or view has this name; there are {some}.")
         for i in meant:
-            d[i] *= factor
-    return d
+            factors[i] *= factor
+    return factors

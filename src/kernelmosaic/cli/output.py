@@ -1,86 +1,85 @@
-"""What a model file says, and what the terminal shows: tables on stdout; notes and a progress bar on stderr."""
+"""What a model file holds, and what the terminal shows: tables on stdout; notes and a progress bar on stderr."""
 
 from __future__ import annotations
 
+import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from sklearn.exceptions import InconsistentVersionWarning
 
 from kernelmosaic._typing import Estimator, MatrixLike, Settings
+from kernelmosaic.cli.methods import SCORES, figure
+from kernelmosaic.cli.requests import InspectRequest
+from kernelmosaic.estimators.card import KernelShare, ModelCard
+from kernelmosaic.persistence import info, load
+from kernelmosaic.tables import some
 
 
-@dataclass(frozen=True)
-class KernelShare:
-    """One kernel of a fitted model.
+def load_model(path: Path) -> tuple[Estimator, Estimator, Settings]:
+    """Return the estimator in a model file, the kernel learner inside it, and what `kernelmosaic fit` noted.
 
-    Parameters
-    ----------
-    name : str
-    weight : float
-        The mean over the classes where each has its own.
-    share : float
-        Of all weights.
-    by_class : list of float
-        The classes' own weights, if they have.
+    Of models made elsewhere, the names of the columns are known if they have any.
     """
-
-    name: str
-    weight: float
-    share: float
-    by_class: list[float]
-
-
-def load_model(path: Path) -> Estimator:
-    """Return the estimator in a model file, or raise saying why it is none."""
-    import warnings
-
-    from sklearn.exceptions import InconsistentVersionWarning
-
-    from kernelmosaic.persistence import load
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # `inspect` names the versions
-        return load(path)
-
-
-def core(estimator: Estimator) -> Estimator:
-    """Return the kernel learner inside a pipeline or search, or raise if there is none that is fitted."""
-    inner: Any = getattr(estimator, "best_estimator_", estimator)
-    inner = inner.steps[-1][1] if hasattr(inner, "steps") else inner
-    if not hasattr(inner, "kernel_names_"):
+        estimator = load(path)
+    model: Any = getattr(estimator, "best_estimator_", estimator)
+    model = model.steps[-1][1] if hasattr(model, "steps") else model
+    if not hasattr(model, "kernel_names_"):
         raise ValueError(f"the file holds {type(estimator).__name__}, which is no fitted model of kernelmosaic.")
-    return inner
+    unknown = ("task", "method", "target", "rows", "plan", "score", "test", "gates", "seconds", "costs")
+    noted: Settings = dict.fromkeys(unknown)
+    noted |= {name: {} for name in ("price", "views", "lacking", "files")} | {"targets": [], "warnings": []}
+    noted |= {"columns": [str(name) for name in getattr(estimator, "feature_names_in_", [])], "choice": ""}
+    return estimator, model, noted | getattr(estimator, "training_", {})
 
 
-def training_of(estimator: Estimator) -> Settings:
-    """Return what `kernelmosaic fit` noted; of models made elsewhere the names of the columns, if they have any."""
-    names = [str(name) for name in getattr(estimator, "feature_names_in_", [])]
-    facts = ("task", "method", "target", "rows", "plan", "views", "lacking", "files", "score", "test")
-    nothing: Settings = dict.fromkeys((*facts, "gates", "seconds", "costs"))
-    nothing |= {"targets": [], "price": {}, "columns": names, "warnings": []}
-    return nothing | getattr(estimator, "training_", {})
+def class_names(card: ModelCard, noted: Settings) -> list[Any]:
+    """Return the classes, or the names of the labels of which a row may have several."""
+    return list(noted["targets"]) if noted["task"] == "multi-label" else card.classes
 
 
-def kernel_shares(model: Estimator) -> list[KernelShare]:
-    """Return the kernels with their weights, in the model's order."""
-    weights = np.atleast_2d(np.asarray(model.weights_, dtype=np.float64))
-    means = weights.mean(axis=0)
-    total = float(means.sum()) or 1.0
-    several = np.ndim(model.weights_) == 2
-    return [
-        KernelShare(name, float(mean), float(mean / total), [float(w) for w in own] if several else [])
-        for name, mean, own in zip(model.kernel_names_, means, weights.T, strict=True)
-    ]
+def facts(card: ModelCard, noted: Settings) -> list[tuple[str, str]]:
+    """Return name and value of what is known of a model: rows, choice and scores, then the facts of its card."""
+    task, score, test, found = noted["task"], noted["score"], noted["test"], []
+    classes, views = class_names(card, noted), card.views
+    if task is not None:
+        found.append(("learned from", f"{noted['rows']} rows, {len(noted['columns'])} columns"))
+    if classes:
+        found.append(("labels" if task == "multi-label" else "classes", f"{len(classes)}: {some(classes, 10)}"))
+    if task is None:
+        found += card.choice
+    else:
+        found.append((noted["price"]["name"], f"{noted['price']['value']:.4g} ({noted['price']['how']})"))
+    if noted["choice"]:
+        found.append(("weights", noted["choice"]))
+    if score:
+        rows = f"{score['n']} rows" + (f" in {score['folds']} folds" if score["how"] == "cross-validated" else "")
+        found.append((f"{score['how']} {score['name']}", with_error(task, score["mean"], score["error"], rows)))
+        found.append((f"  {SCORES[task][1]}", figure(task, score["baseline"])))
+        found += [(f"{score['how']} {name}", text) for name, text in score["further"].items()]
+    if test:
+        text = with_error(task, test["value"], test["error"], f"{test['n']} rows")
+        found.append((f"{test['name']} on the test rows", text))
+    if 1 < len(views) < len(card.kernels):
+        found.append(("shares of the views", some([f"{name} {100 * one:.1f} %" for name, one in views.items()], 6)))
+    return found + card.facts + ([("seconds of the fits", f"{noted['seconds']:.2f}")] if noted["seconds"] else [])
+
+
+def with_error(task: Any, value: float, error: float | None, rows: str) -> str:
+    """Write a score with its standard error, if there is one, and the rows that it is of."""
+    return f"{figure(task, value, error)} ({'' if error is None else 'standard error; '}{rows})"
 
 
 def share_rows(shares: Sequence[KernelShare], gates: Any) -> tuple[list[str], list[list[str]]]:
@@ -90,120 +89,94 @@ def share_rows(shares: Sequence[KernelShare], gates: Any) -> tuple[list[str], li
     """
     head = ["kernel", "mean gate" if gates else "weight", "share %", *(["gate, 10 % to 90 %"] if gates else [])]
     form = "#.3g" if max((share.weight for share in shares), default=1.0) < 0.1 else ".4f"
-    rows = []
-    for share in shares:
-        low, _, high = gates[share.name] if gates else (0.0, 0.0, 0.0)
-        extra = [f"{low:.3f} to {high:.3f}"] if gates else []
-        rows.append([share.name, f"{share.weight:{form}}", f"{100 * share.share:.1f}", *extra])
+    rows = [[share.name, f"{share.weight:{form}}", f"{100 * share.share:.1f}"] for share in shares]
+    for row in rows if gates else []:
+        low, _, high = gates[row[0]]
+        row.append(f"{low:.3f} to {high:.3f}")
     return head, rows
 
 
-def describe(estimator: Estimator, path: Path) -> Settings:
-    """Return everything `kernelmosaic inspect` says, as plain numbers, texts, lists and dicts."""
-    from kernelmosaic.persistence import info
-
-    model, training, header = core(estimator), training_of(estimator), info(path)
-    kept = ("task", "method", "target", "price", "rows", "score", "test", "gates", "seconds", "columns", "views")
-    return {
-        "file": str(path),
-        "estimator": type(model).__name__,
-        "kernelmosaic_version": header.kernelmosaic_version,
-        "sklearn_version": header.sklearn_version,
-        "created": header.created,
-        **{name: training[name] for name in (*kept, "lacking", "files", "warnings")},
-        "classes": class_names(model, training),
-        "kernels": [asdict(share) for share in kernel_shares(model)],
-        "support_vectors": len(model.support_),
-        "support_fraction": float(model.support_fraction_),
-        "cost": float(model.cost(training["costs"] or [1.0] * len(model.kernel_names_))),
-        "objective": float(model.criterion_ if is_ridge(model) else model.objective_),
-        "duality_gap": None if is_ridge(model) else float(model.duality_gap_),
-        "stationarity": float(model.stationarity_) if is_ridge(model) else None,
-        "iterations": int(model.n_iter_),
-    }
-
-
-def is_ridge(model: Estimator) -> bool:
-    """Whether a model has no support vectors and no certified gap, but a stationary point of a criterion."""
-    return hasattr(model, "stationarity_")
-
-
-def class_names(model: Estimator, training: Settings) -> list[Any]:
-    """Return the classes, or the names of the labels of which a row may have several."""
-    if training["task"] == "multi-label":
-        return list(training["targets"])
-    return [plain(label) for label in getattr(model, "classes_", [])]
-
-
 def gate_summary(model: Estimator, X: MatrixLike) -> dict[str, list[float]] | None:
-    """Return, for a localized model, where the middle eighty per cent of each kernel's gates lie; None for others."""
+    """Return, for a localized model, the quantiles 0.1, 0.5 and 0.9 of each kernel's gates; None for others."""
     if not hasattr(model, "gate"):
         return None
-    gates: NDArray[np.float64] = model.gate(X)
+    gates = np.asarray(model.gate(X))
     gates = gates if gates.ndim == 2 else np.moveaxis(gates, 2, 1).reshape(-1, gates.shape[1])
-    low, middle, high = np.quantile(gates, (0.1, 0.5, 0.9), axis=0)
-    return {name: [float(low[m]), float(middle[m]), float(high[m])] for m, name in enumerate(model.kernel_names_)}
+    return dict(zip(model.kernel_names_, np.quantile(gates, (0.1, 0.5, 0.9), axis=0).T.tolist(), strict=True))
 
 
-def plain(value: object) -> Any:
-    """Return NumPy's scalars as Python's own."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def lines(found: Settings) -> list[tuple[str, str]]:
-    """Return name and value of what `kernelmosaic inspect` prints; see `describe`."""
+def show_model(request: InspectRequest) -> None:
+    """Print the content of a model file."""
+    _, model, noted = load_model(request.model)
+    card, header = ModelCard(model), info(request.model)
+    cost = float(model.cost(noted["costs"] or [1.0] * len(model.kernel_names_)))
+    if request.as_json:
+        kept = ("task", "method", "target", "price", "rows", "score", "test", "gates", "seconds", "columns", "views")
+        found = {
+            "file": str(request.model),
+            "estimator": type(model).__name__,
+            **{name: getattr(header, name) for name in ("kernelmosaic_version", "sklearn_version", "created")},
+            **{name: noted[name] for name in (*kept, "lacking", "files", "warnings")},
+            "classes": class_names(card, noted),
+            "kernels": [asdict(share) for share in card.kernels],
+            "support_vectors": len(model.support_),
+            "support_fraction": float(model.support_fraction_),
+            "cost": cost,
+            "objective": float(model.criterion_ if card.is_ridge else model.objective_),
+            "duality_gap": None if card.is_ridge else float(model.duality_gap_),
+            "stationarity": float(model.stationarity_) if card.is_ridge else None,
+            "iterations": int(model.n_iter_),
+        }
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+        return
     lines = [
-        ("estimator", found["estimator"]),
-        ("written by", f"kernelmosaic {found['kernelmosaic_version']}, scikit-learn {found['sklearn_version']}"),
-        ("written on", found["created"]),
+        ("estimator", type(model).__name__),
+        ("written by", f"kernelmosaic {header.kernelmosaic_version}, scikit-learn {header.sklearn_version}"),
+        ("written on", header.created),
     ]
-    if found["task"]:
-        target = f", target {found['target']!r}" if found["target"] else ""
-        lines.append(("task", f"{found['task']} by {found['method']}{target}"))
-    if found["classes"]:
-        lines.append(("classes", f"{len(found['classes'])}: {some(found['classes'], 10)}"))
-    if found["price"]:
-        lines.append((found["price"]["name"], f"{found['price']['value']:g}"))
-    if found["rows"] is not None:
-        lines.append(("learned from", f"{found['rows']} rows"))
-    if found["score"]:
-        score = found["score"]
-        text = f"{score['mean']:.4f} ± {score['spread']:.4f}; looking at no column: {score['baseline']:.4f}"
-        lines.append((f"{score['how']} {score['name']}", text))
-    if found["test"]:
-        lines.append((f"{found['test']['name']} on held-out rows", f"{found['test']['value']:.4f}"))
-    columns = found["columns"]
-    if found["duality_gap"] is None:
-        lines.append(
-            ("largest slope per sample", f"{found['stationarity']:.1e} after {found['iterations']} evaluations")
-        )
-    else:
-        lines += [
-            (
-                "support vectors",
-                f"{found['support_vectors']} ({100 * found['support_fraction']:.1f} % of the distinct rows)",
-            ),
-            ("cost of a prediction", f"{found['cost']:.1f} (support vectors × share of kernels in use)"),
-            ("certified gap", f"{found['duality_gap']:.1e} after {found['iterations']} iterations"),
-        ]
-    lines += [
-        ("columns", f"{len(columns)}: {some(columns, 8)}" if columns else "none by name"),
-    ]
-    files, lacking = found["files"] or {}, found["lacking"] or {}
+    if noted["task"]:
+        target = f", target {noted['target']!r}" if noted["target"] else ""
+        lines.append(("task", f"{noted['task']} by {noted['method']}{target}"))
+    lines += facts(card, noted)
+    if not card.is_ridge:
+        lines.append(("cost of a prediction", f"{cost:.1f} (support vectors × share of kernels in use)"))
+    columns, files = noted["columns"], noted["files"]
+    lines.append(("columns", f"{len(columns)}: {some(columns, 8)}" if columns else "none by name"))
     if files:
         lines.append(("table", files["table"] + (f", joined by column {files['on']!r}" if files["on"] else "")))
-    for name, view in (found["views"] or {}).items():
+    for name, view in noted["views"].items():
         source = f" from {', '.join(view['files'])}" if view["files"] else ""
-        lack = f"; {lacking[name]} rows lacked it" if lacking.get(name) else ""
+        lack = f"; {noted['lacking'][name]} rows lacked it" if noted["lacking"][name] else ""
         lines.append((f"  view {name}{source}", f"{some(view['columns'], 4)}: {' + '.join(view['kernels'])}{lack}"))
     lines += [(f"  kernel {name}", path) for name, path in files.get("kernels", {}).items()]
-    return lines + [("warning", text) for text in found["warnings"]]
+    print_facts(str(request.model), [*lines, *(("warning", text) for text in noted["warnings"])])
+    print_shares(card.kernels, noted["gates"])
 
 
-def some(names: list[Any], n: int) -> str:
-    """Return the first n names as a text, and how many there are if there are more."""
-    shown = ", ".join(map(str, names[:n]))
-    return shown if len(names) <= n else f"{shown} … ({len(names)} in all)"
+def print_facts(title: str, lines: Sequence[tuple[str, str]]) -> None:
+    """Print facts, a line each."""
+    table = Table(title=title, show_header=False, title_justify="left")
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in lines:
+        table.add_row(Text(name), Text(value))  # brackets are not taken for markup
+    Console().print(table, highlight=False)
+
+
+def print_shares(shares: Sequence[KernelShare], gates: Any = None) -> None:
+    """Print the kernels that count, the heaviest first; weights below 5e-5 print as zero."""
+    counted = sorted((share for share in shares if share.share >= 5e-5), key=lambda share: -share.share)
+    head, rows = share_rows(counted, gates)
+    table = Table(title="Kernels", title_justify="left")
+    for i, name in enumerate(head):
+        table.add_column(name, overflow="fold", justify="right" if i else "left")
+    for name, *figures in rows:
+        table.add_row(Text(name), *figures)
+    console = Console()
+    console.print(table, highlight=False)
+    left = len(shares) - len(counted)
+    if left:
+        console.print(f"{left} of {len(shares)} kernels {'has' if left == 1 else 'have'} weight 0.", highlight=False)
 
 
 def say(*, note: str) -> None:
@@ -245,32 +218,6 @@ def progress(
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-
-
-def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
-    """Print what was found, a line each."""
-    table = Table(title=title, show_header=False, title_justify="left")
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(Text(name), Text(value))  # brackets are not taken for markup
-    Console().print(table, highlight=False)
-
-
-def print_shares(shares: Sequence[KernelShare], gates: Any = None) -> None:
-    """Print the kernels that count, the heaviest first; weights below 5e-5 print as zero."""
-    counted = sorted((share for share in shares if share.share >= 5e-5), key=lambda share: -share.share)
-    head, rows = share_rows(counted, gates)
-    table = Table(title="Kernels", title_justify="left")
-    for i, name in enumerate(head):
-        table.add_column(name, overflow="fold", justify="right" if i else "left")
-    for name, *figures in rows:
-        table.add_row(Text(name), *figures)
-    console = Console()
-    console.print(table, highlight=False)
-    left = len(shares) - len(counted)
-    if left:
-        console.print(f"{left} of {len(shares)} kernels {'has' if left == 1 else 'have'} weight 0.", highlight=False)
 
 
 @contextmanager

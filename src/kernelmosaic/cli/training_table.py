@@ -1,18 +1,22 @@
-"""The table that ``kernelmosaic fit`` learns from: its target, its views and kernels, the rows held out."""
+"""The tables that commands read: joined by the names of their rows; target, views, kernels and test rows of a fit."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Settings
-from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, located
-from kernelmosaic.cli.methods import FitRequest, TaskName, with_method
+from kernelmosaic import tables
+from kernelmosaic._typing import AnyArray, MatrixLike, Settings
+from kernelmosaic.cli.methods import with_method
+from kernelmosaic.cli.output import say
+from kernelmosaic.cli.requests import FitRequest, TaskName
 from kernelmosaic.cli.views import (
     ROW_COLUMN,
     Plan,
@@ -25,15 +29,14 @@ from kernelmosaic.cli.views import (
     lay_kernels,
     make_plan,
     match_columns,
+    matching,
     read_given_kernels,
     read_options,
     read_view_file,
     read_views,
     ridge_specs,
+    safe_name,
 )
-
-if TYPE_CHECKING:
-    from kernelmosaic.tables import Fault
 
 T = TypeVar("T")
 
@@ -92,17 +95,13 @@ class TrainingTable:
 
 def read_training_table(request: FitRequest) -> TrainingTable:
     """Read the files, and lay out which kernel reads which columns."""
-    from kernelmosaic.tables import kind_of, looks_like_an_index, read_table, refuse
-
-    raw = read_table(request.path)
+    raw = tables.read_table(request.path)
     raw.index = range(len(raw))  # rows that are left out below leave the numbers of the others as they are
     target, faults = _target_or_faults(raw, request)
     request = with_method(request, target.task, len(raw) - math.ceil(request.test * len(raw)))
     # The columns that are never learned from, wherever they come from, and what each is.
-    never = {name: "the event" if name == request.event else "the target" for name in target.columns}
-    never |= {} if request.rows is None else {request.rows: "the row numbers"}
-    never |= {} if request.on is None else {request.on: "the names of the rows"}
-    never |= {} if request.groups is None else {request.groups: "the groups"}
+    never: dict[str | None, str] = dict.fromkeys(target.columns, "the target") | {request.event: "the event"}
+    never |= {request.rows: "the row numbers", request.on: "the names of the rows", request.groups: "the groups"}
     joined = None
     if request.on is not None:
         joined = join_tables(raw, request.views, request.on, request.path, never)
@@ -113,12 +112,12 @@ def read_training_table(request: FitRequest) -> TrainingTable:
     dropped = [name for text in request.drop for name in match_columns(text.split(","), everything, f"--drop {text}")]
     usable = [name for name in everything if name not in {*never, *dropped}]
     named = bool(request.views) or request.view_file is not None
-    indices = [] if named else [name for name in usable if looks_like_an_index(raw[name])]
-    kinds = {name: kind_of(raw[name]) for name in usable if name not in indices}
+    indices = [] if named else [name for name in usable if tables.looks_like_an_index(raw[name])]
+    kinds = {name: tables.kind_of(raw[name]) for name in usable if name not in indices}
     rows_column = request.rows
-    if request.rows is not None and not request.kernels:
+    if rows_column is not None and not request.kernels:
         raise ValueError("--rows: there is no --kernel whose rows they would number.")
-    if request.rows is None and request.kernels:
+    if rows_column is None and request.kernels:
         rows_column, raw[ROW_COLUMN] = ROW_COLUMN, np.arange(len(raw))
     views, notes = _choose_views(request, kinds, target.task, joined, never)
     notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
@@ -126,113 +125,266 @@ def read_training_table(request: FitRequest) -> TrainingTable:
     plan = make_plan(views, kinds, raw, rows_column, request.path, named, request.impute)
     unused = [name for name in kinds if name not in plan.columns]
     if unused and (named or request.kernels):
-        shown = ", ".join(unused[:20]) + (f" and {len(unused) - 20} more" if len(unused) > 20 else "")
         few = "column is" if len(unused) == 1 else "columns are"
         use = f"A --view of them, such as name={unused[0]}, learns from them."
-        notes.append(f"{len(unused)} {few} not used: {shown}. {use}")
+        notes.append(f"{len(unused)} {few} not used: {tables.some(unused, 20)}. {use}")
     kept = keep_rows(plan, raw, request.on, request.path, request.drop_empty)
     if len(kept) < len(raw):
         raw = raw.iloc[kept]
         target, faults = _target_or_faults(raw, request)
     table, more = _or_faults(lambda: plan.table(raw, request.path), None)
-    refuse(located([*faults, *more], raw, joined), request.path)
-    lacking = [table[list(group)].isna().all(axis=1).any() for group in plan.groups]
-    if request.method in ("bilinear", "discriminant") and plan.impute in ("none", "views") and any(lacking):
+    tables.refuse(located([*faults, *more], raw, joined), request.path)
+    lacks = any(table[list(group)].isna().all(axis=1).any() for group in plan.groups)
+    if request.method in ("bilinear", "discriminant") and plan.impute in ("none", "views") and lacks:
         raise ValueError(
             f"--method {request.method}: some rows lack a view, which mkl, localized, rmkl and ridge alone learn "
             "from; --impute median fills it in."
         )
     check_lengths(views, table, request.path)
-    kernels = lay_kernels(plan, views)
     given = read_given_kernels(request.kernels, plan, len(raw))
     if given:
         check_row_numbers(table, plan, len(given[0][1].K), request.path)
-    kernels += given
+    kernels = [*lay_kernels(plan, views), *given]
     names = [name for name, *_ in kernels]
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
-        raise ValueError(f"two kernels are called {repeated[0]!r}; choose another name.")
-    read = _views_of(views, joined)
-    columns = [name for name in plan.columns if name != plan.rows]
-    groups = _read_groups(raw, request)
-    return TrainingTable(
-        request,
-        table,
-        target,
-        groups,
-        *split_off(request, target.task, target.y, groups),
-        plan,
-        kernels,
-        read,
-        {name: int(raw[view["columns"]].isna().all(axis=1).sum()) for name, view in read.items()},
-        {
-            "table": str(request.path),
-            "on": request.on,
-            "views": {name: str(path) for name, path in joined.files.items()} if joined else {},
-            "kernels": {name: path for name, _, path in (text.partition("=") for text in request.kernels)},
-        },
-        notes,
-        [
-            f"column {name!r} says the same as the target {of!r}, in its own or in other words, in every row that has "
-            f"it: the score means nothing if it is not known before the target is; --drop {name!r} leaves it out."
-            for name, of in copies_of_target(table, columns, target).items()
-        ],
+        raise ValueError(f"two kernels are called {repeated[0]!r}; give one of them another name.")
+    read, groups = _views_of(views, joined), _read_groups(raw, request)
+    lacking = {name: int(raw[view["columns"]].isna().all(axis=1).sum()) for name, view in read.items()}
+    files = {
+        "table": str(request.path),
+        "on": request.on,
+        "views": {name: str(path) for name, path in joined.files.items()} if joined else {},
+        "kernels": {name: path for name, _, path in (text.partition("=") for text in request.kernels)},
+    }
+    rest, held = split_off(request, target.task, target.y, groups)
+    copies = copies_of_target(table, [name for name in plan.columns if name != plan.rows], target)
+    warned = [
+        f"column {name!r} duplicates or recodes the target {of!r} in every row that has it: the score means nothing if "
+        f"it is not known before the target is; --drop {name!r} leaves it out."
+        for name, of in copies.items()
+    ]
+    return TrainingTable(request, table, target, groups, rest, held, plan, kernels, read, lacking, files, notes, warned)
+
+
+# Tables joined by a column that names their rows ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A table with the columns of other files beside its own.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns of files are called ``view.column``.
+    on : str
+        The column that names the rows.
+    views : list of ViewSpec
+        The views, in the order given; those of files name every column that they have.
+    files : dict
+        The file of each view that has one.
+    sources : dict
+        The file of each joined column, and its name there.
+    notes : list of str
+        What was left out.
+    """
+
+    table: Any
+    on: str
+    views: list[ViewSpec]
+    files: dict[str, Path]
+    sources: dict[str, tuple[Path, str]]
+    notes: list[str]
+
+
+def join_tables(raw: Any, given: Sequence[str], on: str, where: object, never: Mapping[Any, str]) -> Joined:
+    """Join views that are files of their own, written as ``name=FILE:KERNEL``, to a table by a column of both.
+
+    A view that is no file names columns of the table. A row that a file does not have lacks its view. Columns of files
+    that are called like one of `never`, which says what each is, are left out, and so are those that name or number the
+    rows.
+    """
+    import pandas as pd
+
+    tables.require(raw, [on], where)
+    keys = _keys(raw[on], on, where)
+    own_columns = list(raw.columns)
+    joined = Joined(raw, on, [], {}, {}, [])
+    views, files, notes = joined.views, joined.files, joined.notes
+    for text in given:
+        name, path, kernel = file_view(text)
+        if any(one.name == name for one in views) and (name in files or os.path.isfile(path)):
+            raise ValueError(f"--view {text}: there are two views of the name {name!r}; write name=FILE.")
+        others = {**never, on: "the names of the rows"}
+        columns = [] if os.path.isfile(path) else _own_columns(text, own_columns, others)
+        if columns:
+            views.append(replace(read_options([text], own_columns)[0], patterns=tuple(columns)))
+            continue
+        if "=" in text and not os.path.exists(path) and not path.suffix:
+            raise ValueError(f"--view {text}: {path} is no file, and {where} has no such column to learn from.")
+        table = tables.read_table(path)
+        tables.require(table, [on], path)
+        names = _keys(table[on], on, path)
+        own = table.drop(columns=[on]).set_axis(names)
+        if not own.index.isin(keys).any():
+            raise ValueError(
+                f"--view {text}: none of its {len(own)} rows has a value of column {on!r} that {where} has, such as "
+                f"{keys[0]!r}; its first is {own.index[0]!r}."
+            )
+        why = {column: _why_not(table[column], names, never) for column in own.columns}
+        notes += [f"column {column!r} of {path} is left out: {reason}." for column, reason in why.items() if reason]
+        own = own[[column for column, reason in why.items() if not reason]]
+        if not len(own.columns):
+            raise ValueError(f"--view {text}: {path} has no column to learn from beside {on!r} and the target.")
+        joined.sources.update({f"{name}.{column}": (path, column) for column in own.columns})
+        own.columns = [f"{name}.{column}" for column in own.columns]
+        raw = pd.concat([raw, own.reindex(keys).set_axis(raw.index)], axis=1)
+        files[name] = path
+        views.append(ViewSpec(name, tuple(own.columns), kernel, f"--view {text}"))
+    return replace(joined, table=raw)
+
+
+def _own_columns(text: str, columns: Sequence[str], never: Mapping[Any, str]) -> list[str]:
+    """The columns of the table itself that a view names; none if it names a file."""
+    if "=" not in text:
+        return []
+    wanted = read_options([text], columns)[0]
+    for part in map(str.strip, wanted.patterns):
+        if part in columns and part in never:
+            raise ValueError(f"--view {text}: column {part!r} is {never[part]}, never learned from; leave it out.")
+    usable = [column for column in columns if column not in never]
+    found = [matching(part, usable) for part in wanted.patterns]
+    lost = [part for part, names in zip(wanted.patterns, found, strict=True) if not names]
+    if lost and any(found):
+        raise ValueError(f"--view {text}: the pattern {lost[0]!r} matches no column.")
+    return list(dict.fromkeys(name for names in found for name in names))
+
+
+def _why_not(column: Any, names: Sequence[str], never: Mapping[Any, str]) -> str:
+    """Why a column of a file is nothing to learn from; empty if it is."""
+    if column.name in never:
+        return f"it has the name of {never[column.name]}"
+    if [str(value) for value in column] == list(names):
+        return "it repeats the names of the rows"
+    return "it numbers the rows" if tables.looks_like_an_index(column) else ""
+
+
+def _keys(column: Any, on: str, where: object) -> list[str]:
+    keys = [str(value) for value in column]
+    if column.isna().any() or len(set(keys)) < len(keys):
+        repeated = next((key for key in keys if keys.count(key) > 1), "nothing")
+        raise ValueError(
+            f"{where}: column {on!r} has {repeated!r} more than once, or is empty; --on needs a column that names "
+            "every row."
+        )
+    return keys
+
+
+def file_view(text: str) -> tuple[str, Path, str]:
+    """Return name, path and kernel of ``name=FILE:KERNEL``; the name of a file is what it is called."""
+    name, equals, rest = text.partition("=")
+    rest = rest if equals else text
+    # A colon may be part of a path, as after a drive.
+    path, colon, kernel = rest.rpartition(":")
+    if not colon or os.path.isfile(rest):
+        path, kernel = rest, ""
+    return name.strip() if equals else safe_name(Path(path).stem), Path(path), kernel
+
+
+def located(faults: Sequence[Any], raw: Any, joined: Joined | None) -> list[Any]:
+    """Return faults with the rows' places in the file, and the file and the row's name for what was joined."""
+    found = []
+    for fault in faults:
+        what = fault.what
+        if joined is not None and fault.column in joined.sources:
+            path, column = joined.sources[fault.column]
+            what = f" (column {column!r} of {path}, {joined.on} {str(raw[joined.on].iloc[fault.row])!r}){what}"
+        remedy = fault.remedy if joined is None else fault.remedy.replace("--impute median", "--impute views")
+        found.append(replace(fault, row=int(raw.index[fault.row]), what=what, remedy=remedy))
+    return found
+
+
+def keep_rows(plan: Plan, raw: Any, on: str | None, where: object, drop_empty: bool) -> NDArray[np.intp]:
+    """Return the places of the rows that have a view; refuse or, with --drop-empty, name those that have none."""
+    every, empty = np.arange(len(raw)), plan.empty_rows(raw)
+    refuses = (bool(plan.groups) or on is not None) and plan.impute not in ("median", "frequent")
+    if len(empty) == 0 or not (drop_empty or refuses):
+        return every
+    # By name where they have one, and by number.
+    numbers = [f"row {int(raw.index[row]) + 1}" for row in empty]
+    named = (
+        [] if on is None else [f"{on} {str(raw[on].iloc[row])!r} ({n})" for row, n in zip(empty, numbers, strict=True)]
     )
+    lost, n = tables.some(named or numbers, 20), f"{len(empty)} of {len(raw)} rows"
+    if len(empty) == len(raw):
+        raise ValueError(f"{where}: none of its rows appears in a view, such as {lost.partition(', ')[0]}.")
+    if not drop_empty:
+        raise ValueError(
+            f"{where}: {n} appear in no view: {lost}. Leave them out with --drop-empty, or add them to a view."
+        )
+    say(note=f"{n} are left out, which appear in no view: {lost}")
+    return np.setdiff1d(every, empty)
 
 
 # The target -----------------------------------------------------------------------------------------------------------
 
 
-def _or_faults(read: Callable[[], T], otherwise: T) -> tuple[T, list[Fault]]:
+def _or_faults(read: Callable[[], T], otherwise: T) -> tuple[T, list[tables.Fault]]:
     """What is read; where it has cells that cannot be used, something else and these, to be refused with all others."""
-    from kernelmosaic.tables import BadCells
-
     try:
         return read(), []
-    except BadCells as error:
+    except tables.BadCells as error:
         return otherwise, error.faults
 
 
-def _target_or_faults(raw: ArrayOrTensor, request: FitRequest) -> tuple[Target, list[Fault]]:
+def _target_or_faults(raw: Any, request: FitRequest) -> tuple[Target, list[tables.Fault]]:
     names = [*(request.target or "").split(","), request.target, request.event]
     unread = Target(request.task or "classification", tuple(str(name).strip() for name in names), np.empty(0))
     return _or_faults(lambda: read_target(raw, request), unread)
 
 
-def read_target(raw: ArrayOrTensor, request: FitRequest) -> Target:
-    """Return what is to be predicted, the task guessed where it was not asked for."""
-    from kernelmosaic.tables import guess_task, labels_of, numbers, target_of
+def target_values(raw: Any, task: TaskName, columns: Sequence[str], where: object) -> AnyArray:
+    """Return the target that columns hold: classes, numbers, labels, or events and times."""
+    if task == "regression":
+        return tables.numbers(raw, columns[0], where)
+    if task == "multi-label":
+        return tables.indicators(raw, columns, where).astype(int)
+    if task == "survival":
+        events, times = tables.indicators(raw, columns[1:], where)[:, 0], tables.numbers(raw, columns[0], where)
+        return np.column_stack([events, times])
+    return tables.labels_of(raw[columns[0]])
 
+
+def read_target(raw: Any, request: FitRequest) -> Target:
+    """Return what is to be predicted, the task guessed where it is not given."""
     name, where = request.target, request.path
     if request.event is not None or request.task == "survival":
         return _read_survival(raw, request)
     if request.task == "one-class":
         if name is not None:
-            target_of(raw, name, where)  # left out of the columns, so it must at least be one
+            tables.target_of(raw, name, where)  # left out of the columns, so it must at least be one
         return Target("one-class", () if name is None else (name,), np.zeros(len(raw)))
     if name is None:
         known = ", ".join(raw.columns[-8:])
         raise ValueError(f"name the column to predict with --target (… {known}), or ask for --task one-class.")
     if request.task == "multi-label" or ("," in name and name not in raw.columns):
         return _read_labels(raw, request, [part.strip() for part in name.split(",")])
-    target = target_of(raw, name, where)
-    task = request.task or guess_task(target)
-    if task == "regression":
-        try:
-            y = numbers(raw, name, where)
-        except ValueError as error:
-            raise ValueError(
-                f"{error} A regression learns numbers: mend it, or ask for --task classification if column "
-                f"{name!r} names classes."
-            ) from None
-        if np.ptp(y) == 0:
-            raise ValueError(
-                f"{where}, column {name!r}: every row has the same value, {y[0]:g}; there is nothing to learn. Name "
-                "another column with --target."
-            )
-        return Target(task, (name,), y)
-    y = labels_of(target)
-    if len(np.unique(y)) < 2:
+    target = tables.target_of(raw, name, where)
+    task = request.task or tables.guess_task(target)
+    try:
+        y = target_values(raw, task, [name], where)
+    except ValueError as error:
+        raise ValueError(
+            f"{error} A regression learns numbers: mend it, or ask for --task classification if column {name!r} names "
+            "classes."
+        ) from None
+    if task == "regression" and np.ptp(y) == 0:
+        raise ValueError(
+            f"{where}, column {name!r}: every row has the same value, {y[0]:g}; there is nothing to learn. Name "
+            "another column with --target."
+        )
+    if task == "classification" and len(np.unique(y)) < 2:
         raise ValueError(
             f"{where}, column {name!r} holds one class only, {y[0]}: a classifier needs two; --task one-class learns "
             "what is usual."
@@ -240,34 +392,29 @@ def read_target(raw: ArrayOrTensor, request: FitRequest) -> Target:
     return Target(task, (name,), y)
 
 
-def _read_survival(raw: ArrayOrTensor, request: FitRequest) -> Target:
-    from kernelmosaic.tables import Fault, indicators, numbers, refuse, target_of
-
+def _read_survival(raw: Any, request: FitRequest) -> Target:
     time, event, where = request.target, request.event, request.path
     if request.task not in (None, "survival"):
         raise ValueError(f"--event {event}: a {request.task} has no events; leave the option out.")
     if time is None or event is None:
         raise ValueError("--task survival: name the column of times with --target and that of events with --event.")
-    target_of(raw, time, where)
-    y = np.column_stack([indicators(raw, [event], where)[:, 0], numbers(raw, time, where)])
+    tables.target_of(raw, time, where)
+    y = target_values(raw, "survival", (time, event), where)
     is_log = request.loss == "censored" or (request.loss is None and request.epsilon is not None)
     remedy = f"Times must {'be positive' if is_log else 'not be negative'}: leave such rows out, or mend them."
-    refuse(
-        Fault.at(y[:, 1] <= 0 if is_log else y[:, 1] < 0, time, lambda row: f": the time {y[row, 1]:g}", remedy), where
-    )
+    wrong = y[:, 1] <= 0 if is_log else y[:, 1] < 0
+    tables.refuse(tables.Fault.at(wrong, time, lambda row: f": the time {y[row, 1]:g}", remedy), where)
     if not y[:, 0].any():
         raise ValueError(f"{where}, column {event!r}: no event was observed; there is nothing to learn from.")
     return Target("survival", (time, event), y)
 
 
-def _read_labels(raw: ArrayOrTensor, request: FitRequest, names: list[str]) -> Target:
-    from kernelmosaic.tables import indicators
-
+def _read_labels(raw: Any, request: FitRequest, names: list[str]) -> Target:
     if request.task not in (None, "multi-label"):
         raise ValueError(f"--target {request.target}: a {request.task} has one target; name one column.")
     if len(names) < 2:
         raise ValueError(f"--target {names[0]}: name several columns of 0 and 1, such as --target a,b,c.")
-    y = indicators(raw, names, request.path).astype(int)
+    y = target_values(raw, "multi-label", names, request.path)
     constant = [name for name, column in zip(names, y.T, strict=True) if np.ptp(column) == 0]
     if constant:
         raise ValueError(
@@ -277,12 +424,10 @@ def _read_labels(raw: ArrayOrTensor, request: FitRequest, names: list[str]) -> T
     return Target("multi-label", tuple(names), y)
 
 
-def _read_groups(raw: ArrayOrTensor, request: FitRequest) -> NDArray[np.intp] | None:
-    from kernelmosaic.tables import labels_of, target_of
-
+def _read_groups(raw: Any, request: FitRequest) -> NDArray[np.intp] | None:
     if request.groups is None:
         return None
-    groups = np.unique(labels_of(target_of(raw, request.groups, request.path)), return_inverse=True)[1]
+    groups = np.unique(tables.labels_of(tables.target_of(raw, request.groups, request.path)), return_inverse=True)[1]
     if groups.max() == 0:
         raise ValueError(
             f"--groups {request.groups}: the column holds one group only, and no row stays when it is left out; name "
@@ -295,9 +440,9 @@ def _read_groups(raw: ArrayOrTensor, request: FitRequest) -> NDArray[np.intp] | 
 
 
 def _choose_views(
-    request: FitRequest, kinds: dict[str, str], task: TaskName, joined: Joined | None, never: dict[str, str]
+    request: FitRequest, kinds: dict[str, str], task: TaskName, joined: Joined | None, never: dict[str | None, str]
 ) -> tuple[list[View], list[str]]:
-    """The views that were asked for or, where none was, guessed; and remarks on columns left out."""
+    """The views that were given or, where none was, guessed; and remarks on columns left out."""
     # Fewer kernels where every further one costs most.
     default = default_specs(task == "one-class", few=request.method in ("localized", "bilinear", "rmkl"))
     if request.method == "ridge":
@@ -343,7 +488,7 @@ def _views_of(views: list[View], joined: Joined | None) -> dict[str, dict[str, l
     for view in views:  # one written in several parts is still one
         entry = found.setdefault(view.name, {"columns": [], "kernels": [], "files": []})
         entry["columns"] += [column for column in view.columns if column not in entry["columns"]]
-        entry["kernels"] += [spec.label for spec in view.specs]
+        entry["kernels"] += [label for spec in view.specs for label, _ in spec.kernels]
     sources = {} if joined is None else joined.sources
     for entry in found.values():
         paths = [str(sources[name][0]) for name in entry["columns"] if name in sources]
@@ -418,20 +563,17 @@ def copies_of_target(table: MatrixLike, columns: Sequence[str], target: Target) 
     """
     import pandas as pd
 
-    found = {}
-    parts = [
-        (name, y, True, _spread_rows(y)) if is_quantity else (name, pd.factorize(y)[0], False, None)
-        for name, y, is_quantity in _parts(target)
-    ]
-    for column in columns:
-        values = table[column].to_numpy()
-        present = ~pd.isna(values)
-        values = values.astype(np.float64) if values.dtype.kind in "iu" else values
-        for name, wanted, is_quantity, some in parts:
-            if column in found or (some is not None and not _may_have_order(values, wanted, some[present[some]])):
+    found: dict[str, str] = {}
+    for name, y, is_quantity in _parts(target):
+        same = _same_quantity if is_quantity else _same_code
+        few = _spread_rows(y) if is_quantity else np.empty(0, dtype=np.intp)
+        for column in columns:
+            values = table[column].to_numpy()
+            present = ~pd.isna(values)
+            values = values.astype(np.float64) if values.dtype.kind in "iu" else values
+            if column in found or (is_quantity and not _may_have_order(values, y, few[present[few]])):
                 continue
-            same = _same_quantity if is_quantity else _same_code
-            if same(values[present], wanted[present]):
+            if same(values[present], y[present]):
                 found[column] = name
     return found
 

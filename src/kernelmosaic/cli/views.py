@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,9 +11,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike
+from kernelmosaic._typing import Estimator, MatrixLike
+from kernelmosaic.estimators.ridge import ridge_view_kernels
 from kernelmosaic.files import existing_file
+from kernelmosaic.imputing import ViewImputer
 from kernelmosaic.kernels import (
     Correlation,
     Gaussian,
@@ -28,6 +32,7 @@ from kernelmosaic.kernels import (
 )
 from kernelmosaic.kernels.matrices import join_samples
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
+from kernelmosaic.tables import read_columns, read_matrix, require, some
 
 #: The column of row numbers that precomputed kernels read, where the user names none.
 ROW_COLUMN = "(row number)"
@@ -57,10 +62,9 @@ class Spec:
     kernels: tuple[tuple[str, Kernel], ...]
 
     @classmethod
-    def of(cls, kernel: Kernel, label: str = "") -> Spec:
+    def of(cls, kernel: Kernel) -> Spec:
         """Return the specification of one kernel."""
-        label = label or _label(kernel)
-        return cls(label, ((label, kernel),))
+        return cls(_label(kernel), ((_label(kernel), kernel),))
 
     def reads(self, *kinds: type[Kernel]) -> bool:
         """Whether its kernels are of one of these classes."""
@@ -81,20 +85,13 @@ def default_specs(one_class: bool, few: bool) -> list[Spec]:
 
 def ridge_specs(n_views: int) -> list[Spec]:
     """Return the default kernels on numbers of each of so many views, for ridge."""
-    from kernelmosaic.estimators.ridge import ridge_view_kernels
-
     kernels = ridge_view_kernels({str(i): [i] for i in range(n_views)})
     return [Spec.of(kernel) for _, kernel, columns in kernels if columns == [0]]
 
 
 def read_specs(text: str) -> list[Spec]:
     """Return the kernels a text such as ``linear+gauss*5`` stands for, or raise naming those there are."""
-    specs = [_read_term(term.strip(), text) for term in text.split("+")]
-    labels = [spec.label for spec in specs]
-    repeated = [label for label in labels if labels.count(label) > 1]
-    if repeated:
-        raise ValueError(f"kernel {repeated[0]!r} is named twice in {text!r}.")
-    return specs
+    return [_read_term(term.strip(), text) for term in text.split("+")]
 
 
 def _read_term(term: str, text: str) -> Spec:
@@ -116,7 +113,7 @@ def _read_term(term: str, text: str) -> Spec:
         kernel = Ranked(kernel) if ranked else kernel
     except (ValueError, TypeError):
         raise ValueError(f"kernel {term!r} cannot be read: write it like one of {known}.") from None
-    return Spec.of(kernel, term if term == "gauss(median)" else "")
+    return Spec.of(kernel)
 
 
 def _kernel(word: str, argument: str | None) -> Kernel:
@@ -127,11 +124,11 @@ def _kernel(word: str, argument: str | None) -> Kernel:
             return _RADIAL[word](rule.strip(), _positive(factor) if star else 1.0)
         return _RADIAL[word](_positive(rule))
     if word == "poly":
-        return Polynomial(degree=_whole(argument or "2"))
+        return Polynomial(degree=_positive(argument or "2", int, 100))
     if word == "spectrum":
-        return Spectrum(_whole(argument or "3"))
+        return Spectrum(_positive(argument or "3", int, 100))
     if word == "wd":
-        return WeightedDegree(_whole(argument or "3"))
+        return WeightedDegree(_positive(argument or "3", int, 100))
     if argument is not None:
         raise ValueError(argument)
     plain: dict[str, Kernel] = {"linear": Linear(), "correlation": Correlation(), "quadratic": Polynomial(degree=2)}
@@ -167,16 +164,10 @@ def _family(term: str, word: str, argument: str | None, copies: int, ranked: boo
     return Spec(f"{'rank-' * ranked}{label}*{copies}", tuple((_label(member), member) for member in members))
 
 
-def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < np.inf:
-        raise ValueError(text)
-    return number
-
-
-def _whole(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 100:
+def _positive(text: str, kind: Callable[[str], Any] = float, most: float = 1e300) -> Any:
+    """Return a positive number up to `most`, or raise."""
+    number = kind(text)
+    if not 0 < number <= most:
         raise ValueError(text)
     return number
 
@@ -206,8 +197,8 @@ def match_columns(patterns: Iterable[str], columns: Sequence[str], what: str) ->
     for part in patterns:
         names = matching(part, columns)
         if not names:
-            shown = ", ".join(map(repr, columns[:6])) + (" …" if len(columns) > 6 else "")
-            raise ValueError(f"{what}: the pattern {part.strip()!r} matches no column; there are {shown}.")
+            known = some([repr(name) for name in columns], 6)
+            raise ValueError(f"{what}: the pattern {part.strip()!r} matches no column; there are {known}.")
         found.update(dict.fromkeys(names))
     return list(found)
 
@@ -249,17 +240,11 @@ def read_view_file(path: Path) -> list[ViewSpec]:
         raise ValueError(f"--views {path} names no views: {form}.")
     found = []
     for name, entry in content.items():
-        given = entry if isinstance(entry, dict) else {"columns": entry}
-        columns, kernel = given.get("columns"), given.get("kernel", "")
-        columns = [columns] if isinstance(columns, str) else columns
-        texts = [one for one in columns if isinstance(one, str)] if isinstance(columns, list) else []
-        if (
-            not texts
-            or texts != columns
-            or not isinstance(kernel, str)
-            or not {*given} <= {"columns", "kernel"}
-            or not name.strip()
-        ):
+        given = {"kernel": ""} | (entry if isinstance(entry, dict) else {"columns": entry})
+        kernel, columns = given.pop("kernel"), given.pop("columns", None)
+        texts = [columns] if isinstance(columns, str) else columns
+        is_list = isinstance(texts, list) and texts and all(isinstance(one, str) for one in texts)
+        if given or not is_list or not isinstance(kernel, str) or not name.strip():
             raise ValueError(f"--views {path}, view {name!r}: {json.dumps(entry)[:80]} cannot be read; {form}.")
         found.append(ViewSpec(name.strip(), tuple(texts), kernel, f"--views {path}, view {name!r}"))
     return found
@@ -277,7 +262,7 @@ def read_views(wanted: Sequence[ViewSpec], kinds: Mapping[str, str], default: li
         except ValueError as error:
             raise ValueError(f"{one.where}: {error}") from None
         views += _split(one.name, columns, specs, kinds, default)
-    return _checked_names(views)
+    return views
 
 
 def guess_views(kinds: Mapping[str, str], default: list[Spec]) -> tuple[list[View], list[str]]:
@@ -289,7 +274,7 @@ def guess_views(kinds: Mapping[str, str], default: list[Spec]) -> tuple[list[Vie
     notes = [f"column {name!r} is left out: free text. Name it in a --view to use it." for name in left]
     if not views:
         raise ValueError("no column to learn from: every column but the target is free text or left out.")
-    return _checked_names(views), notes
+    return views, notes
 
 
 def _groups(columns: Sequence[str]) -> dict[str, list[str]]:
@@ -334,17 +319,6 @@ def _split(
 
 def _one_each(name: str, columns: Sequence[str], specs: list[Spec], several: bool) -> list[View]:
     return [View(f"{name}[{safe_name(c)}]" if several else name, (c,), tuple(specs)) for c in columns]
-
-
-def _checked_names(views: list[View]) -> list[View]:
-    """The views; one written in several parts, as one kernel each, keeps its name as long as the kernels differ."""
-    seen: set[tuple[str, str]] = set()
-    for view in views:
-        for spec in view.specs:
-            if (view.name, spec.label) in seen:
-                raise ValueError(f"--view {view.name}: the kernel {spec.label} is named twice; choose another name.")
-            seen.add((view.name, spec.label))
-    return views
 
 
 def safe_name(name: str) -> str:
@@ -408,11 +382,6 @@ class Plan:
 
     def steps(self) -> list[tuple[str, Any]]:
         """Return the steps that make it so; raw tables, columns in any order, go in."""
-        from sklearn.compose import ColumnTransformer
-        from sklearn.preprocessing import OneHotEncoder, StandardScaler
-
-        from kernelmosaic.imputing import ViewImputer
-
         number = "most_frequent" if self.impute == "frequent" else "median"
         groups = [list(group) for group in self.groups] if self.impute == "views" else []
         names = [*self.numbers, *self.categories]
@@ -427,16 +396,14 @@ class Plan:
         prepared = ColumnTransformer([scaled, encoded, ("as they are", "passthrough", self._passed_on)])
         return [*fill, ("prepare", prepared)]
 
-    def table(self, raw: ArrayOrTensor, where: object) -> MatrixLike:
+    def table(self, raw: Any, where: object) -> MatrixLike:
         """Return the columns of a raw table that the pipeline reads, checked, as numbers and texts."""
-        from kernelmosaic.tables import read_columns, require
-
         require(raw, self.columns, where)
         numbers = [*self.numbers, *([self.rows] if self.rows else [])]
         filled = () if self.impute == "none" else {*self.numbers, *self.categories} - {*self.texts}
         return read_columns(raw, numbers, [*self.categories, *self.texts], where, self.groups, filled)
 
-    def empty_rows(self, raw: ArrayOrTensor) -> NDArray[np.intp]:
+    def empty_rows(self, raw: Any) -> NDArray[np.intp]:
         """Return the places of the rows of a raw table that have nothing to be read: they lack every view."""
         names = [name for name in (*self.numbers, *self.categories, *self.texts) if name in raw.columns]
         if self.rows is not None or not names:
@@ -447,7 +414,7 @@ class Plan:
 def make_plan(
     views: Sequence[View],
     kinds: Mapping[str, str],
-    raw: ArrayOrTensor,
+    raw: Any,
     rows: str | None,
     where: object,
     named: bool = True,
@@ -463,12 +430,12 @@ def make_plan(
     strings: dict[str, None] = {}
     for view in views:
         for column in view.columns:
+            if view.specs[0].reads_sequences and kinds[column] == "numbers":
+                raise ValueError(
+                    f"{where}, column {column!r} holds numbers, but {view.specs[0].label} of --view {view.name} reads "
+                    "strings; linear, poly2 and gauss read numbers."
+                )
             if view.specs[0].reads_sequences:
-                if kinds[column] == "numbers":
-                    raise ValueError(
-                        f"{where}, column {column!r} holds numbers, but {view.specs[0].label} of --view {view.name} "
-                        "reads strings; linear, poly2 and gauss read numbers."
-                    )
                 strings[column] = None
             elif kinds[column] == "numbers":
                 figures[column] = None
@@ -486,9 +453,8 @@ def make_plan(
     nothing = [name for name in plan.columns if impute != "none" and name in raw and raw[name].isna().all()]
     if nothing:
         raise ValueError(
-            f"{where}: every cell is empty in column {', '.join(map(repr, nothing[:5]))}"
-            f"{f' and {len(nothing) - 5} more' if len(nothing) > 5 else ''}: --impute {impute} has nothing to go by; "
-            "leave the column out with --drop."
+            f"{where}: every cell is empty in column {some([repr(name) for name in nothing], 5)}: --impute {impute} "
+            "has nothing to go by; leave the column out with --drop."
         )
     return plan
 
@@ -561,8 +527,6 @@ def read_given_kernels(given: Sequence[str], plan: Plan, n_rows: int) -> list[tu
 
 def read_named_matrix(text: str) -> tuple[str, Path, Any]:
     """Return the name, path and matrix of ``name=FILE``."""
-    from kernelmosaic.tables import read_matrix
-
     name, equals, path = text.partition("=")
     if not equals or not name or not path or "__" in name or ":" in name:
         raise ValueError(f"--kernel {text}: write name=FILE, the name without '__' and ':'.")

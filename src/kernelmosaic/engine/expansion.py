@@ -84,11 +84,11 @@ class SupportSums:
             if device is None:
                 for k, K in self.kernel_set.blocks(strip, support, members):
                     with np.errstate(invalid="ignore"):  # kernels that overflow are refused by name
-                        values = K @ self._of_kernel(k)[:, columns].T
+                        values = K @ self.of_kernel(k)[:, columns].T
                     yield k, values
                 continue
             for group in [members] if shared else [[k] for k in members]:
-                chosen, beta = self.kernel_set.take(group), self._of_kernel(group[0])[:, columns].T
+                chosen, beta = self.kernel_set.take(group), self.of_kernel(group[0])[:, columns].T
                 left, right = (self.kernel_set.take_views(views, group) for views in (strip, support))
                 yield from zip(group, chosen.products(left, right, beta, device), strict=True)
 
@@ -99,7 +99,8 @@ class SupportSums:
         for k, K in self.kernel_set.blocks(left, right, range(len(self.kernel_set))):
             yield slice(None), slice(None), k, K
 
-    def _of_kernel(self, k: int) -> Array:
+    def of_kernel(self, k: int) -> Array:
+        """Return the coefficients of the support samples for kernel k, one row per output."""
         return self.beta if self.beta.ndim == 2 else self.beta[:, k]
 
     def _columns(self, k: int) -> NDArray[np.intp]:
@@ -123,7 +124,7 @@ class PairSums(SupportSums):
         )
         for place, k in enumerate(kernels):
             plan = factors.plan(np.eye(len(kernels))[place])
-            yield k, factors.times(plan, factors.table(self._of_kernel(k).T))
+            yield k, factors.times(plan, factors.table(self.of_kernel(k).T))
 
 
 @dataclass(frozen=True)

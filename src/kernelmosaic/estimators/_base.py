@@ -44,7 +44,7 @@ from kernelmosaic.engine.samples import (
 from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import PathRule, Task
 from kernelmosaic.engine.training_set import KernelOptions, TrainingSet
-from kernelmosaic.estimators._html import summary_html
+from kernelmosaic.estimators.card import summary_html
 from kernelmosaic.gram.missing import GATED, RULES
 from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.graphs import graph_table

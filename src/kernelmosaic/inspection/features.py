@@ -181,7 +181,7 @@ def _change_by_kernels(model: Estimator, V: AnyArray) -> Change:
             dict(zip(columns, range(len(columns)), strict=True)),
             shared,
         )
-        beta = sums._of_kernel(k).T * expansion.eta[:, k]
+        beta = sums.of_kernel(k).T * expansion.eta[:, k]
         parts.append((part, beta, part.block(slice(None)) @ beta, factors[:, expansion.kept[k]]))
 
     def change(j: int, rows: Rows, others: Rows) -> Array:
@@ -229,7 +229,7 @@ class _Part:
             changed[:, place] = self.view[others, place]
         scale = None if self.scale is None else self.rule.row_scale(changed)
         if not isinstance(kernel, StatisticKernel):
-            return np.asarray(self.rule.block(self.one.kernel._block(changed, self.support), scale, self.scale))
+            return np.asarray(self.rule.block(self.one.kernel(changed, self.support), scale, self.scale))
         S = self.statistic[rows]
         if place is not None:
             terms, z = _TERMS[kernel.statistic], self.right[:, place]

@@ -1,0 +1,289 @@
+"""The options of every command: name, type, default, help and check of each are written here, and nowhere else."""
+
+# ruff: noqa: RUF009 (`option` returns a field)
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
+from inspect import Parameter, Signature
+from pathlib import Path
+from tempfile import TemporaryFile
+from time import perf_counter
+from typing import Annotated, Any, Literal, get_type_hints
+
+import typer
+
+from kernelmosaic.files import replaceable_file
+
+TaskName = Literal["classification", "regression", "one-class", "survival", "multi-label"]
+MethodName = Literal["mkl", "localized", "bilinear", "discriminant", "rmkl", "ridge"]
+LossName = Literal["cox", "censored", "rank"]
+
+# Checks of one option -------------------------------------------------------------------------------------------------
+
+
+def _refuse_unless(holds: Callable[[Any], bool], message: str) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if value is not None and not holds(value):
+            raise typer.BadParameter(message.format(value))
+        return value
+
+    return check
+
+
+_positive = _refuse_unless(lambda value: 0 < value < float("inf"), "{:g} is not a positive number.")
+_finite = _refuse_unless(lambda value: value < float("inf"), "{:g} is not a finite number.")
+_share = _refuse_unless(lambda value: 0 < value < 1, "{:g} is not between 0 and 1.")
+_parts = _refuse_unless(
+    lambda value: value != 1, "1 part leaves nothing to learn from; give at least 2, or 0 for no cross-validation."
+)
+
+
+def _writable_file(path: Path | None) -> Path | None:
+    """Refuse a path that could not be written afterwards."""
+    if path is None:
+        return None
+    if not path.parent.is_dir():
+        raise typer.BadParameter(f"the folder {path.parent} does not exist.")
+    try:
+        target = replaceable_file(path)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
+    try:
+        with TemporaryFile(dir=target.parent):  # permissions alone are no proof
+            pass
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError
+    except OSError:
+        raise typer.BadParameter(f"{path} cannot be written; give another path.") from None
+    return path
+
+
+def _model_file(path: Path) -> Path | None:
+    """Refuse the name of a table or a page, which the model would be taken for."""
+    if path.suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".npz", ".npy", ".html"):
+        raise typer.BadParameter(f"{path} is no name for a model; give one such as {path.stem}.skops.")
+    return _writable_file(path)
+
+
+def _table_file(path: Path | None) -> Path | None:
+    if path and not path.is_dir() and path.suffix.lower() not in (".csv", ".tsv", ".txt", ".parquet"):
+        raise typer.BadParameter(f"{path}: the name must end in .csv, .tsv or .parquet.")
+    return _writable_file(path)
+
+
+# Options --------------------------------------------------------------------------------------------------------------
+
+
+def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
+    """Return the field of a request that is an option.
+
+    Without names it is called like its field. One whose default is an empty tuple is repeatable, and its name is in the
+    singular: ``--view`` of ``views``.
+    """
+    return field(default=default, metadata={"typer": typer.Option, "names": names, "help": help, **settings})
+
+
+def argument(help: str, **settings: Any) -> Any:
+    """Return the field of a request that is an argument."""
+    return field(metadata={"typer": typer.Argument, "help": help, **settings})
+
+
+_on = partial(option, None, "Column that names the rows; a --view may then be a file with it.", metavar="COLUMN")
+_drop_empty = partial(option, False, "Leave out the rows that no view has; they are listed.")
+_report = partial(option, None, "Where to write a report, an HTML page.", callback=_writable_file)
+_seed = partial(option, min=0, max=2**32 - 1)
+
+
+# Commands -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """Options of ``kernelmosaic fit``.
+
+    `task` and `method` are None until `with_method` sets them, with the `reason` for mkl where ridge is the default.
+    `started` is when the command began, by `perf_counter`.
+    """
+
+    path: Path = argument("Table to learn from: .csv, .tsv, .parquet or .npz.", metavar="TRAIN")
+    target: str | None = option(
+        None, "What to predict; several columns of 0 and 1, with commas, are labels.", metavar="COLUMN"
+    )
+    event: str | None = option(
+        None, "Survival: where 1 says that the event was observed at the time in --target, 0 not yet.", metavar="COLUMN"
+    )
+    views: tuple[str, ...] = option(
+        (),
+        "Columns and their kernels, such as shape=fac_*:linear+gauss*5; with --on also NAME=FILE:KERNEL. Repeatable; "
+        "guessed if left out.",
+        metavar="NAME=PATTERN:KERNEL",
+    )
+    view_file: Path | None = option(
+        None, 'The same in JSON: {"shape": {"columns": ["fac_*"], "kernel": "gauss*5"}}.', "--views", metavar="FILE"
+    )
+    on: str | None = _on()
+    impute: Literal["none", "median", "frequent", "views"] = option(
+        "none",
+        "Fill empty cells: median of numbers, or the most frequent; views: the median, but a view that a row has "
+        "nothing of stays missing. Categories: the most frequent.",
+    )
+    kernels: tuple[str, ...] = option(
+        (), "A square kernel matrix, its rows as in the table. Repeatable.", metavar="NAME=FILE"
+    )
+    rows: str | None = option(None, "Column with each row's 0-based index in the matrices.", metavar="COLUMN")
+    drop: tuple[str, ...] = option((), "Columns to leave out, by name or glob. Repeatable.", metavar="PATTERN")
+    drop_empty: bool = _drop_empty()
+    method: MethodName | None = option(
+        None,
+        "How the kernels are combined. Default: ridge for classes or numbers; mkl for more than 3000 rows, with --C, "
+        "--norm, --epsilon, --rule, --cost or --folds, and for other tasks; discriminant for several labels.",
+    )
+    task: TaskName | None = option(None, "Guessed from the target if left out.")
+    C: float | None = option(
+        None,
+        "Penalty for errors (kappa of bilinear, alpha of discriminant and ridge). Default: by cross-validation; of "
+        "ridge, learned.",
+        callback=_positive,
+    )
+    norm: float | None = option(
+        None,
+        "1: few kernels; above, such as 2: all of them. Default: mkl chooses 1, 2 or equal weights by "
+        "cross-validation; 1 with --folds 0 or --cost, and of rmkl and one-class.",
+        min=1.0,
+        callback=_finite,
+    )
+    epsilon: float | None = option(
+        None, "Regression, and censored survival: errors up to this are free.", min=0.0, callback=_finite
+    )
+    loss: LossName | None = option(
+        None,
+        "Survival: hazards by Cox's partial likelihood, censored regression on log times, or ranks. Default: cox; with "
+        "--epsilon, censored.",
+    )
+    criterion: Literal["loo", "evidence"] | None = option(
+        None, "Ridge: what it minimises, leave-one-out error or evidence. Default: loo."
+    )
+    rule: Literal["best", "one-standard-error"] | None = option(
+        None,
+        "Which C is taken: that of the best score, or the smoothest model within one standard error of it. Of scores "
+        "that tie, the smoothest. Default: best.",
+    )
+    groups: str | None = option(
+        None, "Ridge: rows that are equal here, such as those of a patient, are left out together.", metavar="COLUMN"
+    )
+    nu: float = option(0.1, "One-class: share of rows that may be novel.", min=0.001, max=1.0)
+    costs: tuple[str, ...] = option(
+        (), "Penalty on a view or kernel, for mkl and rmkl. Repeatable.", metavar="NAME=FACTOR"
+    )
+    test: float = option(0.0, "Share of the rows to hold out and score on.", min=0.0, max=0.9)
+    folds: int | None = option(
+        None,
+        "Parts of the cross-validation that chooses C, one path of fits per part; 0: none. Default: 5; ridge needs "
+        "none.",
+        "--folds",
+        "--cv",
+        min=0,
+        max=50,
+        callback=_parts,
+    )
+    seed: int | None = _seed(
+        None, "Seed of test rows, random starts and shuffled parts. Default: 0, and parts in the order of the rows."
+    )
+    jobs: int = option(1, "Parts of the cross-validation at a time; -1: all processors.", min=-1)
+    proba: bool = option(False, "Fit probabilities of classes, too.")
+    output: Path = option(Path("model.skops"), "Where to write the model.", "--output", "-o", callback=_model_file)
+    report: Path | None = _report()
+    resamples: int = option(
+        0, "With --report: so many fits to resampled rows, and to permuted targets, for intervals.", min=0
+    )
+    reason: str = ""
+    started: float = field(default_factory=perf_counter)
+
+
+@dataclass(frozen=True)
+class NewRowsRequest:
+    """Options of every command that applies a model to a table."""
+
+    model: Path = argument("Model file, from `kernelmosaic fit`.")
+    path: Path = argument("Table with the model's columns, in any order.", metavar="new")
+    output: Path | None = option(
+        None, "Where to write: .csv, .tsv or .parquet. Default: print.", "--output", "-o", callback=_table_file
+    )
+    ids: tuple[str, ...] = option((), "Column to carry over to the output. Repeatable.", metavar="COLUMN")
+    views: tuple[str, ...] = option((), "With --on: a view of the new rows. Repeatable.", metavar="NAME=FILE")
+    on: str | None = _on()
+    drop_empty: bool = _drop_empty()
+    kernels: tuple[str, ...] = option(
+        (), "Similarities of the new rows (down) to the training rows. Repeatable.", metavar="NAME=FILE"
+    )
+
+
+@dataclass(frozen=True)
+class PredictRequest(NewRowsRequest):
+    """Options of ``kernelmosaic predict``."""
+
+    scores: bool = option(False, "Add decision values and each kernel's share.")
+    proba: bool = option(False, "Add the probability of each class, in columns p_CLASS.")
+    interval: float | None = option(
+        None, "Ridge: add intervals with this share of targets inside, such as 0.9.", callback=_share
+    )
+
+
+@dataclass(frozen=True)
+class ExplainRequest(NewRowsRequest):
+    """Options of ``kernelmosaic explain``."""
+
+    report: Path | None = _report()
+    row: int | None = option(
+        None, "The row that the report draws. Default: the first that lacks a view, or the first.", min=1
+    )
+
+
+@dataclass(frozen=True)
+class InspectRequest:
+    """Options of ``kernelmosaic inspect``."""
+
+    model: Path = argument("Model file, from `kernelmosaic fit` or `kernelmosaic.save`.")
+    as_json: bool = option(False, "Print JSON instead of tables.", "--json")
+
+
+@dataclass(frozen=True)
+class DemoRequest:
+    """Options of ``kernelmosaic demo``."""
+
+    problem: Literal["patients", "gauss4"] = option("patients", "Views of patients, or kernels against the Bayes rule.")
+    seed: int = _seed(0, "Seed of the training and test samples.")
+    samples: int | None = option(None, "Training samples. Default: 120, of gauss4 600.", min=20, max=5000)
+    report: Path = option(
+        Path("kernelmosaic-demo.html"), "Where to write the report, an HTML page.", callback=_writable_file
+    )
+
+
+def command(request: type[Any], run: Callable[[Any], None]) -> Callable[..., None]:
+    """Return a function that Typer reads as a command with the options of a request, and that runs it."""
+    hints, parameters, repeatable = get_type_hints(request), [], []
+    for one in fields(request):
+        settings = dict(one.metadata)
+        if not settings:
+            continue
+        make, hint, default = settings.pop("typer"), hints[one.name], one.default
+        names = settings.pop("names", ()) or [f"--{one.name.replace('_', '-')}"]
+        if default == ():
+            hint, default, names = list[str] | None, None, [names[0].removesuffix("s")]
+            repeatable.append(one.name)
+        if default is MISSING:
+            default, names = Parameter.empty, []
+        own = Annotated[hint, make(*names, **settings)]
+        parameters.append(Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=own))
+
+    def call(**given: Any) -> None:
+        run(request(**given | {name: tuple(given[name] or ()) for name in repeatable}))
+
+    call.__name__, call.__doc__ = run.__name__, run.__doc__
+    call.__annotations__ = {one.name: one.annotation for one in parameters}
+    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return call
