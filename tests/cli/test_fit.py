@@ -19,9 +19,8 @@ from tests.cli.tables import PLAIN, QUICK, curve, done, flowers, strings, write
 
 from kernelmosaic import MKLClassifier, load
 from kernelmosaic.cli import main
-from kernelmosaic.cli.fit import make_pipeline, make_splitter, train_table
+from kernelmosaic.cli.fit import make_pipeline, make_splitter, publish, train_table
 from kernelmosaic.cli.fit import train as learn
-from kernelmosaic.cli.report import publish
 from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import read_training_table
 from kernelmosaic.cli.views import read_specs

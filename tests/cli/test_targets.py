@@ -11,8 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from tests.cli.tables import QUICK, curve, done, flowers, run, write
 
 from kernelmosaic import DiscriminantMKLClassifier, MKLClassifierCV, MKLSurvival, MKLSurvivalCV, load
-from kernelmosaic.cli.fit import train_table
-from kernelmosaic.cli.report import publish
+from kernelmosaic.cli.fit import publish, train_table
 from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier

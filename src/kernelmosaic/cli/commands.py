@@ -19,17 +19,21 @@ from kernelmosaic.files import existing_file
 
 def fit(request: requests.FitRequest) -> None:
     """Learn a model from a table: kernels on groups of columns, weighted by the model."""
-    existing_file(request.path, "a table")
-    _check_files(request, [request.path, *([request.view_file] if request.view_file else [])])
-    from kernelmosaic.cli.fit import train_table
-    from kernelmosaic.cli.report import publish
+    _check_files(request, {request.path: "a table"} | ({request.view_file: "a JSON file"} if request.view_file else {}))
+    from kernelmosaic.cli.fit import publish, train_table
 
-    publish(train_table(request))
+    trained = train_table(request)
+    if request.report is None:
+        publish(trained)
+    else:
+        from kernelmosaic.cli.report import make_page
+
+        publish(trained, make_page)
 
 
 def predict(request: requests.PredictRequest) -> None:
     """Predict the rows of a table. If it has the target column, the score is printed as well."""
-    _check_new_rows(request)
+    _check_files(request, {request.model: "a model file", request.path: "a table"})
     from kernelmosaic.cli.predict import run_prediction
 
     run_prediction(request)
@@ -37,21 +41,19 @@ def predict(request: requests.PredictRequest) -> None:
 
 def explain(request: requests.ExplainRequest) -> None:
     """Show how much each kernel contributes to the decision on every row, as a table and, if asked for, as a page."""
-    _check_new_rows(request)
+    _check_files(request, {request.model: "a model file", request.path: "a table"})
     from kernelmosaic.cli.predict import run_explanation
 
     run_explanation(request)
 
 
-def _check_new_rows(request: requests.NewRowsRequest) -> None:
-    existing_file(request.model, "a model file")
-    existing_file(request.path, "a table")
-    _check_files(request, [request.model, request.path])
+def _check_files(request: requests.FitRequest | requests.NewRowsRequest, inputs: dict[Path, str]) -> None:
+    """Refuse inputs that are not there, outputs that are inputs, and one file for two outputs.
 
-
-def _check_files(request: requests.FitRequest | requests.NewRowsRequest, read: list[Path]) -> None:
-    """Refuse outputs that are inputs, or one file for two; `read` are the inputs besides views and kernels."""
+    `inputs` are the files to be read besides those of views and kernels, and what each is.
+    """
     _need("skops", "persistence")
+    read = [existing_file(path, what) for path, what in inputs.items()]
     if request.on is not None:
         from kernelmosaic.cli.training_table import file_view
 

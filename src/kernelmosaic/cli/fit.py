@@ -1,4 +1,4 @@
-"""The work behind ``kernelmosaic fit``: read the table, choose C by cross-validation, fit to all rows."""
+"""The work behind ``kernelmosaic fit``: choose C by cross-validation, fit to all rows, write and print the model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sklearn.pipeline import Pipeline
 from kernelmosaic import __version__
 from kernelmosaic._typing import AnyArray, Estimator, Settings
 from kernelmosaic.cli import methods
-from kernelmosaic.cli.output import gate_summary, progress, say
+from kernelmosaic.cli.output import facts, gate_summary, noting, print_facts, print_shares, progress, say
 from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import TrainingTable, read_training_table
 from kernelmosaic.cli.views import ROW_COLUMN
@@ -30,6 +30,8 @@ from kernelmosaic.engine.search import PathOptions, PathResult, describe_choice,
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.estimators.cv import MKLClassifierCV, MKLSurvivalCV, PathSearch, likelihood
 from kernelmosaic.model_selection import ResponseSurfaceSearchCV
+from kernelmosaic.persistence import save
+from kernelmosaic.reports import Page
 from kernelmosaic.tables import fingerprints
 
 Advance = Callable[[str, int], None]
@@ -162,9 +164,10 @@ class Trained:
     @cached_property
     def areas(self) -> list[float]:
         """The areas under the ROC curves of rows held out: of the second class, or of each of several."""
-        p = None if self.held_out is None else self.held_out.probabilities
-        classes = [] if p is None else list(enumerate(self.model.classes_))[-1 if p.shape[1] == 2 else 0 :]
-        return [float(roc_auc_score(self.y == c, p[:, k])) for k, c in classes]
+        if self.held_out is None or self.held_out.probabilities is None:
+            return []
+        each = list(zip(self.model.classes_, self.held_out.probabilities.T, strict=True))
+        return [float(roc_auc_score(self.y == c, own)) for c, own in (each[1:] if len(each) == 2 else each)]
 
     @cached_property
     def noted(self) -> Settings:
@@ -199,7 +202,7 @@ class Trained:
 
     def _how(self) -> str:
         """Say how C, or the parameter in its place, was chosen."""
-        request, Cs = self.request, [] if self.path is None else self.path.found.Cs
+        request, Cs = self.request, np.empty(0) if self.path is None else self.path.found.Cs
         if self.card.is_ridge and request.C is None:
             return f"learned by {'evidence' if request.criterion == 'evidence' else 'leave-one-out error'}"
         if len(Cs) < 2:
@@ -438,3 +441,55 @@ def _search_penalties(chosen: Pipeline, folds: Any, request: FitRequest, table: 
         warnings.simplefilter("ignore")
         search.fit(table, y)
     return search
+
+
+# What is written and printed ------------------------------------------------------------------------------------------
+
+
+def publish(trained: Trained, make_page: Callable[[Trained], Page] | None = None) -> None:
+    """Write the model and, where there is a function that makes it, the report page; print the facts."""
+    request, noted, card = trained.request, trained.noted, trained.card
+    # Files are named once every one is written.
+    trained.pipeline.training_ = noted
+    save(trained.pipeline, request.output)
+    if make_page is not None:
+        with noting(f"The model is complete: {request.output}."):
+            make_page(trained).write(str(request.report))
+    reason = f" ({request.reason})" if request.reason else ""
+    loss = "" if request.loss is None else f" ({request.loss})"
+    clock = ("seconds in all", f"{perf_counter() - request.started:.1f}")
+    print_facts(f"{request.method}{reason}, {request.task}{loss}", [*facts(card, noted), clock])
+    print_shares(card.kernels, noted["gates"])
+    for line in [*trained.warnings, *cautions(trained)]:
+        say(note=line)
+    print(f"Model: {request.output}")
+    if make_page is not None:
+        print(f"Report: {request.report}")
+
+
+def cautions(trained: Trained) -> list[str]:
+    """Return what the user should not overlook, a line each."""
+    found, noted, path = [], trained.noted, trained.path
+    task, score, name = noted["task"], noted["score"], noted["price"]["name"]
+    Cs = [] if path is None else path.found.Cs.tolist()
+    if len(Cs) > 2 and trained.C in (Cs[0], Cs[-1]):
+        found.append(
+            f"the best {name}, {trained.C:g}, is at the edge of those tried ({min(Cs):g} to {max(Cs):g}): one beyond "
+            "may be better; try it with --C."
+        )
+    steps = np.diff(trained.y) if task == "regression" else np.empty(0)
+    if score and len(steps) and trained.request.seed is None and (np.all(steps >= 0) or np.all(steps <= 0)):
+        found.append("the rows are sorted by the target, and parts are taken in their order; --seed 0 shuffles them.")
+    if path is not None:
+        tried, met = ~np.isnan(path.scores), path.found.gaps(path.m) <= path.found.tol
+        if np.any(tried & ~met):
+            found.append(f"{np.sum(tried & ~met)} of {tried.sum()} cross-validation fits stopped early.")
+    if task != "one-class" and score and score["mean"] <= score["baseline"] + 2 * (score["error"] or 0.0):
+        found.append(
+            f"{score['name']} is no better than {methods.SCORES[task][1]}, to two standard errors: the columns may say "
+            "nothing about the target."
+        )
+    by_support = trained.request.method in ("mkl", "rmkl", "localized")
+    if task == "classification" and trained.model.support_fraction_ > 0.9 and by_support:
+        found.append("nearly every row is a support vector: predictions will be slow, and the classes overlap.")
+    return found

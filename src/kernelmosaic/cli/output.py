@@ -155,28 +155,27 @@ def show_model(request: InspectRequest) -> None:
 
 def print_facts(title: str, lines: Sequence[tuple[str, str]]) -> None:
     """Print facts, a line each."""
-    table = Table(title=title, show_header=False, title_justify="left")
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in lines:
-        table.add_row(Text(name), Text(value))  # brackets are not taken for markup
-    Console().print(table, highlight=False)
+    _print_table(title, ["", ""], lines, no_wrap=True)
 
 
 def print_shares(shares: Sequence[KernelShare], gates: Any = None) -> None:
     """Print the kernels that count, the heaviest first; weights below 5e-5 print as zero."""
     counted = sorted((share for share in shares if share.share >= 5e-5), key=lambda share: -share.share)
-    head, rows = share_rows(counted, gates)
-    table = Table(title="Kernels", title_justify="left")
-    for i, name in enumerate(head):
-        table.add_column(name, overflow="fold", justify="right" if i else "left")
-    for name, *figures in rows:
-        table.add_row(Text(name), *figures)
-    console = Console()
-    console.print(table, highlight=False)
+    _print_table("Kernels", *share_rows(counted, gates))
     left = len(shares) - len(counted)
     if left:
-        console.print(f"{left} of {len(shares)} kernels {'has' if left == 1 else 'have'} weight 0.", highlight=False)
+        print(f"{left} of {len(shares)} kernels {'has' if left == 1 else 'have'} weight 0.")
+
+
+def _print_table(title: str, head: list[str], rows: Sequence[Sequence[str]], no_wrap: bool = False) -> None:
+    """Print a table; with a head, all columns but the first are of figures."""
+    table = Table(title=title, show_header=any(head), title_justify="left")
+    for i, name in enumerate(head):
+        figures = name and i > 0
+        table.add_column(name, overflow="fold", no_wrap=no_wrap and i == 0, justify="right" if figures else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))  # brackets are not taken for markup
+    Console().print(table, highlight=False)
 
 
 def say(*, note: str) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernelmosaic import plots, tables
-from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic import tables
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.cli.methods import measured
 from kernelmosaic.cli.output import class_names, load_model, noting, say, with_error
 from kernelmosaic.cli.requests import ExplainRequest, NewRowsRequest, PredictRequest
@@ -30,7 +29,7 @@ class NewRows:
     model: Estimator
     training: Settings
     plan: Plan | None
-    raw: Any
+    raw: ArrayOrTensor
     table: Any
     joined: Joined | None = None
 
@@ -44,7 +43,7 @@ class NewRows:
         tables.require(raw, request.ids, path)
         plan = None if training["plan"] is None else Plan(**training["plan"])
         if request.on is not None:
-            never = dict.fromkeys(training["targets"], "the target")
+            never = dict.fromkeys(training["targets"], "the target") | {request.on: "the names of the rows"}
             joined = join_tables(raw, request.views, request.on, path, never)
             _check_names(joined, training)
             raw = joined.table
@@ -57,10 +56,16 @@ class NewRows:
             raw = raw.reindex(columns=[*raw.columns, *absent])
         if request.kernels or (plan is not None and plan.rows == ROW_COLUMN):
             raw[plan.rows if plan and plan.rows else ROW_COLUMN] = extend(model, request.kernels, len(raw), plan)
-        if plan is None:
-            return cls(
-                request, estimator, model, training, None, raw, _named_columns(training["columns"], raw, path), joined
-            )
+        if plan is None:  # a model made in Python
+            names = training["columns"]
+            if not names:
+                raise ValueError(
+                    "the model was fitted to columns without names, so none can be found in a table; fit it to a data "
+                    "frame, or with `kernelmosaic fit`."
+                )
+            tables.require(raw, names, path)
+            table = tables.read_columns(raw, names, [], path)
+            return cls(request, estimator, model, training, None, raw, table, joined)
         _check_files(plan, training, raw)
         raw = raw.iloc[keep_rows(plan, raw, request.on, path, request.drop_empty)]
         try:
@@ -92,7 +97,7 @@ class NewRows:
         if self.training["task"] != "survival":
             return np.asarray(self.estimator.predict(self.table))
         if self.model.loss == "censored":
-            return np.exp(self.estimator.predict(self.table))
+            return np.asarray(np.exp(self.estimator.predict(self.table)))
         below = self.model.predict_survival_function(self.X, return_array=True) <= 0.5
         return np.where(below.any(axis=1), self.model.unique_times_[below.argmax(axis=1)], np.inf)
 
@@ -146,7 +151,8 @@ def run_prediction(request: PredictRequest) -> None:
 
     rows = NewRows.read(request)
     truth, model = _truth(rows), rows.model
-    columns, figures = rows.answers(), {}
+    columns: Settings = rows.answers()
+    figures: Settings = {}
     if request.proba:
         if not hasattr(model, "predict_proba"):
             raise ValueError(
@@ -216,7 +222,7 @@ def _check_names(joined: Joined, training: Settings) -> None:
             )
 
 
-def _check_files(plan: Plan, training: Settings, raw: Any) -> None:
+def _check_files(plan: Plan, training: Settings, raw: ArrayOrTensor) -> None:
     """Refuse a table without the columns of a view that has a file of its own, naming the options that give it."""
     files = training["files"]
     for name, path in files.get("views", {}).items():
@@ -226,17 +232,6 @@ def _check_files(plan: Plan, training: Settings, raw: Any) -> None:
                 f"the model reads the view {name!r} from a file of its own ({path} when it was fitted), joined by "
                 f"column {files['on']!r}: give it with --on {files['on']} --view {name}=FILE."
             )
-
-
-def _named_columns(names: list[str], raw: Any, path: Path) -> MatrixLike:
-    """Return the columns of a model made in Python, checked."""
-    if not names:
-        raise ValueError(
-            "the model was fitted to columns without names, so none can be found in a table; fit it to a data frame, "
-            "or with `kernelmosaic fit`."
-        )
-    tables.require(raw, names, path)
-    return tables.read_columns(raw, names, [], path)
 
 
 def _truth(rows: NewRows) -> TargetLike:
@@ -324,7 +319,9 @@ def explanation_page(rows: NewRows, answers: Any, request: ExplainRequest) -> Pa
         "to its decision. A kernel of a large mean size matters on many rows; the mean tells to which side."
     )
     if find_spec("matplotlib") is not None:
-        drawn = plots.KernelWeightsDisplay(size, kernels, weight_name="mean size of the contribution")
+        from kernelmosaic.plots import KernelWeightsDisplay
+
+        drawn = KernelWeightsDisplay(size, kernels, weight_name="mean size of the contribution")
         alt = "Mean size of each kernel's contribution"
         page.figure(drawn.plot(sort=True, max_kernels=20), alt, "Mean size of the contributions, the largest first.")
     total = float(size.sum()) or 1.0
@@ -370,15 +367,20 @@ def first_lacking(table: MatrixLike, plan: Plan | None) -> int:
 
 def add_waterfall(page: Page, text: str, estimator: Estimator, row: MatrixLike, truth: object) -> None:
     """Add a section with a picture of what each view adds to the decision on a row."""
+    from kernelmosaic.plots import ContributionsDisplay
+
     page.heading("What decides on one row")
     page.paragraph(text)
-    drawn = plots.ContributionsDisplay.from_estimator(estimator, row, truth=truth)
+    drawn = ContributionsDisplay.from_estimator(estimator, row, truth=truth)
     said = drawn.title.replace("\n", "; ")
     page.figure(drawn, f"What each view adds to the decision on one row, {said}", f"From the constant on; {said}.")
 
 
-#: The decision on survival, by the loss.
+#: What the decision is, by the task and, of survival, by the loss.
 DECISIONS = {
+    "multi-label": "A label is predicted where its decision is positive.",
+    "one-class": "A row is called novel, −1, where its decision is negative.",
+    "regression": "The decision is the predicted number.",
     "censored": "The decision is the logarithm of the predicted time.",
     "cox": "The decision is minus the logarithm of the hazard; the prediction is the median time.",
     "rank": "Larger decisions mean longer survival; the prediction is the median time.",
@@ -386,19 +388,12 @@ DECISIONS = {
 
 
 def _lead(rows: NewRows, request: ExplainRequest) -> str:
-    classes, task = getattr(rows.model, "classes_", []), rows.training["task"]
+    model, classes, task = rows.model, getattr(rows.model, "classes_", []), rows.training["task"]
+    key = model.loss if task == "survival" else task or ("regression" if len(classes) == 0 else "")
     rule = "The decision is that of the predicted class: the class with the largest decision value is predicted."
-    if rows.labels:
-        rule = "A label is predicted where its decision is positive."
-    elif task == "survival":
-        rule = DECISIONS[rows.model.loss]
-    elif task == "one-class":
-        rule = "A row is called novel, −1, where its decision is negative."
-    elif len(classes) == 0:
-        rule = "The decision is the predicted number."
-    elif len(classes) == 2 and np.ndim(rows.model.dual_coef_) == 2 and len(rows.model.dual_coef_) == 1:
+    if len(classes) == 2 and np.ndim(model.dual_coef_) == 2 and len(model.dual_coef_) == 1:
         rule = f"Where the decision is positive, `{classes[1]}` is predicted, else `{classes[0]}`."
-    return f"{len(rows.table)} rows of `{request.path}` by the model `{request.model}`. {rule}"
+    return f"{len(rows.table)} rows of `{request.path}` by the model `{request.model}`. {DECISIONS.get(key, rule)}"
 
 
 def _written(value: object) -> str:

@@ -1,4 +1,4 @@
-"""What a fit writes: the model file, the facts on the terminal, the report page."""
+"""The report page of ``kernelmosaic fit``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -15,75 +14,25 @@ from sklearn.metrics import PredictionErrorDisplay, RocCurveDisplay, f1_score
 
 from kernelmosaic import plots
 from kernelmosaic._typing import AnyArray, Settings
-from kernelmosaic.cli.fit import PathChoice, Trained
+from kernelmosaic.cli.fit import PathChoice, Trained, cautions
 from kernelmosaic.cli.methods import SCORES
-from kernelmosaic.cli.output import facts, noting, print_facts, print_shares, say, share_rows, with_error
+from kernelmosaic.cli.output import facts, share_rows, with_error
 from kernelmosaic.cli.predict import add_waterfall, first_lacking
 from kernelmosaic.inspection import feature_importance, kernel_significance, stability
 from kernelmosaic.inspection.significance import p_values
 from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier, usual_times
-from kernelmosaic.persistence import save
 from kernelmosaic.plots.learned import summed_by_view
 from kernelmosaic.reports import Page, Table
 from kernelmosaic.tables import some
 
 
-def publish(trained: Trained) -> None:
-    """Write the model and, if asked for, the page; print the facts."""
-    request, noted, card = trained.request, trained.noted, trained.card
-    # Files are named once every one is written.
-    trained.pipeline.training_ = noted
-    save(trained.pipeline, request.output)
-    if request.report is not None:
-        with noting(f"The model is complete: {request.output}."):
-            FitReport(trained).page().write(request.report)
-    reason = f" ({request.reason})" if request.reason else ""
-    loss = "" if request.loss is None else f" ({request.loss})"
-    clock = ("seconds in all", f"{perf_counter() - request.started:.1f}")
-    print_facts(f"{request.method}{reason}, {request.task}{loss}", [*facts(card, noted), clock])
-    print_shares(card.kernels, noted["gates"])
-    for line in [*trained.warnings, *cautions(trained)]:
-        say(note=line)
-    print(f"Model: {request.output}")
-    if request.report is not None:
-        print(f"Report: {request.report}")
+def make_page(trained: Trained) -> Page:
+    """Return the page of a fit; the pictures are there when matplotlib is."""
+    return _FitReport(trained).page()
 
 
-def cautions(trained: Trained) -> list[str]:
-    """Return what the user should not overlook, a line each."""
-    found, noted, path = [], trained.noted, trained.path
-    task, score, name = noted["task"], noted["score"], noted["price"]["name"]
-    Cs = [] if path is None else path.found.Cs.tolist()
-    if len(Cs) > 2 and trained.C in (Cs[0], Cs[-1]):
-        found.append(
-            f"the best {name}, {trained.C:g}, is at the edge of those tried ({min(Cs):g} to {max(Cs):g}): one beyond "
-            "may be better; try it with --C."
-        )
-    steps = np.diff(trained.y) if task == "regression" else np.empty(0)
-    if score and len(steps) and trained.request.seed is None and (np.all(steps >= 0) or np.all(steps <= 0)):
-        found.append("the rows are sorted by the target, and parts are taken in their order; --seed 0 shuffles them.")
-    if path is not None:
-        tried, met = ~np.isnan(path.scores), path.found.gaps(path.m) <= path.found.tol
-        if np.any(tried & ~met):
-            found.append(f"{np.sum(tried & ~met)} of {tried.sum()} cross-validation fits stopped early.")
-    if task != "one-class" and score and score["mean"] <= score["baseline"] + 2 * (score["error"] or 0.0):
-        found.append(
-            f"{score['name']} is no better than {SCORES[task][1]}, to two standard errors: the columns may say nothing "
-            "about the target."
-        )
-    by_support = trained.request.method in ("mkl", "rmkl", "localized")
-    if task == "classification" and trained.model.support_fraction_ > 0.9 and by_support:
-        found.append("nearly every row is a support vector: predictions will be slow, and the classes overlap.")
-    return found
-
-
-class FitReport:
-    """The page of a fit; the pictures are there when matplotlib is.
-
-    Parameters
-    ----------
-    trained : Trained
-    """
+class _FitReport:
+    """What the sections of a page read."""
 
     def __init__(self, trained: Trained) -> None:
         self.trained, self.request, self.training = trained, trained.request, trained.training
@@ -159,9 +108,12 @@ class FitReport:
         self._page.paragraph(f"A kernel compares two rows on the columns of its view, all on one scale. {means}")
         if len(self.card.views) > 1:
             self._add_view_weights()
-        options = {"sort": True, "max_kernels": 20, "learned": self.trained.path.learned if self.trained.path else {}}
-        draw = plots.KernelWeightsDisplay.from_estimator
-        self._draw(lambda: draw(self.model, **options), "Weight of each kernel", "The weights, the largest first.")
+        learned, draw = (
+            self.trained.path.learned if self.trained.path else {},
+            plots.KernelWeightsDisplay.from_estimator,
+        )
+        alt, caption = "Weight of each kernel", "The weights, the largest first."
+        self._draw(lambda: draw(self.model, sort=True, max_kernels=20, learned=learned), alt, caption)
         found = sorted(self.card.kernels, key=lambda share: -share.share)
         head, rows = share_rows(found, self.noted["gates"])
         classes = [str(c) for c in self.card.classes] if found[0].by_class else []
@@ -315,6 +267,9 @@ class FitReport:
         head = ["true class", *(f"→ {c}" for c in classes), "right %", "F1"]
         self._page.table(Table(f"{self.rows}: true class (down) by predicted class (across).", head, rows))
 
+        if p is None or len(classes) > 8:
+            return
+
         def draw() -> Any:
             import matplotlib.pyplot as plt
 
@@ -326,8 +281,7 @@ class FitReport:
             ax.set(xlabel="false positive rate", ylabel="true positive rate")
             return drawn
 
-        if p is not None and len(classes) <= 8:
-            self._draw(draw, f"ROC curves: {self.rows}", f"ROC curves. {self.rows}, by their probabilities.")
+        self._draw(draw, f"ROC curves: {self.rows}", f"ROC curves. {self.rows}, by their probabilities.")
 
     def _add_calibration(self, p: AnyArray) -> None:
         n, classes = len(self.y), self.model.classes_

@@ -12,7 +12,7 @@ from inspect import Parameter, Signature
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import perf_counter
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 import typer
 
@@ -275,15 +275,13 @@ def command(request: type[Any], run: Callable[[Any], None]) -> Callable[..., Non
         if default == ():
             hint, default, names = list[str] | None, None, [names[0].removesuffix("s")]
             repeatable.append(one.name)
-        if default is MISSING:
-            default, names = Parameter.empty, []
-        own = Annotated[hint, make(*names, **settings)]
-        parameters.append(Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=own))
+        read = make(..., **settings) if default is MISSING else make(default, *names, **settings)
+        parameters.append(Parameter(one.name, Parameter.KEYWORD_ONLY, default=read, annotation=hint))
 
     def call(**given: Any) -> None:
         run(request(**given | {name: tuple(given[name] or ()) for name in repeatable}))
 
     call.__name__, call.__doc__ = run.__name__, run.__doc__
     call.__annotations__ = {one.name: one.annotation for one in parameters}
-    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    call.__dict__["__signature__"] = Signature(parameters)
     return call

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
 
 from kernelmosaic import tables
-from kernelmosaic._typing import AnyArray, MatrixLike, Settings
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Settings
 from kernelmosaic.cli.methods import with_method
 from kernelmosaic.cli.output import say
 from kernelmosaic.cli.requests import FitRequest, TaskName
@@ -100,7 +101,7 @@ def read_training_table(request: FitRequest) -> TrainingTable:
     target, faults = _target_or_faults(raw, request)
     request = with_method(request, target.task, len(raw) - math.ceil(request.test * len(raw)))
     # The columns that are never learned from, wherever they come from, and what each is.
-    never: dict[str | None, str] = dict.fromkeys(target.columns, "the target") | {request.event: "the event"}
+    never: dict[Any, str] = {**dict.fromkeys(target.columns, "the target"), request.event: "the event"}
     never |= {request.rows: "the row numbers", request.on: "the names of the rows", request.groups: "the groups"}
     joined = None
     if request.on is not None:
@@ -198,7 +199,7 @@ class Joined:
     notes: list[str]
 
 
-def join_tables(raw: Any, given: Sequence[str], on: str, where: object, never: Mapping[Any, str]) -> Joined:
+def join_tables(raw: ArrayOrTensor, given: Sequence[str], on: str, where: object, never: Mapping[Any, str]) -> Joined:
     """Join views that are files of their own, written as ``name=FILE:KERNEL``, to a table by a column of both.
 
     A view that is no file names columns of the table. A row that a file does not have lacks its view. Columns of files
@@ -216,8 +217,7 @@ def join_tables(raw: Any, given: Sequence[str], on: str, where: object, never: M
         name, path, kernel = file_view(text)
         if any(one.name == name for one in views) and (name in files or os.path.isfile(path)):
             raise ValueError(f"--view {text}: there are two views of the name {name!r}; write name=FILE.")
-        others = {**never, on: "the names of the rows"}
-        columns = [] if os.path.isfile(path) else _own_columns(text, own_columns, others)
+        columns = [] if os.path.isfile(path) else _own_columns(text, own_columns, never)
         if columns:
             views.append(replace(read_options([text], own_columns)[0], patterns=tuple(columns)))
             continue
@@ -292,7 +292,7 @@ def file_view(text: str) -> tuple[str, Path, str]:
     return name.strip() if equals else safe_name(Path(path).stem), Path(path), kernel
 
 
-def located(faults: Sequence[Any], raw: Any, joined: Joined | None) -> list[Any]:
+def located(faults: Sequence[Any], raw: ArrayOrTensor, joined: Joined | None) -> list[Any]:
     """Return faults with the rows' places in the file, and the file and the row's name for what was joined."""
     found = []
     for fault in faults:
@@ -305,7 +305,7 @@ def located(faults: Sequence[Any], raw: Any, joined: Joined | None) -> list[Any]
     return found
 
 
-def keep_rows(plan: Plan, raw: Any, on: str | None, where: object, drop_empty: bool) -> NDArray[np.intp]:
+def keep_rows(plan: Plan, raw: ArrayOrTensor, on: str | None, where: object, drop_empty: bool) -> NDArray[np.intp]:
     """Return the places of the rows that have a view; refuse or, with --drop-empty, name those that have none."""
     every, empty = np.arange(len(raw)), plan.empty_rows(raw)
     refuses = (bool(plan.groups) or on is not None) and plan.impute not in ("median", "frequent")
@@ -338,13 +338,13 @@ def _or_faults(read: Callable[[], T], otherwise: T) -> tuple[T, list[tables.Faul
         return otherwise, error.faults
 
 
-def _target_or_faults(raw: Any, request: FitRequest) -> tuple[Target, list[tables.Fault]]:
+def _target_or_faults(raw: ArrayOrTensor, request: FitRequest) -> tuple[Target, list[tables.Fault]]:
     names = [*(request.target or "").split(","), request.target, request.event]
     unread = Target(request.task or "classification", tuple(str(name).strip() for name in names), np.empty(0))
     return _or_faults(lambda: read_target(raw, request), unread)
 
 
-def target_values(raw: Any, task: TaskName, columns: Sequence[str], where: object) -> AnyArray:
+def target_values(raw: ArrayOrTensor, task: TaskName, columns: Sequence[str], where: object) -> AnyArray:
     """Return the target that columns hold: classes, numbers, labels, or events and times."""
     if task == "regression":
         return tables.numbers(raw, columns[0], where)
@@ -356,7 +356,7 @@ def target_values(raw: Any, task: TaskName, columns: Sequence[str], where: objec
     return tables.labels_of(raw[columns[0]])
 
 
-def read_target(raw: Any, request: FitRequest) -> Target:
+def read_target(raw: ArrayOrTensor, request: FitRequest) -> Target:
     """Return what is to be predicted, the task guessed where it is not given."""
     name, where = request.target, request.path
     if request.event is not None or request.task == "survival":
@@ -392,7 +392,7 @@ def read_target(raw: Any, request: FitRequest) -> Target:
     return Target(task, (name,), y)
 
 
-def _read_survival(raw: Any, request: FitRequest) -> Target:
+def _read_survival(raw: ArrayOrTensor, request: FitRequest) -> Target:
     time, event, where = request.target, request.event, request.path
     if request.task not in (None, "survival"):
         raise ValueError(f"--event {event}: a {request.task} has no events; leave the option out.")
@@ -409,7 +409,7 @@ def _read_survival(raw: Any, request: FitRequest) -> Target:
     return Target("survival", (time, event), y)
 
 
-def _read_labels(raw: Any, request: FitRequest, names: list[str]) -> Target:
+def _read_labels(raw: ArrayOrTensor, request: FitRequest, names: list[str]) -> Target:
     if request.task not in (None, "multi-label"):
         raise ValueError(f"--target {request.target}: a {request.task} has one target; name one column.")
     if len(names) < 2:
@@ -424,7 +424,7 @@ def _read_labels(raw: Any, request: FitRequest, names: list[str]) -> Target:
     return Target("multi-label", tuple(names), y)
 
 
-def _read_groups(raw: Any, request: FitRequest) -> NDArray[np.intp] | None:
+def _read_groups(raw: ArrayOrTensor, request: FitRequest) -> NDArray[np.intp] | None:
     if request.groups is None:
         return None
     groups = np.unique(tables.labels_of(tables.target_of(raw, request.groups, request.path)), return_inverse=True)[1]
@@ -440,7 +440,7 @@ def _read_groups(raw: Any, request: FitRequest) -> NDArray[np.intp] | None:
 
 
 def _choose_views(
-    request: FitRequest, kinds: dict[str, str], task: TaskName, joined: Joined | None, never: dict[str | None, str]
+    request: FitRequest, kinds: dict[str, str], task: TaskName, joined: Joined | None, never: dict[Any, str]
 ) -> tuple[list[View], list[str]]:
     """The views that were given or, where none was, guessed; and remarks on columns left out."""
     # Fewer kernels where every further one costs most.
@@ -503,29 +503,21 @@ def split_off(
     request: FitRequest, task: TaskName, y: AnyArray, groups: NDArray[np.intp] | None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows to learn from and those to hold out for the test, in their order, groups as a whole."""
-    from sklearn.model_selection import GroupShuffleSplit, train_test_split
-
     all_rows = np.arange(len(y))
     if request.test == 0:
         return all_rows, all_rows[:0]
     _check_split(request, task, y)
-    if groups is not None:
-        splitter = GroupShuffleSplit(1, test_size=request.test, random_state=request.seed or 0)
-        rest, held = next(splitter.split(y, y, groups))
-        lost = np.setdiff1d(y, y[rest]) if task == "classification" else y[:0]
-        if len(lost):
-            raise ValueError(
-                f"--test {request.test:g} holds out every group with class {str(lost[0])!r}; give a smaller share, or "
-                "another --seed."
-            )
-        return rest, held
-    rest, held = train_test_split(
-        all_rows,
-        test_size=request.test,
-        random_state=request.seed or 0,
-        stratify=y if task == "classification" else None,
-    )
-    return np.sort(rest), np.sort(held)
+    kind = StratifiedShuffleSplit if task == "classification" else ShuffleSplit
+    kind = kind if groups is None else GroupShuffleSplit
+    splitter = kind(1, test_size=request.test, random_state=request.seed or 0)
+    rest, held = (np.sort(rows) for rows in next(splitter.split(y, y, groups)))
+    lost = np.setdiff1d(y, y[rest]) if task == "classification" else y[:0]
+    if len(lost):
+        raise ValueError(
+            f"--test {request.test:g} holds out every group with class {str(lost[0])!r}; give a smaller share, or "
+            "another --seed."
+        )
+    return rest, held
 
 
 def _check_split(request: FitRequest, task: TaskName, y: AnyArray) -> None:

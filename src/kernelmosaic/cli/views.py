@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from kernelmosaic._typing import Estimator, MatrixLike
+from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike
 from kernelmosaic.estimators.ridge import ridge_view_kernels
 from kernelmosaic.files import existing_file
 from kernelmosaic.imputing import ViewImputer
@@ -41,6 +41,13 @@ ROW_COLUMN = "(row number)"
 _RADIAL: dict[str, type[Gaussian | Laplacian]] = {
     **dict.fromkeys(("gauss", "gaussian", "rbf"), Gaussian),
     **dict.fromkeys(("laplace", "laplacian"), Laplacian),
+}
+
+#: The words for kernels with a whole number: a degree, or a length.
+_COUNTED: dict[str, type[Polynomial | Spectrum | WeightedDegree]] = {
+    "poly": Polynomial,
+    "spectrum": Spectrum,
+    "wd": WeightedDegree,
 }
 
 # Kernels in short -----------------------------------------------------------------------------------------------------
@@ -123,12 +130,8 @@ def _kernel(word: str, argument: str | None) -> Kernel:
         if rule.strip() in ("median", "nearest"):
             return _RADIAL[word](rule.strip(), _positive(factor) if star else 1.0)
         return _RADIAL[word](_positive(rule))
-    if word == "poly":
-        return Polynomial(degree=_positive(argument or "2", int, 100))
-    if word == "spectrum":
-        return Spectrum(_positive(argument or "3", int, 100))
-    if word == "wd":
-        return WeightedDegree(_positive(argument or "3", int, 100))
+    if word in _COUNTED:
+        return _COUNTED[word](_positive(argument or ("2" if word == "poly" else "3"), int, 100))
     if argument is not None:
         raise ValueError(argument)
     plain: dict[str, Kernel] = {"linear": Linear(), "correlation": Correlation(), "quadratic": Polynomial(degree=2)}
@@ -396,14 +399,14 @@ class Plan:
         prepared = ColumnTransformer([scaled, encoded, ("as they are", "passthrough", self._passed_on)])
         return [*fill, ("prepare", prepared)]
 
-    def table(self, raw: Any, where: object) -> MatrixLike:
+    def table(self, raw: ArrayOrTensor, where: object) -> MatrixLike:
         """Return the columns of a raw table that the pipeline reads, checked, as numbers and texts."""
         require(raw, self.columns, where)
         numbers = [*self.numbers, *([self.rows] if self.rows else [])]
         filled = () if self.impute == "none" else {*self.numbers, *self.categories} - {*self.texts}
         return read_columns(raw, numbers, [*self.categories, *self.texts], where, self.groups, filled)
 
-    def empty_rows(self, raw: Any) -> NDArray[np.intp]:
+    def empty_rows(self, raw: ArrayOrTensor) -> NDArray[np.intp]:
         """Return the places of the rows of a raw table that have nothing to be read: they lack every view."""
         names = [name for name in (*self.numbers, *self.categories, *self.texts) if name in raw.columns]
         if self.rows is not None or not names:
@@ -414,7 +417,7 @@ class Plan:
 def make_plan(
     views: Sequence[View],
     kinds: Mapping[str, str],
-    raw: Any,
+    raw: ArrayOrTensor,
     rows: str | None,
     where: object,
     named: bool = True,
@@ -461,15 +464,15 @@ def make_plan(
 
 def lay_kernels(plan: Plan, views: Sequence[View]) -> list[tuple[str, Kernel, list[int]]]:
     """Return the kernels of the views by name, with the columns they read of what the plan's transformer gives."""
-    kernels = []
+    found = []
     for view in views:
         for spec in view.specs:
             names = [f"text:{c}" for c in view.columns] if spec.reads_sequences else list(view.columns)
             columns = plan.positions(names)
             if spec.reads(Correlation) and len(columns) < 2:
                 raise ValueError(f"--view {view.name}: correlation needs at least two columns.")
-            kernels += [(f"{view.name}:{label}", kernel, columns) for label, kernel in spec.kernels]
-    return kernels
+            found += [(f"{view.name}:{label}", kernel, columns) for label, kernel in spec.kernels]
+    return found
 
 
 def check_lengths(views: Sequence[View], table: MatrixLike, where: object) -> None:
