@@ -276,7 +276,7 @@ def test_predict_says_which_file_is_needed(capsys, here):
     assert "view 'rna' from a file of its own (rna.csv when it was fitted), joined by column 'id'" in line
     assert "--on id --view rna=FILE" in line
     line = run(capsys, "predict", "model.skops", "train.csv", "--view", "rna.csv").error
-    assert "say with --on id by which column it is joined" in line
+    assert "name the column that joins it with --on id" in line
     line = run(capsys, "predict", "model.skops", "train.csv", "--on", "id", "--view", "prot.csv").error
     assert "the model has no view 'prot' from a file; it has rna (rna.csv), p (prot.csv). Write NAME=prot.csv" in line
     said = done(capsys, "predict", "model.skops", "train.csv", "--on", "id", "--view", "p=prot.csv")

@@ -154,7 +154,7 @@ def test_texts_for_a_regression(capsys, folder):
     assert "row 7, column 'y': 'much' is not a number" in line
     done(capsys, "fit", "r.csv", "--target", "y", *PLAIN, "-o", "m.skops")
     line = refusal(capsys, "predict", "m.skops", "typo.csv")
-    assert "'much' is not a number; mend it, or leave the column out" in line
+    assert "'much' is not a number; correct it, or leave the column out" in line
 
 
 def test_targets_that_are_no_classes(capsys, folder):

@@ -35,7 +35,7 @@ HEADERS = {
 @pytest.mark.parametrize("header", HEADERS)
 def test_columns_are_grouped_where_their_names_say_so(header):
     names, groups = HEADERS[header]
-    found, _ = guess_views(dict.fromkeys(names.split(","), "numbers"), default_specs(one_class=False, few=True))
+    found, _ = guess_views(dict.fromkeys(names.split(","), "numbers"), default_specs("classification", "bilinear"))
     assert {view.name: len(view.columns) for view in found} == groups
 
 
@@ -51,7 +51,7 @@ def test_views_come_from_a_file_and_from_options(capsys, tmp_path, train):
     said = done(capsys, *arguments, *PLAIN, "-o", tmp_path / "m.skops")
     told = said.err.splitlines()
     assert told[0] == "kernelmosaic: view b: 1 column (noise_b); linear"
-    assert told[1] == "kernelmosaic: view form: 2 columns (shape_a, shape_b); gauss*2"
+    assert told[1] == "kernelmosaic: view form: 2 columns (shape_a, shape_b); gauss(0.707*median) + gauss(1.41*median)"
     assert told[2].startswith("kernelmosaic: view rest: 2 columns (noise_a, colour); linear + poly2")
     kernels = load(tmp_path / "m.skops").named_steps["model"].kernel_names_
     assert kernels[:3] == ["b:linear", "form:gauss(0.707*median)", "form:gauss(1.41*median)"]

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 2, and one line on stderr, for what the caller can mend."""
+    """Run the command line and return its exit code: 2, and one line on stderr, for what the caller can correct."""
     missing = [package for package in ("typer", "rich", "pandas") if find_spec(package) is None]
     if missing:
         needed = ", ".join(missing)

@@ -19,11 +19,10 @@ from sklearn.metrics import f1_score, roc_auc_score
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 
-from kernelmosaic import __version__
 from kernelmosaic._typing import AnyArray, Estimator, Settings
 from kernelmosaic.cli import methods
 from kernelmosaic.cli.output import facts, gate_summary, noting, print_facts, print_shares, progress, say
-from kernelmosaic.cli.requests import FitRequest
+from kernelmosaic.cli.requests import FitRequest, TaskName
 from kernelmosaic.cli.training_table import TrainingTable, read_training_table
 from kernelmosaic.cli.views import ROW_COLUMN
 from kernelmosaic.engine.search import PathOptions, PathResult, describe_choice, read_samples, search_paths
@@ -178,7 +177,6 @@ class Trained:
             predicted = self.pipeline.predict(training.table.iloc[training.held])
             test = methods.measured(task, training.target.y[training.held], predicted)
         return {
-            "version": __version__,
             "task": task,
             "method": request.method,
             "target": request.target,
@@ -366,7 +364,9 @@ def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: A
     return Trained(training, chosen, C, perf_counter() - start, said, held, path, search)
 
 
-def _left_out(model: Any, task: Any, y: AnyArray, groups: NDArray[np.intp] | None, baseline: float) -> HeldOut:
+def _left_out(
+    model: Estimator, task: TaskName, y: AnyArray, groups: NDArray[np.intp] | None, baseline: float
+) -> HeldOut:
     """Return the predictions of every row by a ridge machine without it, or without its group, in closed form."""
     left_out, how = model.loo_predictions_, "leave-one-out"
     scores = methods.score_terms(task, y, left_out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ SCORES: dict[TaskName, tuple[str, str]] = {
 }
 
 
-def score_terms(task: TaskName, y: Any, predicted: Any) -> NDArray[np.float64]:
+def score_terms(task: TaskName, y: AnyArray, predicted: AnyArray) -> NDArray[np.float64]:
     """Return a number per row whose mean is the score; the concordance has none."""
     if task == "regression":
         rest, variance = (y - predicted) ** 2, np.var(y)
@@ -55,7 +55,7 @@ def score_terms(task: TaskName, y: Any, predicted: Any) -> NDArray[np.float64]:
     return np.asarray(right.all(axis=1) if task == "multi-label" else right, dtype=np.float64)
 
 
-def score_of(task: TaskName, y: Any, predicted: Any) -> float:
+def score_of(task: TaskName, y: AnyArray, predicted: AnyArray) -> float:
     """Return the score of predictions: the share of right answers or of samples accepted, R², or the concordance."""
     if task != "survival":
         return float(np.mean(score_terms(task, y, predicted)))
@@ -67,7 +67,7 @@ def score_of(task: TaskName, y: Any, predicted: Any) -> float:
     return 0.5 if np.isnan(value) else value  # of rows that cannot be compared, any order is as good
 
 
-def measured(task: TaskName, y: Any, predicted: Any) -> Settings:
+def measured(task: TaskName, y: AnyArray, predicted: AnyArray) -> Settings:
     """Return the score of predictions with its name, its standard error if it is a mean over rows, and their number."""
     error = None if task == "survival" else standard_error(score_terms(task, y, predicted))
     return {"name": SCORES[task][0], "value": score_of(task, y, predicted), "error": error, "n": len(y)}
@@ -98,7 +98,7 @@ def figure(task: TaskName, value: float, error: float | None = None) -> str:
 # The estimator --------------------------------------------------------------------------------------------------------
 
 
-#: The most rows to learn from by ridge unless it is asked for: the time of exact kernels grows with their cube.
+#: The most rows to learn from by ridge without --method ridge: the time of exact kernels grows with their cube.
 MOST_RIDGE_ROWS = 3000
 
 
@@ -157,7 +157,9 @@ def check_request(request: FitRequest) -> None:
             known = " or ".join([", ".join(having[:-1]), having[-1]] if len(having) > 1 else having)
             raise ValueError(f"--{name}{text}: the {kind} must be {known}, not {own}; leave the option out.")
     if request.C is not None and task == "one-class":
-        raise ValueError(f"--C {request.C:g}: a one-class machine has no C; --nu says how strict it is.")
+        raise ValueError(
+            f"--C {request.C:g}: a one-class machine has no C; --nu sets the share of rows that may be novel."
+        )
     if request.epsilon is not None and (method == "ridge" or loss in ("cox", "rank")):
         who, other = ("--method ridge", "--method mkl") if method == "ridge" else (f"--loss {loss}", "--loss censored")
         raise ValueError(f"--epsilon {request.epsilon:g}: {who} has no epsilon; leave it out, or use {other}.")

@@ -20,7 +20,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from kernelmosaic._typing import Estimator, MatrixLike, Settings
 from kernelmosaic.cli.methods import SCORES, figure
-from kernelmosaic.cli.requests import InspectRequest
+from kernelmosaic.cli.requests import InspectRequest, TaskName
 from kernelmosaic.estimators.card import KernelShare, ModelCard
 from kernelmosaic.persistence import info, load
 from kernelmosaic.tables import some
@@ -77,7 +77,7 @@ def facts(card: ModelCard, noted: Settings) -> list[tuple[str, str]]:
     return found + card.facts + ([("seconds of the fits", f"{noted['seconds']:.2f}")] if noted["seconds"] else [])
 
 
-def with_error(task: Any, value: float, error: float | None, rows: str) -> str:
+def with_error(task: TaskName, value: float, error: float | None, rows: str) -> str:
     """Write a score with its standard error, if there is one, and the rows that it is of."""
     return f"{figure(task, value, error)} ({'' if error is None else 'standard error; '}{rows})"
 

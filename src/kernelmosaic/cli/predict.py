@@ -49,7 +49,7 @@ class NewRows:
             raw = joined.table
         elif request.views:
             hint = training["files"].get("on") or "COLUMN"
-            raise ValueError(f"--view {request.views[0]}: say with --on {hint} by which column it is joined.")
+            raise ValueError(f"--view {request.views[0]}: name the column that joins it with --on {hint}.")
         if plan is not None and request.on is not None:
             # No row has a view that is not given.
             absent = [name for group in plan.groups if not {*group} & {*raw.columns} for name in group]
@@ -243,7 +243,7 @@ def _truth(rows: NewRows) -> TargetLike:
         y = target_values(raw, task, columns, path)
     except ValueError as error:
         text = str(error).removesuffix(".")
-        raise ValueError(f"{text}; mend it, or leave the column out to predict without a score.") from None
+        raise ValueError(f"{text}; correct it, or leave the column out to predict without a score.") from None
     if task != "classification":
         return y
     # By their texts: classes that are texts may all read as numbers in another table.
@@ -252,8 +252,8 @@ def _truth(rows: NewRows) -> TargetLike:
     if strange:
         raise ValueError(
             f"{path}, row {strange[0] + 1}, column {columns[0]!r}: the class {labels[strange[0]]!r} was not in the "
-            f"training table ({tables.some(list(classes), 10)}); mend it, or leave the column out to predict without a "
-            "score."
+            f"training table ({tables.some(list(classes), 10)}); correct it, or leave the column out to predict "
+            "without a score."
         )
     return np.array([classes[label] for label in labels])
 
@@ -316,7 +316,7 @@ def explanation_page(rows: NewRows, answers: Any, request: ExplainRequest) -> Pa
     page.heading("Which kernels decide")
     page.paragraph(
         "A contribution is what a kernel adds to the decision on a row. Together with the constant they add up "
-        "to its decision. A kernel of a large mean size matters on many rows; the mean tells to which side."
+        "to its decision. A kernel of a large mean size matters on many rows; the sign of the mean shows to which side."
     )
     if find_spec("matplotlib") is not None:
         from kernelmosaic.plots import KernelWeightsDisplay

@@ -203,6 +203,11 @@ class FitRequest:
     reason: str = ""
     started: float = field(default_factory=perf_counter)
 
+    @property
+    def names_views(self) -> bool:
+        """Whether the views are given, and not guessed."""
+        return bool(self.views) or self.view_file is not None
+
 
 @dataclass(frozen=True)
 class NewRowsRequest:

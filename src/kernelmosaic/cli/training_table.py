@@ -35,7 +35,6 @@ from kernelmosaic.cli.views import (
     read_options,
     read_view_file,
     read_views,
-    ridge_specs,
     safe_name,
 )
 
@@ -112,8 +111,7 @@ def read_training_table(request: FitRequest) -> TrainingTable:
     everything = list(raw.columns)
     dropped = [name for text in request.drop for name in match_columns(text.split(","), everything, f"--drop {text}")]
     usable = [name for name in everything if name not in {*never, *dropped}]
-    named = bool(request.views) or request.view_file is not None
-    indices = [] if named else [name for name in usable if tables.looks_like_an_index(raw[name])]
+    indices = [] if request.names_views else [name for name in usable if tables.looks_like_an_index(raw[name])]
     kinds = {name: tables.kind_of(raw[name]) for name in usable if name not in indices}
     rows_column = request.rows
     if rows_column is not None and not request.kernels:
@@ -123,9 +121,9 @@ def read_training_table(request: FitRequest) -> TrainingTable:
     views, notes = _choose_views(request, kinds, target.task, joined, never)
     notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
     notes += [] if joined is None else joined.notes
-    plan = make_plan(views, kinds, raw, rows_column, request.path, named, request.impute)
+    plan = make_plan(views, kinds, raw, rows_column, request)
     unused = [name for name in kinds if name not in plan.columns]
-    if unused and (named or request.kernels):
+    if unused and (request.names_views or request.kernels):
         few = "column is" if len(unused) == 1 else "columns are"
         use = f"A --view of them, such as name={unused[0]}, learns from them."
         notes.append(f"{len(unused)} {few} not used: {tables.some(unused, 20)}. {use}")
@@ -292,7 +290,7 @@ def file_view(text: str) -> tuple[str, Path, str]:
     return name.strip() if equals else safe_name(Path(path).stem), Path(path), kernel
 
 
-def located(faults: Sequence[Any], raw: ArrayOrTensor, joined: Joined | None) -> list[Any]:
+def located(faults: Sequence[tables.Fault], raw: ArrayOrTensor, joined: Joined | None) -> list[tables.Fault]:
     """Return faults with the rows' places in the file, and the file and the row's name for what was joined."""
     found = []
     for fault in faults:
@@ -367,7 +365,7 @@ def read_target(raw: ArrayOrTensor, request: FitRequest) -> Target:
         return Target("one-class", () if name is None else (name,), np.zeros(len(raw)))
     if name is None:
         known = ", ".join(raw.columns[-8:])
-        raise ValueError(f"name the column to predict with --target (… {known}), or ask for --task one-class.")
+        raise ValueError(f"name the column to predict with --target (… {known}), or give --task one-class.")
     if request.task == "multi-label" or ("," in name and name not in raw.columns):
         return _read_labels(raw, request, [part.strip() for part in name.split(",")])
     target = tables.target_of(raw, name, where)
@@ -376,7 +374,7 @@ def read_target(raw: ArrayOrTensor, request: FitRequest) -> Target:
         y = target_values(raw, task, [name], where)
     except ValueError as error:
         raise ValueError(
-            f"{error} A regression learns numbers: mend it, or ask for --task classification if column {name!r} names "
+            f"{error} A regression learns numbers: correct it, or give --task classification if column {name!r} names "
             "classes."
         ) from None
     if task == "regression" and np.ptp(y) == 0:
@@ -401,7 +399,7 @@ def _read_survival(raw: ArrayOrTensor, request: FitRequest) -> Target:
     tables.target_of(raw, time, where)
     y = target_values(raw, "survival", (time, event), where)
     is_log = request.loss == "censored" or (request.loss is None and request.epsilon is not None)
-    remedy = f"Times must {'be positive' if is_log else 'not be negative'}: leave such rows out, or mend them."
+    remedy = f"Times must {'be positive' if is_log else 'not be negative'}: leave such rows out, or correct them."
     wrong = y[:, 1] <= 0 if is_log else y[:, 1] < 0
     tables.refuse(tables.Fault.at(wrong, time, lambda row: f": the time {y[row, 1]:g}", remedy), where)
     if not y[:, 0].any():
@@ -443,10 +441,7 @@ def _choose_views(
     request: FitRequest, kinds: dict[str, str], task: TaskName, joined: Joined | None, never: dict[Any, str]
 ) -> tuple[list[View], list[str]]:
     """The views that were given or, where none was, guessed; and remarks on columns left out."""
-    # Fewer kernels where every further one costs most.
-    default = default_specs(task == "one-class", few=request.method in ("localized", "bilinear", "rmkl"))
-    if request.method == "ridge":
-        default = ridge_specs(2)
+    default = default_specs(task, request.method)
     wanted = _joined_views(joined, kinds) if joined else read_options(request.views, kinds)
     if request.view_file is not None:
         further = read_view_file(request.view_file)
@@ -466,7 +461,8 @@ def _choose_views(
     views, notes = (read_views(wanted, kinds, default), []) if wanted else guess_views(kinds, default)
     if request.method == "ridge" and len(views) == 1 and not request.kernels:
         # One view has more kernels than each of several.
-        views = [replace(one, specs=tuple(ridge_specs(1))) if list(one.specs) == default else one for one in views]
+        more = tuple(default_specs(task, "ridge", alone=True))
+        views = [replace(one, specs=more) if list(one.specs) == default else one for one in views]
     return views, notes
 
 

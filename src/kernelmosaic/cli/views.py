@@ -15,6 +15,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike
+from kernelmosaic.cli.requests import FitRequest, MethodName, TaskName
 from kernelmosaic.estimators.ridge import ridge_view_kernels
 from kernelmosaic.files import existing_file
 from kernelmosaic.imputing import ViewImputer
@@ -83,17 +84,18 @@ class Spec:
         return self.reads(Spectrum, WeightedDegree)
 
 
-def default_specs(one_class: bool, few: bool) -> list[Spec]:
-    """Return the library's default kernels on numbers; if few, of several Gaussians only the one of the median."""
-    if one_class:
+def default_specs(task: TaskName, method: MethodName | None, alone: bool = False) -> list[Spec]:
+    """Return the default kernels on numbers of each of several views, or of one alone.
+
+    Methods for which each kernel costs most have one Gaussian in place of several.
+    """
+    if method == "ridge":
+        found = ridge_view_kernels({"own": [0]} if alone else {"own": [0], "other": [1]})
+        return [Spec.of(kernel) for _, kernel, columns in found if columns == [0]]
+    if task == "one-class":
         return [Spec.of(kernel) for kernel in one_class_kernels()]
+    few = method in ("localized", "bilinear", "rmkl")
     return [Spec.of(k) for k in default_kernels() if not (few and isinstance(k, Gaussian) and k.factor != 1)]
-
-
-def ridge_specs(n_views: int) -> list[Spec]:
-    """Return the default kernels on numbers of each of so many views, for ridge."""
-    kernels = ridge_view_kernels({str(i): [i] for i in range(n_views)})
-    return [Spec.of(kernel) for _, kernel, columns in kernels if columns == [0]]
 
 
 def read_specs(text: str) -> list[Spec]:
@@ -415,19 +417,14 @@ class Plan:
 
 
 def make_plan(
-    views: Sequence[View],
-    kinds: Mapping[str, str],
-    raw: ArrayOrTensor,
-    rows: str | None,
-    where: object,
-    named: bool = True,
-    impute: str = "none",
+    views: Sequence[View], kinds: Mapping[str, str], raw: ArrayOrTensor, rows: str | None, request: FitRequest
 ) -> Plan:
     """Return the plan that serves the views, or raise naming a column whose content its kernel cannot read.
 
-    A row may lack a view of numbers if the user has named the views, or asked for it: what is empty in others may be a
+    A row may lack a view of numbers if views are named, or with --impute views: what is empty in others may be a
     mistake.
     """
+    where, impute = request.path, request.impute
     figures: dict[str, None] = {}
     categories: dict[str, list[str]] = {}
     strings: dict[str, None] = {}
@@ -451,7 +448,9 @@ def make_plan(
                 )
     # Without a second view a row that lacks one has nothing.
     groups = {view.columns for view in views if all(kinds[column] == "numbers" for column in view.columns)}
-    several = (named or impute == "views") and (len({view.columns for view in views}) > 1 or rows is not None)
+    several = (request.names_views or impute == "views") and (
+        len({view.columns for view in views}) > 1 or rows is not None
+    )
     plan = Plan(tuple(figures), categories, tuple(strings), rows, tuple(sorted(groups)) if several else (), impute)
     nothing = [name for name in plan.columns if impute != "none" and name in raw and raw[name].isna().all()]
     if nothing:
