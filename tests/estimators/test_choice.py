@@ -62,6 +62,7 @@ def test_the_choice_of_equal_weights_shows_the_learned_ones():
     names = [text.get_text() for text in path.ax_.get_legend().get_texts()]
     assert names == ["equal weights, chosen", *model.kernel_names_, "learned, norm 1"]
     html = model._repr_html_()
-    spread = model.scores_by_norm_["uniform"][:, 0].std()
-    assert f"equal weights {means['uniform']:.3f} ± {spread:.3f} scored best over the folds" in html
+    own = model.scores_by_norm_["uniform"][:, 0]
+    error = own.std(ddof=1) / len(own) ** 0.5
+    assert f"equal weights {means['uniform']:.3f} ± {error:.3f} scored best over the folds" in html
     assert f"learned weights of norm 1 {means[1]:.3f}" in html

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -552,7 +552,9 @@ def copies_of_target(table: MatrixLike, columns: Sequence[str], target: Target) 
     import pandas as pd
 
     found: dict[str, str] = {}
-    for name, y, is_quantity in _parts(target):
+    parts = target.y[:, ::-1] if target.task == "survival" else target.y  # the times, then the events
+    for name, y in zip(target.columns, np.atleast_2d(parts.T), strict=False):
+        is_quantity = target.task == "regression" or (target.task == "survival" and name == target.columns[0])
         same = _same_quantity if is_quantity else _same_code
         few = _spread_rows(y) if is_quantity else np.empty(0, dtype=np.intp)
         for column in columns:
@@ -564,18 +566,6 @@ def copies_of_target(table: MatrixLike, columns: Sequence[str], target: Target) 
             if same(values[present], y[present]):
                 found[column] = name
     return found
-
-
-def _parts(target: Target) -> Iterator[tuple[str, AnyArray, bool]]:
-    """The columns of the target: name, values, and whether it is a quantity."""
-    task, names, y = target.task, target.columns, target.y
-    if task == "survival":
-        yield names[0], y[:, 1], True
-        yield names[1], y[:, 0], False
-    elif task == "multi-label":
-        yield from ((name, y[:, j], False) for j, name in enumerate(names))
-    elif task != "one-class":
-        yield names[0], y, task == "regression"
 
 
 def _same_code(values: AnyArray, target: AnyArray) -> bool:

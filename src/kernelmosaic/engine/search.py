@@ -823,6 +823,8 @@ def cross_calibrate(model: Estimator, crossed: CalibrationFolds, fit: Fit, n: in
 def describe_choice(scores: dict[Any, Array], chosen: Any, at: int, rule: str = "best") -> str:
     """Say what the chosen norm scored over the folds, and what the others scored, each at its best value.
 
+    Scores are means, with their standard errors.
+
     Parameters
     ----------
     scores : dict of ndarray of shape (folds, Cs)
@@ -838,7 +840,8 @@ def describe_choice(scores: dict[Any, Array], chosen: Any, at: int, rule: str = 
 
     def figures(norm: Any, at: int) -> str:
         own = scores[norm][:, at]
-        return f"{rules.get(norm, f'learned weights of norm {norm}')} {own.mean():.3f} ± {own.std():.3f}"
+        error = own.std(ddof=min(1, len(own) - 1)) / len(own) ** 0.5
+        return f"{rules.get(norm, f'learned weights of norm {norm}')} {own.mean():.3f} ± {error:.3f}"
 
     means = {norm: own.mean(axis=0) for norm, own in scores.items() if norm != chosen}
     others = [figures(norm, int(np.nanargmax(own))) for norm, own in means.items() if not np.isnan(own).all()]
