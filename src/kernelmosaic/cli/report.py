@@ -359,25 +359,23 @@ class _FitReport:
         add_waterfall(self._page, text, self.trained.pipeline, table.iloc[[row]], truth)
 
     def _add_convergence(self) -> None:
-        model = self.model
-        self._page.heading("Is it the optimum?")
+        model, what, draw = self.model, "Objective and gap", plots.ConvergenceDisplay.from_estimator
+        text = (
+            "The objective is at most the share of the gap in the summary above the least possible. No other solver is "
+            "needed to check it."
+        )
         if self.card.is_ridge:
-            self._page.paragraph(
-                f"The largest slope of the criterion in the logarithms of weights and alpha is "
-                f"{model.stationarity_:.1e} nats per row, after {model.n_iter_} evaluations; at a stationary point it "
-                f"is zero. The criterion is not convex: another start may end elsewhere. The best of {model.n_init} is "
-                "taken."
+            what = "Criterion"
+            text = (
+                "At a stationary point the slope of the criterion in the logarithms of weights and alpha, in the "
+                "summary in nats per row, is zero. The criterion is not convex: another start may end elsewhere. The "
+                f"best of {model.n_init} is taken."
             )
-        else:
-            local = " For a localized model it is that of the machine under the final gates."
-            self._page.paragraph(
-                f"The certified relative duality gap is {model.duality_gap_:.1e}, after {model.n_iter_} iterations: "
-                "the objective is at most that share above the least possible. No other solver is needed to check it."
-                + (local if hasattr(model, "gate") else "")
-            )
+        if hasattr(model, "gate"):
+            text += " For a localized model, this holds of the machine under the final gates."
+        self._page.heading("Is it the optimum?")
+        self._page.paragraph(text)
         if len(model.history_) > 1:
-            what = "Criterion" if self.card.is_ridge else "Objective and gap"
-            draw = plots.ConvergenceDisplay.from_estimator
             self._draw(lambda: draw(model), f"{what} by iteration", f"{what}, iteration by iteration.")
 
     def _add_advice(self) -> None:
@@ -386,25 +384,23 @@ class _FitReport:
         views = "".join(f" --view {name}=NEW_{name}.csv" for name in files["views"])
         joined = f" --on {files['on']}{views} --id {files['on']}" if files["on"] else ""
         kernels = "".join(f" --kernel {name}=NEW_{name}.npy" for name in files["kernels"] if request.rows is None)
-        intervals = hasattr(self.model, "predict_interval")
         predict = (
             f"Predict new rows: `kernelmosaic predict {request.output} NEW.csv{joined}{kernels} -o predictions.csv`. "
             "Columns are found by name; `--scores` adds the decision values and the contributions of the kernels."
-            + (" A view whose file is left out counts as missing in every row." if joined else "")
-            + (" `--interval 0.9` adds intervals that cover 90 % of targets." if intervals else "")
         )
-        fewer = (
-            "Leave out a view of weight 0 by naming the others with `--view`; penalise an expensive one by "
-            "`--cost name=2` (mkl, rmkl), and see whether the score holds."
-        )
-        margin = "`--norm 2` keeps all kernels, `ridge` learns weights without folds"
-        if self.card.is_ridge:
-            fewer = "Leave out a view by naming the others with `--view`, and see whether the score holds."
-            margin = "`mkl` is a margin with few kernels and a certified gap"
+        if joined:
+            predict += " A view whose file is left out counts as missing in every row."
+        if hasattr(self.model, "predict_interval"):
+            predict += " `--interval 0.9` adds intervals that cover 90 % of targets."
+        fewer, margin = "", "`mkl` is a margin with few kernels and a certified gap"
+        if not self.card.is_ridge:
+            fewer = "; penalise an expensive one by `--cost name=2` (mkl, rmkl)"
+            margin = "`--norm 2` keeps all kernels, `ridge` learns weights without folds"
+        views = f"Leave out a view by naming the others with `--view`{fewer}, and see whether the score holds."
         quick = "`discriminant` is quick with many classes, " if self.task == "classification" else ""
         compare = (
             f"Compare methods on the same seed: `--method localized` lets weights depend on the row, {quick}{margin}."
         )
         read = f"Read the model again: `kernelmosaic inspect {request.output}`, or `kernelmosaic.load` in Python."
         test = [] if request.test else ["Set test rows aside for a last honest score: `--test 0.25`."]
-        self._page.bullets([predict, read, *([fewer] if n_views > 1 else []), *test, compare])
+        self._page.bullets([predict, read, *([views] if n_views > 1 else []), *test, compare])
