@@ -406,9 +406,7 @@ class BaseRidge(KernelEstimator):
         assert isinstance(data, ExactSet)
         widths = {}
         for m, learner in learners.items():
-            view, fitted = data.views[m], data.kernel_set.fitted[m].kernel
-            X = fitted.transform(view) if isinstance(fitted, Ranked) else view
-            widths[m] = RadialWidths(learner, data.stack.backend.asarray(X))
+            widths[m] = RadialWidths(learner, data.stack.backend.asarray(data.views[m]))
         with data.threads(RidgeOptions.few_samples):
             return self._learn(data, some, widths=widths)
 

@@ -177,7 +177,7 @@ class FeatureMaps:
         The fitted kernels with their scales.
     maps : tuple of FeatureMap or NystroemMap
         One a kernel.
-    landmarks : list
+    landmarks : Views
         The landmarks as the kernels see them.
     centres, factors : list of ndarray, list of float
         What is taken off the features, and what they are multiplied with then.
@@ -211,7 +211,7 @@ class FeatureMaps:
         kernel_set = _fit_kernels(specs, rows, normalize, sample_weight, _some(counted, int(looked_at), random))
         ranks = check_ranks(rank, len(kernel_set))
         # Kernels that see the same columns have landmarks of their own: kernels alike span the same functions else.
-        firsts, count = _apart(kernel_set.views(rows.take(slice(0, 1))), ranks, len(counted))
+        firsts, count = _apart([one.view for one in kernel_set.fitted], ranks, len(counted))
         chosen = kernel_set.views(rows.take(_some(counted, count, random)))
         maps, landmarks = _fit_maps(kernel_set, chosen, approximation, ranks, firsts, random)
         plain = cls(kernel_set, maps, landmarks, [0.0] * len(maps), [1.0] * len(maps))
@@ -234,7 +234,7 @@ class FeatureMaps:
         kernel_set = self.kernel_set.take(active)
         maps = tuple(self.maps[m] for m in active)
         needs = any(isinstance(one, NystroemMap) for one in maps)
-        landmarks = self.kernel_set.take_views(self.landmarks, active) if needs else []
+        landmarks = self.landmarks.take(active) if needs else Views()
         return FeatureMaps(
             kernel_set, maps, landmarks, [self.centres[m] for m in active], [self.factors[m] for m in active]
         )
@@ -260,10 +260,11 @@ class FeatureMaps:
             if isinstance(one, NystroemMap):
                 groups.setdefault((one.own.start, one.own.stop), []).append(m)
                 continue
-            if id(view) not in placed:
+            v = views.which[m]
+            if v not in placed:
                 # Sparse samples stay on the host.
-                placed[id(view)] = view if backend is NUMPY or hasattr(view, "toarray") else backend.asarray(view)
-            Z = one.features(placed[id(view)])
+                placed[v] = view if backend is NUMPY or hasattr(view, "toarray") else backend.asarray(view)
+            Z = one.features(placed[v])
             rule = self.kernel_set.fitted[m].normalization
             scale = rule.row_scale(view)
             scaled = rule.features(
@@ -363,7 +364,7 @@ class FeatureMaps:
         if not isinstance(self.maps[m], NystroemMap):
             # Rounded are the features, which are centred themselves, and not their squares.
             return 2.0 * centring_noise(n, dtype) * float(np.sqrt(share))
-        roundings = self.kernel_set.fitted[m].kernel.entry_roundings(self.landmarks[m])
+        roundings = self.kernel_set.fitted[m].kernel.inner.entry_roundings(self.landmarks[m])
         return max(centring_noise(n, dtype, roundings), NystroemMap.rounding) * share
 
 
@@ -378,11 +379,11 @@ def check_ranks(rank: Any, P: int) -> list[int]:
     return [int(one) for one in ranks]
 
 
-def _apart(views: Views, ranks: list[int], n: int) -> tuple[list[int], int]:
+def _apart(views: list[int], ranks: list[int], n: int) -> tuple[list[int], int]:
     """Return where each kernel's landmarks begin, and how many are needed; with too few samples they overlap."""
     firsts, count = [], 0
     for m, rank in enumerate(ranks):
-        alike = [k for k in range(len(ranks)) if views[k] is views[m]]
+        alike = [k for k in range(len(ranks)) if views[k] == views[m]]
         before, total = sum(ranks[k] for k in alike if k < m), sum(ranks[k] for k in alike)
         room = max(min(n, total) - rank, 0)
         firsts.append(before * room // max(total - rank, 1))
@@ -440,7 +441,7 @@ def _fit_maps(
             own = take_rows(shuffled, slice(firsts[m], min(firsts[m] + rank, n)))
             one = NystroemMap(next(kernel_set.blocks(own, own, [m]))[1], firsts[m])
         maps.append(one)
-    return tuple(maps), shuffled if any(isinstance(one, NystroemMap) for one in maps) else []
+    return tuple(maps), shuffled if any(isinstance(one, NystroemMap) for one in maps) else Views()
 
 
 def _strips(rows: RowSource, width: int) -> Iterator[slice]:

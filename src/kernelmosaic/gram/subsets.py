@@ -20,7 +20,7 @@ from kernelmosaic.backend import (
     run_threads,
     torch_backend,
 )
-from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, named
+from kernelmosaic.gram.kernel_set import Distances, FittedKernel, KernelSet, Views, named
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, make_normalization
 from kernelmosaic.gram.options import StackOptions
@@ -34,6 +34,7 @@ from kernelmosaic.gram.stack import (
     matrix_dtype,
 )
 from kernelmosaic.kernels.base import Block
+from kernelmosaic.kernels.distances import FitSamples
 from kernelmosaic.kernels.subsets import FamilyNames, SubsetFamily
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
@@ -91,6 +92,14 @@ class SubsetKernels:
             V = family.validate(take_columns(X, spec.columns))
         return cls(family, normalize, V, _widths(family, V))
 
+    @classmethod
+    def fit_samples(
+        cls, specs: Sequence[KernelSpec], X: MatrixLike, normalize: str | None, *others: Any
+    ) -> tuple[SubsetKernels, Views, Distances]:
+        """Return what `fit` does, and the samples in all columns that subsets are taken of."""
+        fitted = cls.fit(specs, X, normalize)
+        return fitted, fitted.views(X), {}
+
     @property
     def names(self) -> FamilyNames:
         return self.family.names
@@ -104,17 +113,19 @@ class SubsetKernels:
         for m in active:
             name, kernel, columns = self.family[int(m)]
             view = self.X[:, self.family.subset(int(m))[0]]
-            scale = make_normalization(self.normalize)
-            fitted.append(FittedKernel(name, kernel.fit(view), columns, scale.fit(kernel, view, None)))
+            scale = make_normalization(self.normalize).fit(kernel.fit(view), view, None)
+            fitted.append(FittedKernel(name, kernel, columns, scale, int(m) // len(self.family.settings)))
         return KernelSet(tuple(fitted))
 
     def views(self, X: MatrixLike) -> Views:
         """Return the samples in all columns that subsets are taken of."""
-        return [self.family.validate(take_columns(X, self.family.columns))]
+        return Views((self.family.validate(take_columns(X, self.family.columns)),), (0,))
 
     def take_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
         """Return the samples as the kernels that `take` returns see them."""
-        return [views[0][:, self.family.subset(int(m))[0]] for m in active]
+        settings, places = len(self.family.settings), {}
+        which = tuple(places.setdefault(int(m) // settings, len(places)) for m in active)
+        return Views(tuple(views[0][:, self.family.subset(v * settings)[0]] for v in places), which)
 
 
 class SubsetStack(GramStack):
@@ -124,7 +135,7 @@ class SubsetStack(GramStack):
     ----------
     kernel_set : SubsetKernels
         The fitted kernels.
-    views : list
+    views : Views
         The samples as `SubsetKernels.views` returns them.
     dtype, budget, device : optional
         Of the matrices of a few kernels, as for `make_stack`.
@@ -268,7 +279,7 @@ def _widths(family: SubsetFamily, X: AnyArray) -> Array:
     for k, setting in enumerate(family.settings):
         kernel = family.make(setting)
         if not isinstance(kernel.width, str):
-            widths[:, k] = kernel.measure(X)
+            widths[:, k] = kernel.measure(None)
             continue
         if kernel.width not in measured:
             measured[kernel.width] = _measure(family, kernel.width, X)
@@ -284,7 +295,7 @@ def _measure(family: SubsetFamily, rule: str, X: AnyArray) -> Array:
 
     def measure(some: slice) -> None:
         for s in range(some.start, some.stop):
-            found[s] = own.measure(X[:, subsets[s][subsets[s] < n_columns]])
+            found[s] = own.measure(FitSamples(X[:, subsets[s][subsets[s] < n_columns]]))
 
     run_threads(measure, row_strips(family.n_subsets, 1024), X.nbytes * family.n_subsets)
     return found

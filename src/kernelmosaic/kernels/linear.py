@@ -9,7 +9,8 @@ import numpy as np
 
 from kernelmosaic._typing import MatrixLike
 from kernelmosaic.backend import backend_of
-from kernelmosaic.kernels.base import Block, StatisticKernel, is_whole, pairwise_statistic
+from kernelmosaic.kernels.base import Block, StatisticKernel, is_whole
+from kernelmosaic.kernels.distances import pairwise_statistic
 
 
 class Linear(StatisticKernel):

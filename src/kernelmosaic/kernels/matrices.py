@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Self
-from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,30 +23,21 @@ ROUNDING = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-6}
 _PROVED, _ELIMINATED = 500, 128
 
 
+@dataclass
 class _Prepared:
-    """What was made of one given matrix; a kernel and its clones hold the same one."""
+    """What was made of one given matrix at its first use; a kernel and its clones hold the same one."""
 
-    #: How often fits have had it looked at, and whether that is no longer called for.
-    looks: int = 0
-    proved: bool = False
-
-    def __init__(self, given: object) -> None:
-        self.given = given
-        self.result: Any = None
-
+    given: object
+    result: Any = None
     # Which samples a kernel matrix has nothing but NaN for; None if there are none.
-    gaps: Any = None
-
-
-#: What kernels in use have made of their matrices, by class and matrix: the numbers of objects that live are unique.
-_PREPARED: WeakValueDictionary[tuple[type, int], _Prepared] = WeakValueDictionary()
+    gaps: NDArray[np.bool_] | None = None
 
 
 class MatrixRows(Kernel):
     """A kernel between the rows of a matrix given at construction: X holds row numbers.
 
     The matrix is checked, and what is computed from it is computed, once, at the first use; clones share both, and so
-    do other kernels of the same object as long as one of them lives.
+    do the kernels of one set that are given the same object.
     """
 
     input_kind: ClassVar[str] = "rows"
@@ -67,7 +59,6 @@ class MatrixRows(Kernel):
         shared = self._share()
         if shared.result is None:
             shared.result = self._prepare(shared.given)
-            _PREPARED[type(self), id(shared.given)] = shared
         return shared.result
 
     def _share(self) -> _Prepared:
@@ -75,9 +66,15 @@ class MatrixRows(Kernel):
         shared: _Prepared | None = self.__dict__.get("_shared")
         if shared is None or shared.given is not given:
             # Also after set_params, which must not leave the result of the former matrix in place.
-            known = _PREPARED.get((type(self), id(given)))
-            shared = self._shared = _Prepared(given) if known is None else known
+            shared = self._shared = _Prepared(given)
         return shared
+
+    def share(self, others: Iterable[Kernel]) -> None:
+        """Hold what one of the others, of the same class and the same matrix, has made of it."""
+        own = self._share()
+        for other in others:
+            if isinstance(other, MatrixRows) and type(other) is type(self) and other._share().given is own.given:
+                self._shared = other._share()
 
     def __sklearn_clone__(self) -> Self:
         # scikit-learn would copy the matrix for every fold and candidate of a search.
@@ -281,15 +278,8 @@ class Precomputed(MatrixRows):
         coefficients : ndarray of shape (n_outputs, n_support)
             Their coefficients.
         """
-        K, shared = self._prepared(), self._share()
-        if len(K) <= _PROVED or len(rows) == 0:
-            return
-        shared.looks += 1
-        # A proof takes about as long as one look for every 256 rows, and is tried after as many looks. It copies the
-        # matrix, so matrices above 8192 rows are not proved.
-        if shared.looks == 1 + len(K) // 256 and len(K) <= 8192:
-            shared.proved = _is_factorable(K)
-        if not shared.proved:
+        K = self._prepared()
+        if len(K) > _PROVED and len(rows):
             order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")
             _probe_positive(K, rows[order], coefficients[:, order])
 

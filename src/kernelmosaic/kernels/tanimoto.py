@@ -10,7 +10,8 @@ from scipy import sparse
 
 from kernelmosaic._typing import AnyArray, MatrixLike
 from kernelmosaic.backend import TINY, backend_of, is_tensor
-from kernelmosaic.kernels.base import Block, Kernel, pairwise_statistic
+from kernelmosaic.kernels.base import Block, Kernel
+from kernelmosaic.kernels.distances import pairwise_statistic
 
 #: Whole numbers up to this are exact in single precision, and so are sums that stay below it.
 _EXACT = 2.0**24

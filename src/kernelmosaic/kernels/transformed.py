@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,9 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Seed, TargetLike
-from kernelmosaic.backend import backend_of, is_tensor
-from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, is_whole, pairwise_statistic, shorten
+from kernelmosaic.backend import backend_of
+from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, is_whole, shorten
+from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic, to_ranks
 from kernelmosaic.kernels.gaussian import Gaussian, Radial
 from kernelmosaic.kernels.linear import Linear, Polynomial
 
@@ -143,59 +144,38 @@ class Ranked(Kernel):
     True
     """
 
+    preparation = "ranks"
     learned = "kernel_"
-    takes_tensors = True
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        X = self.validate(X)
-        found = [_standardised_ranks(column) for column in np.asarray(X, dtype=np.float64).T]
-        self.values_, self.ranks_ = [values for values, _ in found], [ranks for _, ranks in found]
-        self.kernel_ = clone(self.kernel).fit(self.transform(X))
+        return self.fit_to(FitSamples(self.validate(X)))
+
+    def fit_to(self, samples: FitSamples) -> Self:
+        self.values_, self.ranks_, ranked = samples.ranked
+        self.kernel_ = clone(self.kernel).fit_to(ranked)
         return self
 
-    def transform(self, X: MatrixLike) -> ArrayOrTensor:
-        """Return the standardised ranks of the entries, in the shape and the precision of X, an array or a tensor."""
-        X = X if is_tensor(X) else np.asarray(X)
-        backend = backend_of(X)
-        out = backend.empty(tuple(X.shape), np.float32 if backend.dtype(X) == np.float32 else np.float64)
-        for j, (values, ranks) in enumerate(zip(self.values_, self.ranks_, strict=True)):
-            out[:, j] = _interpolated(backend.astype(X[:, j], np.float64), values, ranks)
-        return out
+    @property
+    def inner(self) -> Kernel:
+        return self.kernel_
+
+    def prepare(self, X: MatrixLike) -> MatrixLike:
+        return self.transform(X)
+
+    def transform(self, X: MatrixLike) -> AnyArray:
+        """Return the standardised ranks of the entries, in the shape and the precision of X."""
+        return to_ranks(X, self.values_, self.ranks_)
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        if is_tensor(X) and not isinstance(self.kernel_, StatisticKernel | Rescaled):
-            return self._block(*(backend_of(X).to_numpy(Z) for Z in (X, Y)))
         left = self.transform(X)
         block: Block = self.kernel_._block(left, left if Y is X else self.transform(Y))
         return block
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.asarray(self.kernel_._diagonal(self.transform(X)))
-
-
-def _interpolated(x: ArrayOrTensor, values: NDArray[np.float64], ranks: NDArray[np.float64]) -> ArrayOrTensor:
-    """Return numpy.interp(x, values, ranks), of a tensor as well."""
-    if not is_tensor(x):
-        return np.interp(x, values, ranks)
-    backend = backend_of(x)
-    if len(values) == 1:
-        return backend.zeros(tuple(x.shape)) + float(ranks[0])
-    at, levels = backend.asarray(values), backend.asarray(ranks)
-    below = (backend.xp.searchsorted(at, x.contiguous()) - 1).clip(0, len(values) - 2)
-    share = ((x - at[below]) / (at[below + 1] - at[below])).clip(0.0, 1.0)
-    return levels[below] + share * (levels[below + 1] - levels[below])
-
-
-def _standardised_ranks(column: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the distinct entries in order, and their ranks with mean zero and variance one over all entries."""
-    values, counts = np.unique(column, return_counts=True)
-    ranks = np.cumsum(counts) - 0.5 * (counts - 1)
-    ranks = ranks - 0.5 * (len(column) + 1)
-    spread = np.sqrt(counts @ ranks**2 / len(column))
-    return values, ranks / spread if spread > 0 else np.zeros(len(values))
 
 
 class Rescaled(Kernel):
