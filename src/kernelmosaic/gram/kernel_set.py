@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import clone
 
 from kernelmosaic._typing import AnyArray, DType, MatrixLike, RowIndex
@@ -174,7 +175,7 @@ class KernelSet:
                 f"kernel {specs[int(np.argmin(present.any(axis=0)))].name!r}: none of the {len(present)} training "
                 "samples has what it reads; leave the kernel out, or give samples that have it."
             )
-        numbers = _view_numbers(specs, present)
+        numbers = _view_numbers(specs, sparse.issparse(X), present)
         # Two distances in every view.
         count = len({(v, one.kernel.preparation) for v, one in zip(numbers, specs, strict=True)})
         keep = 16 * X.shape[0] ** 2 * count <= room
@@ -428,7 +429,7 @@ def _statistic(one: FittedKernel) -> str | None:
     return getattr(one.kernel.inner, "statistic", None)
 
 
-def _view_numbers(specs: Sequence[KernelSpec], present: NDArray[np.bool_] | None) -> list[int]:
+def _view_numbers(specs: Sequence[KernelSpec], is_sparse: bool, present: NDArray[np.bool_] | None) -> list[int]:
     """Return, for every kernel, the number of the samples that it reads: the same where columns and rows are."""
     numbers: dict[tuple[Any, ...], int] = {}
     found = []
@@ -437,7 +438,8 @@ def _view_numbers(specs: Sequence[KernelSpec], present: NDArray[np.bool_] | None
         own = None if one.kernel.input_kind in ("numbers", "graphs") else m
         columns = None if one.columns is None else one.columns.tobytes()
         rows = None if present is None else present[:, m].tobytes()
-        found.append(numbers.setdefault((own, one.kernel.form(), columns, rows), len(numbers)))
+        form = one.kernel.form(), is_sparse and one.kernel.accepts_sparse
+        found.append(numbers.setdefault((own, form, columns, rows), len(numbers)))
     return found
 
 

@@ -139,8 +139,8 @@ class Kernel(BaseEstimator, ABC):
             )
 
     def form(self) -> Hashable:
-        """Return what is equal for kernels whose `validate` returns the same of the same samples."""
-        return type(self).validate, self.accepts_sparse
+        """Return what is equal for kernels whose `validate` returns the same of the same samples, sparse ones aside."""
+        return type(self).validate
 
     def terms(self) -> dict[str, Kernel]:
         """Return the kernels that an estimator weighs in place of this one, by what their names end with."""
