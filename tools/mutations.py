@@ -424,7 +424,7 @@ MUTATIONS = (
     _m(
         "width-not-squared",
         "width of the Gaussian kernel not squared",
-        "kernels/gaussian.py",
+        "kernels/numeric.py",
         "power: ClassVar[int] = 2",
         "power: ClassVar[int] = 1",
         "kernels/test_gaussian.py",
@@ -432,7 +432,7 @@ MUTATIONS = (
     _m(
         "width-factor-missing",
         "factor of a given width ignored",
-        "kernels/gaussian.py",
+        "kernels/numeric.py",
         "return float(self.factor) * float(self.width)",
         "return float(self.width)",
         "kernels/test_gaussian.py",
@@ -441,7 +441,7 @@ MUTATIONS = (
     _m(
         "offset-missing",
         "polynomial kernel without its offset",
-        "kernels/linear.py",
+        "kernels/numeric.py",
         "base = S + float(self.offset)",
         "base = S + 0.0",
         "contracts/test_kernels.py",
@@ -698,7 +698,7 @@ MUTATIONS = (
     _m(
         "frequencies-of-another-width",
         "frequencies of the Gaussian kernel without the factor √2",
-        "kernels/gaussian.py",
+        "kernels/numeric.py",
         "np.sqrt(2.0) / self.width_ * random.standard_normal",
         "1.0 / self.width_ * random.standard_normal",
         "gram/test_features.py",
@@ -981,7 +981,7 @@ MUTATIONS = (
     _m(
         "width-formula",
         "Laplacian widths by squares",
-        "kernels/gaussian.py",
+        "kernels/numeric.py",
         "return np.array([p * float((S * abs(z[:, None] - z)).sum()) for z in Z.T])",
         "return np.array([p * float((S * (z[:, None] - z) ** 2).sum()) for z in Z.T])",
         "learning/test_ridge_weights.py",

@@ -29,7 +29,7 @@ from kernelmosaic.gram.normalizing import (
 from kernelmosaic.gram.options import FitOptions, device_entries
 from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Block, Kernel
-from kernelmosaic.kernels.linear import Linear
+from kernelmosaic.kernels.numeric import Linear
 from kernelmosaic.kernels.views import KernelSpec
 
 APPROXIMATIONS = ("nystroem", "fourier")

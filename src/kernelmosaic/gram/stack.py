@@ -48,7 +48,7 @@ from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.kernels.distances import unreliable_share
-from kernelmosaic.kernels.gaussian import Gaussian
+from kernelmosaic.kernels.numeric import Gaussian
 
 Kernels = Sequence[int] | AnyArray
 

@@ -315,7 +315,7 @@ class SmithWaterman(SequenceKernel):
     def _scores(self, queries: list[str], targets: list[str] | None = None) -> NDArray[np.float64]:
         """Return the scores of queries against targets, or against each other."""
         # Numba takes long to load, and only this kernel's users should wait for it.
-        from kernelmosaic.kernels._numba_alignment import LANES, local_scores
+        from kernelmosaic.kernels._numba_pairs import LANES, local_scores
 
         letters, table = _substitution(self.matrix)
         strings = np.array(queries + (targets or []), dtype=object)

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, clone
 
 from kernelmosaic._typing import MatrixLike, Settings
 from kernelmosaic.kernels.base import Kernel, is_whole, suggest_kernel
-from kernelmosaic.kernels.gaussian import Gaussian, Laplacian, Radial
+from kernelmosaic.kernels.numeric import Gaussian, Laplacian, Radial
 
 #: A kernel as an estimator takes it: its name, the kernel, and the numbers of its columns.
 Named = tuple[str, Kernel, NDArray[np.intp]]

@@ -14,8 +14,7 @@ from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Seed, Targ
 from kernelmosaic.backend import backend_of
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, is_whole, shorten
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic, to_ranks
-from kernelmosaic.kernels.gaussian import Gaussian, Radial
-from kernelmosaic.kernels.linear import Linear, Polynomial
+from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial, Radial
 
 
 class Correlation(Kernel):

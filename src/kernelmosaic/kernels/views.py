@@ -20,8 +20,7 @@ from sklearn.utils._indexing import _get_column_indices, _safe_indexing
 from kernelmosaic._typing import KernelsLike, MatrixLike
 from kernelmosaic.kernels.base import Kernel, first_text, is_whole, shorten, shown, suggest_kernel
 from kernelmosaic.kernels.categorical import Categorical
-from kernelmosaic.kernels.gaussian import Gaussian
-from kernelmosaic.kernels.linear import Linear, Polynomial
+from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
 
 _FORMS = "a kernel, (name, kernel) or (name, kernel, columns)"
