@@ -119,9 +119,7 @@ class PairSums(SupportSums):
             yield slice(0, X.shape[0]), self.views_of(X)
 
     def products(self, strip: Views, kernels: Sequence[int], device: str | None) -> Iterator[tuple[int, Array]]:
-        factors = PairFactors(
-            self.kernel_set.take(kernels), *([views[k] for k in kernels] for views in (strip, self.samples))
-        )
+        factors = PairFactors(self.kernel_set.take(kernels), strip.take(kernels), self.samples.take(kernels))
         for place, k in enumerate(kernels):
             plan = factors.plan(np.eye(len(kernels))[place])
             yield k, factors.times(plan, factors.table(self.of_kernel(k).T))

@@ -277,7 +277,6 @@ class ExactSet(TrainingSet):
     missing: MissingViews | None
     # Of every kernel, the training samples that stand in for it where some lack it; known once the stack is made.
     shares: list[Any] | None = None
-    _set_class: Any = KernelSet
 
     def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
         # What to do about samples that lack views, now or later.
@@ -288,7 +287,7 @@ class ExactSet(TrainingSet):
                 "device=None."
             )
         room = StackOptions.distance_bytes if self.budget is None else min(self.budget / 4, StackOptions.distance_bytes)
-        self.kernel_set, self.views, self.distances = self._set_class.fit_samples(
+        self.kernel_set, self.views, self.distances = KernelSet.fit_samples(
             specs, X, options.normalize, self.weight, self.present, 0.0 if options.device else room
         )
         if options.missing is not None and not sparse.issparse(X) and may_lack(specs):
@@ -416,7 +415,11 @@ class GeneratedSet(ExactSet):
     """Kernels of column subsets, too many to be stored: those that an expansion keeps are made anew."""
 
     kernel_set: Any
-    _set_class = SubsetKernels
+
+    def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
+        self.samples, self.missing = X, None
+        self.kernel_set = SubsetKernels.fit(specs, X, options.normalize)
+        self.views = self.kernel_set.views(X)
 
     def _make_stack(self) -> GramStack:
         return SubsetStack(self.kernel_set, self.views, self.dtype, self.budget, self.device)

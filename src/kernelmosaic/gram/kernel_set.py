@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -41,6 +41,12 @@ class Views(Sequence[Any]):
     distinct: tuple[Any, ...] = ()
     which: tuple[int, ...] = ()
 
+    @classmethod
+    def of(cls, keys: Sequence[Hashable], arrays: Mapping[Any, Any]) -> Views:
+        """Return the views of kernels, by keys that are equal for kernels that read the same."""
+        numbers = {key: v for v, key in enumerate(arrays)}
+        return cls(tuple(arrays.values()), tuple(numbers[key] for key in keys))
+
     def __len__(self) -> int:
         return len(self.which)
 
@@ -49,9 +55,8 @@ class Views(Sequence[Any]):
 
     def take(self, kernels: Sequence[int] | AnyArray) -> Views:
         """Return what some kernels read, in this order."""
-        numbers: dict[int, int] = {}
-        which = tuple(numbers.setdefault(self.which[m], len(numbers)) for m in kernels)
-        return Views(tuple(self.distinct[v] for v in numbers), which)
+        which = [self.which[m] for m in kernels]
+        return Views.of(which, {v: self.distinct[v] for v in which})
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,11 @@ class FittedKernel:
     normalization: Normalization
     view: int
 
+    @property
+    def reads(self) -> tuple[int, str]:
+        """What is equal for kernels that read the same array."""
+        return self.view, self.kernel.preparation
+
 
 @dataclass(frozen=True)
 class KernelSet:
@@ -175,19 +185,19 @@ class KernelSet:
                 f"kernel {specs[int(np.argmin(present.any(axis=0)))].name!r}: none of the {len(present)} training "
                 "samples has what it reads; leave the kernel out, or give samples that have it."
             )
+        kernels = [clone(spec.kernel) for spec in specs]
         numbers = _view_numbers(specs, sparse.issparse(X), present)
         # Two distances in every view.
-        count = len({(v, one.kernel.preparation) for v, one in zip(numbers, specs, strict=True)})
+        count = len({(v, kernel.preparation) for v, kernel in zip(numbers, kernels, strict=True)})
         keep = 16 * X.shape[0] ** 2 * count <= room
         cut: dict[int, FitSamples] = {}
         prepared: dict[tuple[int, str], FitSamples] = {}
-        fitted = []
-        for m, (spec, v) in enumerate(zip(specs, numbers, strict=True)):
+        fitted: list[FittedKernel] = []
+        for m, (spec, kernel, v) in enumerate(zip(specs, kernels, numbers, strict=True)):
             own = None if present is None else present[:, m]
+            if isinstance(kernel, MatrixRows):
+                kernel.share(kernels[:m])
             with named(spec.name):
-                kernel = clone(spec.kernel)
-                if isinstance(kernel, MatrixRows):
-                    kernel.share(one.kernel for one in fitted)
                 if v not in cut:
                     V = take_columns(X, spec.columns)
                     cut[v] = FitSamples(in_double(kernel.validate(V if own is None else V[own])), keep)
@@ -195,15 +205,12 @@ class KernelSet:
                 samples = cut[v] if kernel.preparation == "" else cut[v].ranked[2]
                 weight = sample_weight if sample_weight is None or own is None else sample_weight[own]
                 scale = make_normalization(normalize).fit(kernel.inner, samples.X, weight)
-            prepared[v, kernel.preparation] = samples
             fitted.append(FittedKernel(spec.name, kernel, spec.columns, scale, v))
+            prepared[fitted[-1].reads] = samples
         constant = [one.name for one in fitted if getattr(one.normalization, "scale_", 1.0) == np.inf]
         if constant:
             warn_of_constant(constant)
-        place = {key: k for k, key in enumerate(prepared)}
-        views = Views(
-            tuple(one.X for one in prepared.values()), tuple(place[one.view, one.kernel.preparation] for one in fitted)
-        )
+        views = Views.of([one.reads for one in fitted], {key: one.X for key, one in prepared.items()})
         every = enumerate(prepared.values())
         return cls(tuple(fitted)), views, {(k, name): S for k, one in every for name, S in one.distances.items()}
 
@@ -227,22 +234,18 @@ class KernelSet:
     ) -> Views:
         """Return the samples as each kernel reads them, with stand-ins for what they lack; they have all by default."""
         cut: dict[int, Any] = {}
-        numbers: dict[tuple[int, str], int] = {}
-        distinct, which = [], []
+        prepared: dict[tuple[int, str], Any] = {}
         for m, one in enumerate(self.fitted):
-            with named(one.name):
-                if one.view not in cut:
-                    V = take_columns(X, one.columns)
-                    if present is not None and stand_ins is not None and not present[:, m].all():
-                        V = np.array(V)
-                        V[~present[:, m]] = stand_ins[m]
+            if one.view not in cut:
+                V = take_columns(X, one.columns)
+                if present is not None and stand_ins is not None and not present[:, m].all():
+                    V = np.array(V)
+                    V[~present[:, m]] = stand_ins[m]
+                with named(one.name):
                     cut[one.view] = in_double(one.kernel.validate(V))
-                key = one.view, one.kernel.preparation
-                if key not in numbers:
-                    numbers[key] = len(distinct)
-                    distinct.append(one.kernel.prepare(cut[one.view]))
-            which.append(numbers[key])
-        return Views(tuple(distinct), tuple(which))
+            if one.reads not in prepared:
+                prepared[one.reads] = one.kernel.prepare(cut[one.view])
+        return Views.of([one.reads for one in self.fitted], prepared)
 
     def samples(
         self,
@@ -281,27 +284,26 @@ class KernelSet:
             return PlacedSamples(backend, views, row_scales, shares, none, none, distances or {})
         shares = [_takes_tensors(one.kernel.inner, backend) for one in self.fitted] if across is None else across.shares
         # Some kernels may read on the host what others read on the device.
-        groups: dict[tuple[int, bool], list[int]] = {}
-        for m, v in enumerate(views.which):
-            groups.setdefault((v, shares[m] and m in asked), []).append(m)
-        which, placed, row_scales = [0] * len(views), [], list(row_scales)
-        for k, ((v, moves), members) in enumerate(groups.items()):
-            view, centre, norms = views.distinct[v], None, None
-            for m in members:
-                which[m] = k
-                if moves and row_scales[m] is not None:
-                    row_scales[m] = backend.asarray(row_scales[m])
-            if moves and across is not None:
-                centre = across.centres[across.views.which[members[0]]]
-            elif moves and any(_statistic(self.fitted[m]) == "squared_distances" for m in members):
-                # Far from the origin, norms cancel digits.
-                centre = backend.asarray(np.asarray(view.mean(axis=0), dtype=np.float64).ravel())
-            if moves:
-                view = backend.asarray(view.toarray() if hasattr(view, "toarray") else view)
-                norms = None if centre is None else ((view - centre) ** 2).sum(1)
-            placed.append((view, centre, norms))
-        distinct, centres, every_norm = zip(*placed, strict=True)
-        return PlacedSamples(backend, Views(distinct, tuple(which)), row_scales, shares, centres, every_norm)
+        keys = [(v, shares[m] and m in asked) for m, v in enumerate(views.which)]
+        row_scales = [
+            backend.asarray(scale) if moves and scale is not None else scale
+            for (_, moves), scale in zip(keys, row_scales, strict=True)
+        ]
+        names = (getattr(one.kernel.inner, "statistic", "") for one in self.fitted)
+        squared = {key for key, name in zip(keys, names, strict=True) if name == "squared_distances"}
+        placed: dict[tuple[int, bool], tuple[Any, Any, Any]] = {}
+        for m, key in enumerate(keys):
+            if key not in placed:
+                view, moves, centre = views[m], key[1], None
+                if moves and across is not None:
+                    centre = across.centres[across.views.which[m]]
+                elif moves and key in squared:
+                    # Far from the origin, norms cancel digits.
+                    centre = backend.asarray(np.asarray(view.mean(axis=0), dtype=np.float64).ravel())
+                placed[key] = _place(view, centre, backend) if moves else (view, None, None)
+        distinct, centres, norms = zip(*placed.values(), strict=True)
+        arrays = dict(zip(placed, distinct, strict=True))
+        return PlacedSamples(backend, Views.of(keys, arrays), row_scales, shares, centres, norms)
 
     def blocks(
         self,
@@ -425,8 +427,10 @@ def _takes_tensors(kernel: Kernel, backend: Backend) -> bool:
         return False
 
 
-def _statistic(one: FittedKernel) -> str | None:
-    return getattr(one.kernel.inner, "statistic", None)
+def _place(view: Any, centre: Any, backend: Backend) -> tuple[Any, Any, Any]:
+    """Return samples on a device, in double precision, a centre if there is one, and squared norms less that."""
+    V = backend.asarray(view.toarray() if hasattr(view, "toarray") else view)
+    return V, centre, None if centre is None else ((V - centre) ** 2).sum(1)
 
 
 def _view_numbers(specs: Sequence[KernelSpec], is_sparse: bool, present: NDArray[np.bool_] | None) -> list[int]:
@@ -434,11 +438,12 @@ def _view_numbers(specs: Sequence[KernelSpec], is_sparse: bool, present: NDArray
     numbers: dict[tuple[Any, ...], int] = {}
     found = []
     for m, one in enumerate(specs):
+        kernel: Any = one.kernel
         # What is read of strings, tables and given matrices depends on the kernel.
-        own = None if one.kernel.input_kind in ("numbers", "graphs") else m
+        own = None if kernel.input_kind in ("numbers", "graphs") else m
         columns = None if one.columns is None else one.columns.tobytes()
         rows = None if present is None else present[:, m].tobytes()
-        form = one.kernel.form(), is_sparse and one.kernel.accepts_sparse
+        form = kernel.form(), is_sparse and kernel.accepts_sparse
         found.append(numbers.setdefault((own, form, columns, rows), len(numbers)))
     return found
 

@@ -107,8 +107,8 @@ class PairFactors:
                 pair = []
                 for side, (what, own) in enumerate(zip(term, (kernel.left_, kernel.right_), strict=True)):
                     (key, V), (_, W) = above[m][side], beside[m][side]
-                    name = (side, what, key if what != "ones" else None, number_of(own, known))
-                    name = name if what == "kernel" else name[:3]
+                    formula = number_of(own, known) if what == "kernel" else None
+                    name = (side, what, key if what != "ones" else None, formula)
                     made = lambda what=what, own=own, V=V, W=W: compare(what, own, V, W)  # noqa: E731
                     pair.append(number((self.A, self.B)[side], name, made))
                 found.append((pair[0], pair[1]))

@@ -20,7 +20,7 @@ from kernelmosaic.backend import (
     run_threads,
     torch_backend,
 )
-from kernelmosaic.gram.kernel_set import Distances, FittedKernel, KernelSet, Views, named
+from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, named, take_rows
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, make_normalization
 from kernelmosaic.gram.options import StackOptions
@@ -63,14 +63,7 @@ class SubsetKernels:
     widths: Array
 
     @classmethod
-    def fit(
-        cls,
-        specs: Sequence[KernelSpec],
-        X: MatrixLike,
-        normalize: str | None,
-        sample_weight: Array | None = None,
-        present: None = None,
-    ) -> SubsetKernels:
+    def fit(cls, specs: Sequence[KernelSpec], X: MatrixLike, normalize: str | None) -> SubsetKernels:
         """Find the widths that are measured on the columns of a subset; others are known."""
         (spec,) = specs
         family = spec.kernel
@@ -91,14 +84,6 @@ class SubsetKernels:
         with named(spec.name):
             V = family.validate(take_columns(X, spec.columns))
         return cls(family, normalize, V, _widths(family, V))
-
-    @classmethod
-    def fit_samples(
-        cls, specs: Sequence[KernelSpec], X: MatrixLike, normalize: str | None, *others: Any
-    ) -> tuple[SubsetKernels, Views, Distances]:
-        """Return what `fit` does, and the samples in all columns that subsets are taken of."""
-        fitted = cls.fit(specs, X, normalize)
-        return fitted, fitted.views(X), {}
 
     @property
     def names(self) -> FamilyNames:
@@ -123,9 +108,9 @@ class SubsetKernels:
 
     def take_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
         """Return the samples as the kernels that `take` returns see them."""
-        settings, places = len(self.family.settings), {}
-        which = tuple(places.setdefault(int(m) // settings, len(places)) for m in active)
-        return Views(tuple(views[0][:, self.family.subset(v * settings)[0]] for v in places), which)
+        settings = len(self.family.settings)
+        subsets = [int(m) // settings for m in active]
+        return Views.of(subsets, {v: views[0][:, self.family.subset(v * settings)[0]] for v in subsets})
 
 
 class SubsetStack(GramStack):
@@ -208,7 +193,7 @@ class SubsetStack(GramStack):
         top = np.flatnonzero(found + error >= (found - error).max())
         for some in row_strips(len(top), self.options.subset_batch):
             chosen = asked[top[some]]
-            views = self.kernel_set.take_views([self.views[0][support]], chosen)
+            views = self.kernel_set.take_views(take_rows(self.views, support), chosen)
             few = ComputedStack(self.kernel_set.take(chosen), views, np.dtype(np.float64), 2**24)
             found[top[some]] = few.quadratic_forms(beta[support]) * factors[chosen]
         out[asked] = found

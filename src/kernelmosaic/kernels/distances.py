@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
-from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike, RowIndex
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, RowIndex
 from kernelmosaic.backend import NUMPY, TINY, backend_of, is_tensor, row_strips
 
 #: The error that a squared distance may have, by the precision of the kernel: relative to itself, or to the scale of
@@ -125,25 +125,28 @@ def pairwise_statistic(
     scale: float = 0.0,
     centre: ArrayOrTensor = None,
     norms: tuple[Any, Any] | None = None,
-) -> ArrayOrTensor:
+) -> AnyArray:
     """Return the inner products or distances between the rows of X and those of Y, arrays or tensors.
 
     The scale of the kernel, and the centre and norms of samples that are known, are those of `squared_distances`.
     """
+    block: AnyArray
     if name == "squared_distances":
-        return squared_distances(X, Y, scale, centre, norms)
-    if is_tensor(X):
-        return X @ Y.T if name == "products" else backend_of(X).xp.cdist(X, Y, p=1.0)
-    if name == "products":
-        return np.asarray(safe_sparse_dot(X, Y.T, dense_output=True))
-    kind = np.result_type(X.dtype, Y.dtype)
-    if sparse.issparse(X) or sparse.issparse(Y):
+        block = squared_distances(X, Y, scale, centre, norms)
+    elif is_tensor(X):
+        block = X @ Y.T if name == "products" else backend_of(X).xp.cdist(X, Y, p=1.0)
+    elif name == "products":
+        block = np.asarray(safe_sparse_dot(X, Y.T, dense_output=True))
+    elif sparse.issparse(X) or sparse.issparse(Y):
         from sklearn.metrics.pairwise import manhattan_distances
 
-        return np.asarray(manhattan_distances(_with_short_indices(X), _with_short_indices(Y)), dtype=kind)
-    from scipy.spatial.distance import cdist
+        found = manhattan_distances(_with_short_indices(X), _with_short_indices(Y))
+        block = found.astype(np.result_type(X.dtype, Y.dtype), copy=False)
+    else:
+        from scipy.spatial.distance import cdist
 
-    return np.asarray(cdist(X, Y, "cityblock"), dtype=kind)
+        block = cdist(X, Y, "cityblock").astype(np.result_type(X.dtype, Y.dtype), copy=False)
+    return block
 
 
 def _with_short_indices(X: MatrixLike) -> MatrixLike:
@@ -195,13 +198,11 @@ class FitSamples:
         X, squared = self.X.astype(np.float64, copy=False), statistic == "squared_distances"
         # Of many columns inner products are several times faster than differences.
         if sparse.issparse(X) or (squared and X.shape[1] > 32):
-            S = pairwise_statistic(statistic, X, X)
-            found = squareform(S, checks=False)
+            found = squareform(pairwise_statistic(statistic, X, X), checks=False)
         else:
             found = pdist(X, "sqeuclidean" if squared else "cityblock")
-            S = squareform(found) if self.keep else None
         if self.keep:
-            self.distances[statistic] = S
+            self.distances[statistic] = squareform(found)
         return np.asarray(found)
 
     def _median(self, statistic: str, most: int = 2000) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -225,11 +225,9 @@ def _alike(one: Any, other: Any) -> bool:
     if one is other or sparse.issparse(one):
         return one is other
     if isinstance(one, BaseEstimator):
-        others = other.get_params(deep=False) if type(other) is type(one) else {}
-        given = one.get_params(deep=False)
-        return type(other) is type(one) and all(_alike(value, others[name]) for name, value in given.items())
-    plain = [isinstance(value, str | Real | None) for value in (one, other)]
-    return bool(one == other if all(plain) else not any(plain) and np.array_equal(one, other))
+        parameters = (kernel.get_params(deep=False).values() for kernel in (one, other))
+        return type(one) is type(other) and all(map(_alike, *parameters))
+    return bool(np.array_equal(one, other))
 
 
 def number_of(kernel: Kernel, known: list[Kernel]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Self
 
 import numpy as np
@@ -54,7 +55,26 @@ def _standardised(X: MatrixLike) -> Block:
     return np.asarray(Z)
 
 
-class FFT(Kernel):
+class Transformed(Kernel):
+    """A kernel `kernel_` of the samples that `transform` returns."""
+
+    learned = "kernel_"
+    kernel_: Kernel
+
+    @abstractmethod
+    def transform(self, X: MatrixLike) -> ArrayOrTensor:
+        """Return what the inner kernel reads of samples, in their precision."""
+
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
+        left = self.transform(X)
+        block: Block = self.kernel_._block(left, left if Y is X else self.transform(Y))
+        return block
+
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+        return np.asarray(self.kernel_._diagonal(self.transform(X)))
+
+
+class FFT(Transformed):
     """k(x, z) = exp(−‖s(x) − s(z)‖² / width²), s(x) the magnitudes of the Fourier transform of the profile x.
 
     Magnitudes forget where along the profile a pattern stands, and keep how often it repeats. Profiles, such as the
@@ -70,8 +90,8 @@ class FFT(Kernel):
 
     Attributes
     ----------
-    gaussian_ : Gaussian
-        The fitted kernel between magnitudes.
+    kernel_ : Gaussian
+        The fitted kernel between magnitudes; also called ``gaussian_``.
 
     References
     ----------
@@ -87,24 +107,16 @@ class FFT(Kernel):
     True
     """
 
-    learned = "gaussian_"
-
     def __init__(self, width: float | str = "median", n_frequencies: int | None = None) -> None:
         self.width = width
         self.n_frequencies = n_frequencies
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        self.gaussian_ = Gaussian(self.width).fit(self._magnitudes(self.validate(X)))
+        self.kernel_ = self.gaussian_ = Gaussian(self.width).fit(self.transform(self.validate(X)))
         return self
 
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        S = self._magnitudes(X)
-        return self.gaussian_._block(S, S if Y is X else self._magnitudes(Y))
-
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        return np.ones(X.shape[0])
-
-    def _magnitudes(self, X: MatrixLike) -> AnyArray:
+    def transform(self, X: MatrixLike) -> AnyArray:
+        """Return the magnitudes of the Fourier transforms."""
         available, wanted = X.shape[1] // 2 + 1, self.n_frequencies
         if wanted is not None and not (is_whole(wanted) and wanted <= available):
             raise ValueError(
@@ -114,7 +126,7 @@ class FFT(Kernel):
         return np.asarray(np.abs(fft.rfft(X, axis=1)[:, :wanted]))
 
 
-class Ranked(Kernel):
+class Ranked(Transformed):
     """k(r(x), r(z)): a kernel of samples whose entries are replaced by their ranks among the training samples.
 
     Ranks do not change under monotone transformations of a column, and outliers are one rank away from their
@@ -144,7 +156,6 @@ class Ranked(Kernel):
     """
 
     preparation = "ranks"
-    learned = "kernel_"
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -168,16 +179,8 @@ class Ranked(Kernel):
         """Return the standardised ranks of the entries, in the shape and the precision of X."""
         return to_ranks(X, self.values_, self.ranks_)
 
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        left = self.transform(X)
-        block: Block = self.kernel_._block(left, left if Y is X else self.transform(Y))
-        return block
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        return np.asarray(self.kernel_._diagonal(self.transform(X)))
-
-
-class Rescaled(Kernel):
+class Rescaled(Transformed):
     """k(x / s, z / s): a kernel of samples whose columns are divided by given numbers.
 
     ``Rescaled(Gaussian(width=1.0), scale=widths)`` is the Gaussian with one width per column. The ridge estimators
@@ -205,7 +208,6 @@ class Rescaled(Kernel):
     0.1353
     """
 
-    learned = "kernel_"
     costs_by_entries = True
     takes_tensors = True
 
@@ -228,14 +230,6 @@ class Rescaled(Kernel):
         """Return the columns divided by their numbers, in the precision of X."""
         backend = backend_of(X)
         return X * backend.asarray(1.0 / self.scale_, backend.dtype(X))
-
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        left = self.transform(X)
-        block: Block = self.kernel_._block(left, left if Y is X else self.transform(Y))
-        return block
-
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        return np.asarray(self.kernel_._diagonal(self.transform(X)))
 
     def draw_frequencies(
         self, n_columns: int, count: int, random: np.random.RandomState
@@ -262,7 +256,7 @@ def with_width(kernel: Kernel, width: str | NDArray[np.float64]) -> Kernel:
     return Rescaled(type(learner)(1.0), width.tolist()) if learner.per_column else type(learner)(float(width[0]))
 
 
-class Projected(Kernel):
+class Projected(Transformed):
     """k(Wᵀx, Wᵀz): a kernel of projected samples.
 
     `fit` puts W at the leading principal directions, or draws it; the localized estimators start there and learn it
@@ -317,8 +311,13 @@ class Projected(Kernel):
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         X = self.validate(X)
-        inner = self._inner()
-        size = self._checked_components(X.shape[1])
+        inner, size = Linear() if self.kernel is None else self.kernel, self.n_components
+        if not isinstance(inner, Linear | Polynomial | Gaussian):
+            raise TypeError(
+                f"kernel={inner!r}: Projected learns projections for Linear, Polynomial and Gaussian kernels."
+            )
+        if not (is_whole(size) and size <= X.shape[1]):
+            raise ValueError(f"n_components={size!r}: give a whole number from 1 to the {X.shape[1]} columns.")
         if self.init == "random":
             self.W_ = _random_directions(X.shape[1], size, check_random_state(self.random_state or 0))
         elif self.init == "pca":
@@ -370,31 +369,6 @@ class Projected(Kernel):
         Z = self.transform(X)
         slopes = _slope(self.kernel_, np.einsum("ij,ij->i", Z, Z))
         return np.asarray(X.T @ ((2.0 * g * slopes)[:, np.newaxis] * Z))
-
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        left = self._project(X)
-        return np.asarray(self.kernel_._block(left, left if Y is X else self._project(Y)))
-
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        return np.asarray(self.kernel_._diagonal(self.transform(X)))
-
-    def _project(self, X: MatrixLike) -> Block:
-        """The projected samples, in the precision of the samples."""
-        return np.asarray(X @ self.W_.astype(X.dtype))
-
-    def _inner(self) -> StatisticKernel:
-        inner = Linear() if self.kernel is None else self.kernel
-        if not isinstance(inner, Linear | Polynomial | Gaussian):
-            raise TypeError(
-                f"kernel={inner!r}: Projected learns projections for Linear, Polynomial and Gaussian kernels."
-            )
-        return inner
-
-    def _checked_components(self, n_features: int) -> int:
-        R = self.n_components
-        if not (is_whole(R) and n_features >= R):
-            raise ValueError(f"n_components={R!r}: give a whole number from 1 to the {n_features} columns.")
-        return int(R)
 
 
 def _random_directions(n_features: int, n_components: int, rng: np.random.RandomState) -> NDArray[np.float64]:
