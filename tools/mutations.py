@@ -866,6 +866,22 @@ MUTATIONS = (
         "estimators/test_single_precision.py",
     ),
     _m(
+        "distances-of-other-rows",
+        "known distances of some samples read at the wrong rows",
+        "gram/kernel_set.py",
+        "known = np.arange(self.n_samples)[rows] if self.rows is None else self.rows[rows]",
+        "known = np.arange(self.n_samples)[rows]",
+        "gram/test_kernel_set.py",
+    ),
+    _m(
+        "views-of-other-columns",
+        "kernels on different columns read the same samples",
+        "gram/kernel_set.py",
+        "found.append(numbers.setdefault((own, form, columns, rows), len(numbers)))",
+        "found.append(numbers.setdefault((own, form, rows), len(numbers)))",
+        "gram/test_kernel_set.py",
+    ),
+    _m(
         "rounded-before-scaled",
         "large entries rounded to single precision before they are scaled",
         "gram/normalizing.py",

@@ -141,7 +141,7 @@ class FourierMap(FeatureMap):
 def explicit_map(
     approximation: str, kernel: Kernel, X: MatrixLike, rank: int, random: np.random.RandomState
 ) -> FeatureMap | None:
-    """Return the map of a fitted kernel that needs no landmarks, None where landmarks it must be.
+    """Return the map of a fitted kernel that needs no landmarks, None if the kernel has none.
 
     `X` are samples as the kernel sees them, of which the number of columns and the mean count.
     """

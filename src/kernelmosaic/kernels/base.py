@@ -295,7 +295,7 @@ def is_positive(value: object) -> bool:
 
 
 def is_whole(value: object, least: int = 1) -> bool:
-    """Whether a parameter is a whole number of at least so much."""
+    """Whether a parameter is a whole number, and not below the least."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
@@ -323,7 +323,7 @@ def shown(given: object) -> str:
 
 
 def _library_kernels(parent: type[Kernel]) -> Iterator[type[Kernel]]:
-    """Yield the kernels of this package: all of its modules are loaded before anybody can misspell one."""
+    """Yield the kernels of this package, all of whose modules are loaded by then."""
     for kind in parent.__subclasses__():
         if kind.__module__.startswith("kernelmosaic.") and not isabstract(kind):
             yield kind

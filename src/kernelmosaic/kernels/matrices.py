@@ -174,18 +174,15 @@ def _largest(A: AnyArray) -> Any:
 
 
 def _refuse_infinite(A: AnyArray, name: str) -> None:
-    for rows in row_strips(len(A), 512):  # so that a check never holds a second matrix
-        bad = ~np.isfinite(A[rows])
-        if bad.any():
-            i, j = np.argwhere(bad)[0]
-            raise ValueError(
-                f"{name}[{rows.start + i}, {j}] is {A[rows][i, j]}: {name} must be finite; fill missing entries, "
-                "or leave out the samples that have them."
-            )
+    i, j = np.argwhere(~np.isfinite(A))[0]
+    raise ValueError(
+        f"{name}[{i}, {j}] is {A[i, j]}: {name} must be finite; fill missing entries, or leave out the samples that "
+        "have them."
+    )
 
 
 def _refuse_asymmetric(A: AnyArray, name: str, allowed: float) -> None:
-    for rows in row_strips(len(A), 512):
+    for rows in row_strips(len(A), 512):  # no second matrix is held
         off = np.abs(A[rows] - A[:, rows].T)
         if off.max() > allowed:
             i, j = np.unravel_index(np.argmax(off), off.shape)
@@ -203,9 +200,9 @@ class Precomputed(MatrixRows):
     is checked once, at the first use, and never copied: clones share it. To search over matrices, give the search a
     list of `Precomputed` kernels rather than of arrays, which scikit-learn would copy.
 
-    Up to 500 rows the matrix is proved to be positive semi-definite. A larger one is looked at between every two
-    samples and among some of them together, and after a fit among those that the fit rests on: what is negative
-    elsewhere only may stay unseen.
+    Up to 500 rows the matrix is proved to be positive semi-definite. A larger one is checked between every two samples
+    and among some of them together, and after every fit among its support samples: a negative eigenvalue that only
+    other samples show is not found.
 
     Parameters
     ----------
@@ -306,7 +303,7 @@ def _gaps(given: object) -> NDArray[np.bool_] | None:
     if K.dtype.kind != "f" or K.ndim != 2 or K.shape[0] != K.shape[1]:
         return None
     gaps = np.isnan(K.diagonal())
-    # Whatever else is not finite is for the check of the matrix to refuse.
+    # Other entries that are not finite are refused by the check of the matrix.
     some = bool(gaps.any()) and bool(np.isnan(K[gaps]).all()) and bool(np.isnan(K[:, gaps]).all())
     return gaps if some and not gaps.all() else None
 
@@ -333,10 +330,10 @@ def join_samples(kernel: Precomputed, block: NDArray[np.float64]) -> None:
 
 
 def _check_positive(K: AnyArray, likely: bool) -> None:
-    """Refuse a matrix with an eigenvalue that is negative beyond rounding, where that costs little to decide.
+    """Refuse a matrix with an eigenvalue that is negative beyond rounding, as far as that costs little to decide.
 
-    That no eigenvalue is, a factorisation would have to prove, which for many samples takes longer than learning from
-    them. Large matrices are looked at in some samples, and once more in those that a fit has made use of.
+    A factorisation proves that there is none; of many samples it takes longer than learning from them. Large matrices
+    are checked among some samples, and after every fit among its support samples.
     """
     if len(K) <= _PROVED or not likely:
         _prove_positive(K)

@@ -339,6 +339,9 @@ class Projected(Transformed):
         """Return the projected samples Wᵀx, of shape (n, n_components)."""
         return np.asarray(self.validate(X) @ self.W_, dtype=np.float64)
 
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
+        return super()._block(X, Y).astype(X.dtype, copy=False)
+
     def vjp(self, X: MatrixLike, G: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return Σ_ij G_ij ∂k(x_i, x_j)/∂W.
 
