@@ -360,9 +360,10 @@ class ComputedStack(MatrixStack):
     def write_square(self, kernels: Kernels, square: tuple[slice, slice], matrices: AnyArray, loops: Any) -> None:
         """Write a square of the lower triangle of matrices on the host, and its mirror image."""
         (rows, columns), rest = square, [int(m) for m in kernels]
+        left, right = self.samples.take(rows), self.samples.take(columns)
         for members in self._gaussians(rest):
             constants = np.array(self._constants(members, np.ones(self.n_kernels)), self.dtype)
-            known = self.samples.take(rows).known(members[0], "squared_distances", self.samples.take(columns))
+            known = left.known(members[0], "squared_distances", right)
             if known is not None:
                 distances = np.ascontiguousarray(known, dtype=self.dtype)
             else:
