@@ -869,8 +869,8 @@ MUTATIONS = (
         "distances-of-other-rows",
         "known distances of some samples read at the wrong rows",
         "gram/kernel_set.py",
-        "known = np.arange(self.n_samples)[rows] if self.rows is None else self.rows[rows]",
-        "known = np.arange(self.n_samples)[rows]",
+        "rows=cut(self.rows),",
+        "rows=cut(np.arange(self.n_samples)),",
         "gram/test_kernel_set.py",
     ),
     _m(

@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from kernelmosaic._typing import AnyArray, DType, MatrixLike, RowIndex
-from kernelmosaic.backend import NUMPY, Backend, as_slice, is_tensor, row_strips, torch_backend
+from kernelmosaic.backend import NUMPY, Backend, is_tensor, row_strips, torch_backend
 from kernelmosaic.gram.normalizing import Normalization, make_normalization, warn_of_constant
 from kernelmosaic.gram.options import device_entries
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel
@@ -81,7 +81,7 @@ class PlacedSamples:
     distances : dict
         Of a training set on the host, the distances that are known.
     rows : ndarray, optional
-        Which samples of that training set these are; None for all.
+        Which samples of that training set these are.
     """
 
     backend: Backend
@@ -91,7 +91,7 @@ class PlacedSamples:
     centres: tuple[Any, ...]
     norms: tuple[Any, ...]
     distances: Distances = field(default_factory=dict)
-    rows: NDArray[np.intp] | None = None
+    rows: Any = None
 
     @property
     def n_samples(self) -> int:
@@ -103,26 +103,18 @@ class PlacedSamples:
         def cut(array: Any) -> Any:
             return None if array is None else array[self.backend.index(rows) if is_tensor(array) else rows]
 
-        known = None
-        if self.distances:
-            known = np.arange(self.n_samples)[rows] if self.rows is None else self.rows[rows]
         return replace(
             self,
             views=Views(tuple(map(cut, self.views.distinct)), self.views.which),
             row_scales=[cut(scale) for scale in self.row_scales],
             norms=tuple(map(cut, self.norms)),
-            rows=known,
+            rows=cut(self.rows),
         )
 
     def known(self, m: int, statistic: str, other: PlacedSamples) -> Block | None:
         """Return the block of a statistic between these samples and others, None where it was not measured."""
         S = self.distances.get((self.views.which[m], statistic))
-        if S is None or other.distances is not self.distances:
-            return None
-        rows, columns = (slice(None) if one.rows is None else as_slice(one.rows) for one in (self, other))
-        if isinstance(rows, slice) or isinstance(columns, slice):
-            return S[rows, columns]
-        return np.asarray(S[np.ix_(rows, columns)])
+        return None if S is None or other.distances is not self.distances else S[np.ix_(self.rows, other.rows)]
 
 
 @dataclass(frozen=True)
@@ -151,19 +143,9 @@ class KernelSet:
     fitted: tuple[FittedKernel, ...]
 
     @classmethod
-    def fit(
-        cls,
-        specs: Sequence[KernelSpec],
-        X: MatrixLike,
-        normalize: str | None,
-        sample_weight: NDArray[np.float64] | None = None,
-        present: NDArray[np.bool_] | None = None,
-    ) -> KernelSet:
-        """Clone the kernels, fit each to its columns of the training set, and learn their scales.
-
-        Of shape (n, P), `present` marks the samples that a kernel is fitted to; None means to all.
-        """
-        return cls.fit_samples(specs, X, normalize, sample_weight, present)[0]
+    def fit(cls, *given: Any, **options: Any) -> KernelSet:
+        """Return the kernels as `fit_samples` fits them."""
+        return cls.fit_samples(*given, **options)[0]
 
     @classmethod
     def fit_samples(
@@ -175,9 +157,11 @@ class KernelSet:
         present: NDArray[np.bool_] | None = None,
         room: float = 0.0,
     ) -> tuple[KernelSet, Views, Distances]:
-        """Return what `fit` does, the samples that each kernel was fitted to, and the distances between all of them.
+        """Clone the kernels, fit each to its columns of the training set, and learn their scales.
 
-        Distances that widths were learned of are kept if there is room for so many bytes; else there are none.
+        Of shape (n, P), `present` marks the samples that a kernel is fitted to; None means to all. The samples that
+        each was fitted to are returned, too, and the distances between them that widths were learned of; none if these
+        might take more bytes than there is room.
         """
         make_normalization(normalize)
         if present is not None and not present.any(axis=0).all():
@@ -281,7 +265,8 @@ class KernelSet:
         if backend is NUMPY:
             shares = [isinstance(one.kernel.inner, StatisticKernel) for one in self.fitted]
             none = (None,) * len(views.distinct)
-            return PlacedSamples(backend, views, row_scales, shares, none, none, distances or {})
+            rows = np.arange(views[0].shape[0]) if distances else None
+            return PlacedSamples(backend, views, row_scales, shares, none, none, distances or {}, rows)
         shares = [_takes_tensors(one.kernel.inner, backend) for one in self.fitted] if across is None else across.shares
         # Some kernels may read on the host what others read on the device.
         keys = [(v, shares[m] and m in asked) for m, v in enumerate(views.which)]
@@ -293,17 +278,18 @@ class KernelSet:
         squared = {key for key, name in zip(keys, names, strict=True) if name == "squared_distances"}
         placed: dict[tuple[int, bool], tuple[Any, Any, Any]] = {}
         for m, key in enumerate(keys):
-            if key not in placed:
-                view, moves, centre = views[m], key[1], None
-                if moves and across is not None:
+            view, centre, norms = views[m], None, None
+            if key not in placed and key[1]:
+                view = backend.asarray(view.toarray() if hasattr(view, "toarray") else view)
+                if across is not None:
                     centre = across.centres[across.views.which[m]]
-                elif moves and key in squared:
-                    # Far from the origin, norms cancel digits.
-                    centre = backend.asarray(np.asarray(view.mean(axis=0), dtype=np.float64).ravel())
-                placed[key] = _place(view, centre, backend) if moves else (view, None, None)
-        distinct, centres, norms = zip(*placed.values(), strict=True)
-        arrays = dict(zip(placed, distinct, strict=True))
-        return PlacedSamples(backend, Views.of(keys, arrays), row_scales, shares, centres, norms)
+                elif key in squared:  # far from the origin, norms cancel digits
+                    centre = view.mean(0)
+                norms = None if centre is None else ((view - centre) ** 2).sum(1)
+            placed.setdefault(key, (view, centre, norms))
+        arrays, centres, every = zip(*placed.values(), strict=True)
+        moved = Views.of(keys, dict(zip(placed, arrays, strict=True)))
+        return PlacedSamples(backend, moved, row_scales, shares, centres, every)
 
     def blocks(
         self,
@@ -425,12 +411,6 @@ def _takes_tensors(kernel: Kernel, backend: Backend) -> bool:
         return is_tensor(kernel.from_statistic(backend.zeros((1, 1))))
     except Exception:  # whatever a formula for arrays makes of a tensor, the host serves
         return False
-
-
-def _place(view: Any, centre: Any, backend: Backend) -> tuple[Any, Any, Any]:
-    """Return samples on a device, in double precision, a centre if there is one, and squared norms less that."""
-    V = backend.asarray(view.toarray() if hasattr(view, "toarray") else view)
-    return V, centre, None if centre is None else ((V - centre) ** 2).sum(1)
 
 
 def _view_numbers(specs: Sequence[KernelSpec], is_sparse: bool, present: NDArray[np.bool_] | None) -> list[int]:

@@ -48,9 +48,10 @@ class MatrixRows(Kernel):
     def _prepare(self, given: object) -> Any:
         """Check the given matrix and return what `_block` reads."""
 
-    @abstractmethod
     def _n_rows(self) -> int:
         """How many rows there are to choose from."""
+        self._prepared()
+        return int(np.shape(self._share().given)[0])
 
     def validate(self, X: MatrixLike) -> NDArray[np.intp]:
         return row_numbers(X, self._n_rows(), self.matrix_parameter)
@@ -280,9 +281,6 @@ class Precomputed(MatrixRows):
             order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")
             _probe_positive(K, rows[order], coefficients[:, order])
 
-    def _n_rows(self) -> int:
-        return int(self._prepared().shape[0])
-
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         K: Block = self._prepared()
         rows, columns = as_slice(X), as_slice(Y)
@@ -442,9 +440,6 @@ class Diffusion(MatrixRows):
         values, vectors = linalg.eigh(L, overwrite_a=True, check_finite=False, driver="evd")
         # Zero eigenvalues, one per component, come out as dust of either sign.
         return np.maximum(values, 0), vectors
-
-    def _n_rows(self) -> int:
-        return int(self._prepared()[1].shape[0])
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         features = self._features(X)
