@@ -93,13 +93,6 @@ class PairFactors:
         self.B: list[Array] = []
         numbers: dict[Hashable, int] = {}
         known: list[Kernel] = []
-
-        def number(store: list[Array], key: Hashable, make: Callable[[], AnyArray]) -> int:
-            if key not in numbers:
-                numbers[key] = len(store)
-                store.append(np.asarray(make(), dtype=np.float64))
-            return numbers[key]
-
         self.terms = []
         for m, kernel in enumerate(kernels):
             found = []
@@ -109,8 +102,11 @@ class PairFactors:
                     (key, V), (_, W) = above[m][side], beside[m][side]
                     formula = number_of(own, known) if what == "kernel" else None
                     name = (side, what, key if what != "ones" else None, formula)
-                    made = lambda what=what, own=own, V=V, W=W: compare(what, own, V, W)  # noqa: E731
-                    pair.append(number((self.A, self.B)[side], name, made))
+                    store = (self.A, self.B)[side]
+                    if name not in numbers:
+                        numbers[name] = len(store)
+                        store.append(np.asarray(compare(what, own, V, W), dtype=np.float64))
+                    pair.append(numbers[name])
                 found.append((pair[0], pair[1]))
             self.terms.append(found)
 
