@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -35,22 +34,6 @@ from kernelmosaic.kernels.views import KernelSpec
 APPROXIMATIONS = ("nystroem", "fourier")
 
 # One kernel ----------------------------------------------------------------------------------------------------------
-
-
-class FeatureMap(ABC):
-    """From samples as the kernel reads them to features.
-
-    Attributes
-    ----------
-    width : int
-        How many features there are.
-    """
-
-    width: int
-
-    @abstractmethod
-    def features(self, X: MatrixLike) -> Block:
-        """Return the features of samples, (n, width), not normalised yet; X is an array, sparse or a tensor."""
 
 
 class NystroemMap:
@@ -93,18 +76,19 @@ class NystroemMap:
         return projected
 
 
-class ColumnsMap(FeatureMap):
+class ColumnsMap:
     """The linear kernel's own columns, which are exact."""
 
     def __init__(self, width: int) -> None:
         self.width = width
 
     def features(self, X: MatrixLike) -> Block:
+        """Return the features of samples, (n, width), not normalised yet; X is an array, sparse or a tensor."""
         columns: Block = X.toarray() if hasattr(X, "toarray") else X
         return columns
 
 
-class FourierMap(FeatureMap):
+class FourierMap:
     """√(a/r) (cos Xω, sin Xω) for r frequencies ω drawn from the spectrum of a kernel a · κ(x − z).
 
     References
@@ -122,6 +106,7 @@ class FourierMap(FeatureMap):
             self.center = X.mean(axis=0, dtype=np.float64)
 
     def features(self, X: MatrixLike) -> Block:
+        """Return the same as of `ColumnsMap`."""
         backend = backend_of(X)
         dtype = backend.dtype(X)
         frequencies = backend.asarray(self.frequencies, dtype)
@@ -136,6 +121,10 @@ class FourierMap(FeatureMap):
         backend.xp.sin(angles, out=Z[:, half:])
         Z *= float(np.sqrt(self.factor / half))
         return Z
+
+
+#: From samples as the kernel reads them to features, `width` of them.
+FeatureMap = ColumnsMap | FourierMap
 
 
 def explicit_map(

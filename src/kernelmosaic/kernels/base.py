@@ -194,6 +194,22 @@ class Kernel(BaseEstimator, ABC):
         def __rmul__(self, other: object) -> Kernel: ...
 
 
+class FeatureKernel(Kernel):
+    """The inner product of descriptions of two samples, ⟨f(x), f(z)⟩."""
+
+    @abstractmethod
+    def _features(self, X: MatrixLike) -> AnyArray:
+        """Return f(x) of validated samples, one row per sample."""
+
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
+        features = self._features(X)
+        return np.asarray(features @ (features if Y is X else self._features(Y)).T)
+
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+        features = self._features(X)
+        return np.asarray(np.einsum("ij,ij->i", features, features))
+
+
 class StatisticKernel(Kernel):
     """A kernel that is a function of one number per pair of samples: their inner product or a distance.
 

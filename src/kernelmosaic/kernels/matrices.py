@@ -14,7 +14,7 @@ from scipy import linalg, sparse
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import NUMPY, as_slice, one_blas_thread, row_strips, run_threads
-from kernelmosaic.kernels.base import Block, Kernel, is_positive
+from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel, is_positive
 
 #: How far entries may be off, relative to the largest, and still be taken for rounded.
 ROUNDING = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-6}
@@ -27,7 +27,7 @@ _PROVED, _ELIMINATED = 500, 128
 class _Prepared:
     """What was made of one given matrix at its first use; a kernel and its clones hold the same one."""
 
-    given: object
+    given: Any
     result: Any = None
     # Which samples a kernel matrix has nothing but NaN for; None if there are none.
     gaps: NDArray[np.bool_] | None = None
@@ -398,7 +398,7 @@ def _without_dust(block: AnyArray, allowed: float) -> AnyArray:
     return block
 
 
-class Diffusion(MatrixRows):
+class Diffusion(FeatureKernel, MatrixRows):
     """k(i, j) = [exp(β H)]_ij with H = −(graph Laplacian) = A − diag(A·1): heat that has flowed from node i to node j.
 
     X is a column of node numbers. The eigenvectors of the Laplacian are computed once, at the first use, and shared by
@@ -441,17 +441,9 @@ class Diffusion(MatrixRows):
         # Zero eigenvalues, one per component, come out as dust of either sign.
         return np.maximum(values, 0), vectors
 
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        features = self._features(X)
-        return np.asarray(features @ (features if Y is X else self._features(Y)).T)
-
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        features = self._features(X)
-        return np.asarray(np.einsum("ij,ij->i", features, features))
-
-    def _features(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    def _features(self, X: MatrixLike) -> NDArray[np.float64]:
         values, vectors = self._prepared()
-        return np.asarray(vectors[rows] * np.exp(-0.5 * self.beta * values))
+        return np.asarray(vectors[X] * np.exp(-0.5 * self.beta * values))
 
     def _check_parameters(self) -> None:
         if not is_positive(self.beta):

@@ -35,9 +35,6 @@ class Linear(StatisticKernel):
         copy: Block = backend_of(S).copy(S)
         return copy
 
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        return pairwise_statistic(self.statistic, X, Y)
-
 
 class Polynomial(StatisticKernel):
     """k(x, z) = (⟨x, z⟩ + offset)^degree.

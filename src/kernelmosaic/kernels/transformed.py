@@ -13,12 +13,12 @@ from sklearn.utils import check_array, check_random_state
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Seed, TargetLike
 from kernelmosaic.backend import backend_of
-from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, is_whole, shorten
+from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel, StatisticKernel, is_whole, shorten
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic, to_ranks
 from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial, Radial
 
 
-class Correlation(Kernel):
+class Correlation(FeatureKernel):
     """k(x, z) = Pearson's correlation between the entries of x and those of z, as for two expression profiles.
 
     It is the inner product of the rows after each is centred and scaled to length one. A constant row has no direction
@@ -36,23 +36,18 @@ class Correlation(Kernel):
     def validate(self, X: MatrixLike) -> MatrixLike:
         return check_array(X, dtype=(np.float64, np.float32), ensure_min_features=2, input_name="X", estimator=self)
 
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        Z = _standardised(X)
-        return np.asarray(Z @ (Z if Y is X else _standardised(Y)).T)
+    def _features(self, X: MatrixLike) -> AnyArray:
+        # Scaled first: squaring then neither overflows nor underflows, and a constant row, of ones now, is centred to
+        # exact zeros; rounding of its mean would otherwise leave dust for the division by the length to blow up.
+        largest = np.abs(X).max(axis=1, keepdims=True)
+        Z = X / np.where(largest > 0, largest, 1)
+        Z -= Z.mean(axis=1, keepdims=True)
+        lengths = np.linalg.norm(Z, axis=1, keepdims=True)
+        Z /= np.where(lengths > 0, lengths, 1)
+        return np.asarray(Z)
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.asarray(X.max(axis=1) > X.min(axis=1), dtype=np.float64)
-
-
-def _standardised(X: MatrixLike) -> Block:
-    # Scaled first: squaring then neither overflows nor underflows, and a constant row, of ones now, is centred to exact
-    # zeros; rounding of its mean would otherwise leave dust for the division by the length to blow up.
-    largest = np.abs(X).max(axis=1, keepdims=True)
-    Z = X / np.where(largest > 0, largest, 1)
-    Z -= Z.mean(axis=1, keepdims=True)
-    lengths = np.linalg.norm(Z, axis=1, keepdims=True)
-    Z /= np.where(lengths > 0, lengths, 1)
-    return np.asarray(Z)
 
 
 class Transformed(Kernel):
