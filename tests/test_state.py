@@ -115,7 +115,8 @@ def changed_strangers(every: dict[str, Nodes]) -> Iterator[str]:
                 made |= {one.id for one in node.targets if isinstance(one, ast.Name)}
         for one in targets(nodes):
             owner = ast.unparse(one.value) if isinstance(one, ast.Attribute) else ""
-            if owner.endswith(".stack") or (owner and one.attr.startswith("_") and owner not in made):
+            private = owner and one.attr.startswith("_") and not one.attr.endswith("__")
+            if owner.endswith(".stack") or (private and owner not in made):
                 yield f"{ast.unparse(one)} is set from outside"
 
 
