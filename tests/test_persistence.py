@@ -330,12 +330,12 @@ def test_functions_beside_classes_are_not_on_the_list(model_file):
         names = [f"{kind.__module__}.{kind.__name__}" for kind in vars(found).values() if isinstance(kind, type)]
         assert f"kernelmosaic.{module}" in {name.rpartition(".")[0] for name in names}
         assert not any(persistence.is_trusted(name) for name in names if name.startswith(f"kernelmosaic.{module}."))
-    for name in ("kernels.gaussian.np", "kernels.base.refuse_text", "kernels.Gaussian", "estimators._base.no", "no.no"):
+    for name in ("kernels.numeric.np", "kernels.base.refuse_text", "kernels.Gaussian", "estimators._base.no", "no.no"):
         assert not persistence.is_trusted(f"kernelmosaic.{name}")
     for name in ("datasets.load_iris", "utils._testing.MinimalClassifier", "base.BaseEstimator.x", "no.No"):
         assert not persistence.is_trusted(f"sklearn.{name}")
     rewritten(model_file, edit_schema(b'"__class__": "Gaussian"', b'"__class__": "popen"'))
-    with pytest.raises(ValueError, match=r"refused: it holds .*gaussian\.popen"):
+    with pytest.raises(ValueError, match=r"refused: it holds .*numeric\.popen"):
         load(model_file)
 
 

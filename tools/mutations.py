@@ -424,7 +424,7 @@ MUTATIONS = (
     _m(
         "width-not-squared",
         "width of the Gaussian kernel not squared",
-        "kernels/gaussian.py",
+        "kernels/numeric.py",
         "power: ClassVar[int] = 2",
         "power: ClassVar[int] = 1",
         "kernels/test_gaussian.py",
@@ -432,7 +432,7 @@ MUTATIONS = (
     _m(
         "width-factor-missing",
         "factor of a given width ignored",
-        "kernels/gaussian.py",
+        "kernels/numeric.py",
         "return float(self.factor) * float(self.width)",
         "return float(self.width)",
         "kernels/test_gaussian.py",
@@ -441,7 +441,7 @@ MUTATIONS = (
     _m(
         "offset-missing",
         "polynomial kernel without its offset",
-        "kernels/linear.py",
+        "kernels/numeric.py",
         "base = S + float(self.offset)",
         "base = S + 0.0",
         "contracts/test_kernels.py",
@@ -698,7 +698,7 @@ MUTATIONS = (
     _m(
         "frequencies-of-another-width",
         "frequencies of the Gaussian kernel without the factor √2",
-        "kernels/gaussian.py",
+        "kernels/numeric.py",
         "np.sqrt(2.0) / self.width_ * random.standard_normal",
         "1.0 / self.width_ * random.standard_normal",
         "gram/test_features.py",
@@ -866,6 +866,22 @@ MUTATIONS = (
         "estimators/test_single_precision.py",
     ),
     _m(
+        "distances-of-other-rows",
+        "known distances of some samples read at the wrong rows",
+        "gram/kernel_set.py",
+        "rows=cut(self.rows),",
+        "rows=cut(np.arange(self.n_samples)),",
+        "gram/test_kernel_set.py",
+    ),
+    _m(
+        "views-of-other-columns",
+        "kernels on different columns read the same samples",
+        "gram/kernel_set.py",
+        "found.append(numbers.setdefault((own, form, columns, rows), len(numbers)))",
+        "found.append(numbers.setdefault((own, form, rows), len(numbers)))",
+        "gram/test_kernel_set.py",
+    ),
+    _m(
         "rounded-before-scaled",
         "large entries rounded to single precision before they are scaled",
         "gram/normalizing.py",
@@ -981,7 +997,7 @@ MUTATIONS = (
     _m(
         "width-formula",
         "Laplacian widths by squares",
-        "kernels/gaussian.py",
+        "kernels/numeric.py",
         "return np.array([p * float((S * abs(z[:, None] - z)).sum()) for z in Z.T])",
         "return np.array([p * float((S * (z[:, None] - z) ** 2).sum()) for z in Z.T])",
         "learning/test_ridge_weights.py",

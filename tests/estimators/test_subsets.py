@@ -109,7 +109,7 @@ class CountedSubsets(SubsetStack):
 def test_few_kernels_are_ever_stored(samples):
     X, f = samples
     specs = lay_specs(read_kernels(Subsets(Gaussian(), size=4, width=[1.0, 2.0])), X)
-    kernel_set = SubsetKernels.fit(specs, X, "trace", np.ones(40))
+    kernel_set = SubsetKernels.fit(specs, X, "trace")
     # Half of the 40 matrices that there is room for beside two.
     stack = CountedSubsets(kernel_set, kernel_set.views(X), np.float64, 42 * 8 * 40**2)
     learner = ColumnGeneration(LearnerOptions(SumNorm(), np.ones(140)))

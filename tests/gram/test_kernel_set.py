@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.linalg import expm
+from scipy.spatial import distance
 from sklearn.base import clone
 
-from kernelmosaic.gram import ComputedStack, KernelSet, take_rows
-from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, Precomputed, Spectrum
-from kernelmosaic.kernels import gaussian as gaussian_module
+from kernelmosaic.gram import ComputedStack, KernelSet, make_stack, take_rows
+from kernelmosaic.kernels import (
+    Correlation,
+    Diffusion,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    Ranked,
+    Spectrum,
+    distances,
+    family,
+)
+from kernelmosaic.kernels.distances import FitSamples
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 
 RNG = np.random.RandomState(0)
@@ -82,9 +97,10 @@ def test_kernels_on_the_same_columns_share_their_distances():
 
 def test_distances_that_widths_follow_are_measured_once_a_set_of_columns(monkeypatch):
     measured = []
-    for rule, measure in gaussian_module._WIDTH_RULES.items():
-        counting = lambda A, metric, rule=rule, measure=measure: (measured.append(rule), measure(A, metric))[1]  # noqa: E731
-        monkeypatch.setitem(gaussian_module._WIDTH_RULES, rule, counting)
+    for rule in ("_median", "_mean_nearest"):
+        measure = getattr(FitSamples, rule)
+        counting = lambda self, name, rule=rule, measure=measure: (measured.append(rule), measure(self, name))[1]  # noqa: E731
+        monkeypatch.setattr(FitSamples, rule, counting)
     kernels = [
         *(Gaussian(factor=factor) for factor in (0.5, 1.0, 2.0)),
         Gaussian("nearest"),
@@ -94,7 +110,7 @@ def test_distances_that_widths_follow_are_measured_once_a_set_of_columns(monkeyp
     ]
     fitted = fit([*kernels, ("part", Gaussian(), [0, 2]), ("same part", Gaussian(factor=2.0), [0, 2])]).fitted
     # By Euclidean and by Manhattan distance, and on the other columns.
-    assert sorted(measured) == ["median", "median", "median", "nearest"]
+    assert sorted(measured) == ["_mean_nearest", "_median", "_median", "_median"]
     for one in fitted:
         at = slice(None) if one.columns is None else one.columns
         alone = clone(one.kernel).fit(X[:, at])
@@ -103,6 +119,69 @@ def test_distances_that_widths_follow_are_measured_once_a_set_of_columns(monkeyp
     before = len(measured)
     fit([Gaussian()])
     assert len(measured) == before + 1
+
+
+@pytest.mark.parametrize("n_columns", [3, 40], ids=["few columns", "many columns"])
+@pytest.mark.parametrize("n", [60, 300], ids=["NumPy", "compiled"])
+def test_what_kernels_read_of_a_training_set_is_measured_once(n, n_columns, monkeypatch):
+    calls = Counter()
+
+    def count(owner, name):
+        found = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args, **kw: (calls.update([name]), found(*args, **kw))[1])
+
+    for owner, name in ((distance, "pdist"), (distance, "cdist"), (distances, "squared_distances")):
+        count(owner, name)
+    count(distances, "to_ranks")
+    kernels = [*family(Gaussian(), factor=[0.5, 1, 2]), *family(Laplacian(), factor=[1, 3]), Linear()]
+    kernels += [Ranked(kernel) for kernel in kernels]
+    samples = np.random.RandomState(1).normal(size=(n, n_columns))
+    samples[5] = samples[3]  # equal samples count once in a width
+    given = KernelSet.fit_samples(lay_specs(read_kernels(kernels), samples), samples, "trace", room=1e9)
+    stack = make_stack(given[0], given[1], dtype=np.float64, distances=given[2])
+    # Of the columns and of their ranks, two distances each.
+    assert calls["pdist"] + calls["squared_distances"] == 4
+    assert calls["cdist"] == 0
+    assert calls["to_ranks"] == 1
+    assert len(given[1].distinct) == 2
+    for m, kernel in enumerate(kernels):
+        expected = clone(kernel).fit(samples)(samples)
+        np.testing.assert_allclose(stack.matrices[m], expected / np.mean(np.diag(expected)), rtol=1e-9, atol=1e-12)
+    part = stack.take(np.arange(3, n, 2)).exact
+    for m, block in part.blocks([1, 4, 10], np.arange(4), slice(0, part.n_samples)):
+        np.testing.assert_allclose(block, stack.matrices[m][3:11:2, 3::2], rtol=1e-9, atol=1e-12)
+
+
+def test_distances_are_not_kept_without_room():
+    specs = lay_specs(read_kernels([Gaussian(), Laplacian()]), X)
+    assert sorted(KernelSet.fit_samples(specs, X, None, room=16 * len(X) ** 2)[2]) == [
+        (0, "manhattan_distances"),
+        (0, "squared_distances"),
+    ]
+    kernel_set, views, known = KernelSet.fit_samples(specs, X, None, room=16 * len(X) ** 2 - 1)
+    assert not known
+    known = KernelSet.fit_samples(specs, X, None, room=1e9)[2]
+    for budget, kept in ((8 * 25**2 * 5, 2), (8 * 25**2 * 4, 0)):
+        stack = make_stack(kernel_set, views, dtype=np.float64, budget=budget, distances=known)
+        assert len(stack.computed.samples.distances) == kept
+
+
+def test_kernels_of_one_given_matrix_prepare_it_once():
+    made = []
+
+    class Counted(Diffusion):
+        def _prepare(self, given):
+            made.append(given)
+            return super()._prepare(given)
+
+    chain = np.diag(np.ones(5), 1) + np.diag(np.ones(5), -1)
+    rows = np.arange(6).reshape(-1, 1)
+    kernel_set = fit([Counted(chain, 0.5), Counted(chain, 2.0), Counted(chain.copy(), 0.5)], rows)
+    assert len(made) == 2
+    views = kernel_set.views(rows)
+    blocks = dict(kernel_set.blocks(views, views, range(3)))
+    np.testing.assert_allclose(blocks[0], blocks[2])
+    np.testing.assert_allclose(blocks[1], expm(-2.0 * (np.diag(chain.sum(axis=1)) - chain)), atol=1e-12)
 
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered"])

@@ -14,7 +14,7 @@ from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.gram.options import PassOptions
 from kernelmosaic.kernels import Gaussian, Laplacian
-from kernelmosaic.kernels.gaussian import RadialWidths
+from kernelmosaic.kernels.numeric import RadialWidths
 from kernelmosaic.learning.ridge_weights import (
     FeatureForm,
     MatrixForm,

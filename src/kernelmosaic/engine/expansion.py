@@ -37,7 +37,7 @@ class SupportSums:
     ----------
     kernel_set : KernelSet
         The kernels.
-    samples : list
+    samples : Views
         The support samples as these kernels see them.
     beta : ndarray of shape (outputs, n_support) or (outputs, kernels, n_support)
         Signed dual coefficients, for all kernels alike, or times the gates of the support samples: β_ci g_cm(x_i).
@@ -53,7 +53,7 @@ class SupportSums:
 
     def unit_samples(self, columns: NDArray[np.intp], width: int) -> Views:
         """Return zero, and one in each of the columns of a kernel in turn, as `products` takes samples."""
-        return [np.eye(len(columns) + 1, len(columns), -1)] * len(self.kernel_set)
+        return Views((np.eye(len(columns) + 1, len(columns), -1),), (0,) * len(self.kernel_set))
 
     def sizes(self) -> list[int]:
         """Return with how many support samples each kernel is evaluated."""
@@ -119,9 +119,7 @@ class PairSums(SupportSums):
             yield slice(0, X.shape[0]), self.views_of(X)
 
     def products(self, strip: Views, kernels: Sequence[int], device: str | None) -> Iterator[tuple[int, Array]]:
-        factors = PairFactors(
-            self.kernel_set.take(kernels), *([views[k] for k in kernels] for views in (strip, self.samples))
-        )
+        factors = PairFactors(self.kernel_set.take(kernels), strip.take(kernels), self.samples.take(kernels))
         for place, k in enumerate(kernels):
             plan = factors.plan(np.eye(len(kernels))[place])
             yield k, factors.times(plan, factors.table(self.of_kernel(k).T))
@@ -148,7 +146,7 @@ class FeatureSums:
 
     def unit_samples(self, columns: NDArray[np.intp], width: int) -> Views:
         """Return zero, and one in each of the columns of a kernel in turn, as `products` takes samples."""
-        return [np.eye(width + 1, width, -1)[np.append(0, columns + 1)]]
+        return Views((np.eye(width + 1, width, -1)[np.append(0, columns + 1)],), (0,))
 
     def sizes(self) -> list[int]:
         """Return the number of features per kernel."""
@@ -160,7 +158,7 @@ class FeatureSums:
         most = (_BLOCK_BYTES if device is None else _DEVICE_BYTES)["features"]
         width = rows.row_width + 3 * int(self.kernel_set.widths.sum())
         for strip in row_strips(rows.shape[0] if self.w else 0, most // (8 * width)):
-            yield strip, [rows.take(strip)]
+            yield strip, Views((rows.take(strip),), (0,))
 
     def products(self, strip: Views, kernels: Sequence[int], device: str | None) -> Iterator[tuple[int, Array]]:
         """Yield (k, the sums of kernel k) for samples of a strip, of shape (samples, outputs)."""
@@ -340,7 +338,7 @@ class PartialSums(SupportSums):
 
     def views_of(self, X: MatrixLike) -> Views:
         present = self.missing.present_in(X)
-        return [self.missing.views_of(X, present)[m] for m in self.kept]
+        return self.missing.views_of(X, present).take(self.kept)
 
 
 @dataclass(frozen=True)
@@ -408,7 +406,7 @@ class PartialExpansion(Expansion):
         """What the kernels contribute at the training samples that have their views."""
         if not self.shared:
             every = range(len(self.kept))
-            views = [self.sums.missing.views[m] for m in self.kept]
+            views = self.sums.missing.views.take(self.kept)
             found = dict(self.sums.products(views, every, None)) if self.sums.beta.shape[-1] else {}
             none = np.zeros((len(self.sums.missing.present), len(self.eta)))
             self.shared.extend(found.get(k, none) * self.eta[:, k] for k in every)

@@ -24,7 +24,7 @@ from kernelmosaic.gram.kernel_set import in_double
 from kernelmosaic.gram.missing import MissingViews
 from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Kernel
-from kernelmosaic.kernels.linear import Linear
+from kernelmosaic.kernels.numeric import Linear
 from kernelmosaic.kernels.transformed import Projected
 from kernelmosaic.kernels.views import Entry, lay_specs, take_columns
 from kernelmosaic.learning.certificate import Start

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,9 @@ from kernelmosaic.gram import (
 )
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
-from kernelmosaic.gram.kernel_set import in_double, named
+from kernelmosaic.gram.kernel_set import Distances, in_double, named
 from kernelmosaic.gram.missing import Mask, MissingViews, present_views
+from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.gram.stack import ComputedStack
 from kernelmosaic.kernels.matrices import Precomputed
@@ -142,6 +144,8 @@ class TrainingSet(ABC):
 
     kernel_set: Any
     samples: MatrixLike
+    #: Between all samples, as far as kernels were fitted to them.
+    distances: Distances = MappingProxyType({})
     # Kept by hand: a thread that makes a stack would hold the lock of Python 3.11's `cached_property`, one for all
     # instances, and a process forked meanwhile would wait for it for ever.
     _stack: Any = None
@@ -183,7 +187,7 @@ class TrainingSet(ABC):
     def light(self) -> TrainingSet:
         """Return the same without the matrices, or features, which are made anew if a function needs them."""
         light = copy(self)
-        light._stack, light._kernel, light._loo = None, None, {}
+        light._stack, light._kernel, light._loo, light.distances = None, None, {}, {}
         return light
 
     def names(self) -> tuple[list[str], list[str]]:
@@ -215,7 +219,8 @@ class TrainingSet(ABC):
     @property
     def nbytes(self) -> int:
         """Bytes of the matrices, or features, that are kept, or would be if they were stored."""
-        return self._stored_bytes() if self._stack is None else int(self._stack.nbytes)
+        stored = self._stored_bytes() if self._stack is None else int(self._stack.nbytes)
+        return stored + sum(S.nbytes for S in self.distances.values())
 
     @abstractmethod
     def _stored_bytes(self) -> int: ...
@@ -272,7 +277,6 @@ class ExactSet(TrainingSet):
     missing: MissingViews | None
     # Of every kernel, the training samples that stand in for it where some lack it; known once the stack is made.
     shares: list[Any] | None = None
-    _set_class: Any = KernelSet
 
     def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
         # What to do about samples that lack views, now or later.
@@ -282,10 +286,11 @@ class ExactSet(TrainingSet):
                 f"device={options.device!r}: X lacks views of some samples, which are completed on the host; use "
                 "device=None."
             )
-        self.kernel_set = self._set_class.fit(specs, X, options.normalize, self.weight, self.present)
-        if options.missing is None or sparse.issparse(X) or not may_lack(specs):
-            self.views = self.kernel_set.views(X)
-        else:
+        room = StackOptions.distance_bytes if self.budget is None else min(self.budget / 4, StackOptions.distance_bytes)
+        self.kernel_set, self.views, self.distances = KernelSet.fit_samples(
+            specs, X, options.normalize, self.weight, self.present, 0.0 if options.device else room
+        )
+        if options.missing is not None and not sparse.issparse(X) and may_lack(specs):
             self.missing = MissingViews(options.missing, self.kernel_set, X, self.present)
             self.views = self.missing.views or self.missing.views_of(X, self.present)
 
@@ -298,7 +303,8 @@ class ExactSet(TrainingSet):
         pairs = make_pair_stack(self.kernel_set, self.views, budget) if self.device is None else None
         if pairs is not None:
             return pairs
-        stack = make_stack(self.kernel_set, self.views, dtype=dtype, budget=budget, device=self.device)
+        known = self.distances if self.present is None else None
+        stack = make_stack(self.kernel_set, self.views, dtype=dtype, budget=budget, device=self.device, distances=known)
         if self.missing is not None and self.present is not None:
             if not isinstance(stack, StoredStack):
                 raise MemoryError(
@@ -409,7 +415,11 @@ class GeneratedSet(ExactSet):
     """Kernels of column subsets, too many to be stored: those that an expansion keeps are made anew."""
 
     kernel_set: Any
-    _set_class = SubsetKernels
+
+    def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
+        self.samples, self.missing = X, None
+        self.kernel_set = SubsetKernels.fit(specs, X, options.normalize)
+        self.views = self.kernel_set.views(X)
 
     def _make_stack(self) -> GramStack:
         return SubsetStack(self.kernel_set, self.views, self.dtype, self.budget, self.device)

@@ -46,7 +46,7 @@ from kernelmosaic.gram.pairs import PairStack, side_ties
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, by_group, family
 from kernelmosaic.kernels.base import is_missing, refuse_text
-from kernelmosaic.kernels.gaussian import Radial, RadialWidths
+from kernelmosaic.kernels.numeric import Radial, RadialWidths
 from kernelmosaic.kernels.transformed import width_learner, with_width
 from kernelmosaic.kernels.views import Entry, PerColumn, lay_specs
 from kernelmosaic.learning.fixed import given_weights
@@ -406,9 +406,7 @@ class BaseRidge(KernelEstimator):
         assert isinstance(data, ExactSet)
         widths = {}
         for m, learner in learners.items():
-            view, fitted = data.views[m], data.kernel_set.fitted[m].kernel
-            X = fitted.transform(view) if isinstance(fitted, Ranked) else view
-            widths[m] = RadialWidths(learner, data.stack.backend.asarray(X))
+            widths[m] = RadialWidths(learner, data.stack.backend.asarray(data.views[m]))
         with data.threads(RidgeOptions.few_samples):
             return self._learn(data, some, widths=widths)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -29,28 +28,12 @@ from kernelmosaic.gram.normalizing import (
 from kernelmosaic.gram.options import FitOptions, device_entries
 from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Block, Kernel
-from kernelmosaic.kernels.linear import Linear
+from kernelmosaic.kernels.numeric import Linear
 from kernelmosaic.kernels.views import KernelSpec
 
 APPROXIMATIONS = ("nystroem", "fourier")
 
 # One kernel ----------------------------------------------------------------------------------------------------------
-
-
-class FeatureMap(ABC):
-    """From samples as the kernel reads them to features.
-
-    Attributes
-    ----------
-    width : int
-        How many features there are.
-    """
-
-    width: int
-
-    @abstractmethod
-    def features(self, X: MatrixLike) -> Block:
-        """Return the features of samples, (n, width), not normalised yet; X is an array, sparse or a tensor."""
 
 
 class NystroemMap:
@@ -93,18 +76,19 @@ class NystroemMap:
         return projected
 
 
-class ColumnsMap(FeatureMap):
+class ColumnsMap:
     """The linear kernel's own columns, which are exact."""
 
     def __init__(self, width: int) -> None:
         self.width = width
 
     def features(self, X: MatrixLike) -> Block:
+        """Return the features of samples, (n, width), not normalised yet; X is an array, sparse or a tensor."""
         columns: Block = X.toarray() if hasattr(X, "toarray") else X
         return columns
 
 
-class FourierMap(FeatureMap):
+class FourierMap:
     """√(a/r) (cos Xω, sin Xω) for r frequencies ω drawn from the spectrum of a kernel a · κ(x − z).
 
     References
@@ -122,6 +106,7 @@ class FourierMap(FeatureMap):
             self.center = X.mean(axis=0, dtype=np.float64)
 
     def features(self, X: MatrixLike) -> Block:
+        """Return the same as of `ColumnsMap`."""
         backend = backend_of(X)
         dtype = backend.dtype(X)
         frequencies = backend.asarray(self.frequencies, dtype)
@@ -138,10 +123,14 @@ class FourierMap(FeatureMap):
         return Z
 
 
+#: From samples as the kernel reads them to features, `width` of them.
+FeatureMap = ColumnsMap | FourierMap
+
+
 def explicit_map(
     approximation: str, kernel: Kernel, X: MatrixLike, rank: int, random: np.random.RandomState
 ) -> FeatureMap | None:
-    """Return the map of a fitted kernel that needs no landmarks, None where landmarks it must be.
+    """Return the map of a fitted kernel that needs no landmarks, None if the kernel has none.
 
     `X` are samples as the kernel sees them, of which the number of columns and the mean count.
     """
@@ -177,7 +166,7 @@ class FeatureMaps:
         The fitted kernels with their scales.
     maps : tuple of FeatureMap or NystroemMap
         One a kernel.
-    landmarks : list
+    landmarks : Views
         The landmarks as the kernels see them.
     centres, factors : list of ndarray, list of float
         What is taken off the features, and what they are multiplied with then.
@@ -211,7 +200,7 @@ class FeatureMaps:
         kernel_set = _fit_kernels(specs, rows, normalize, sample_weight, _some(counted, int(looked_at), random))
         ranks = check_ranks(rank, len(kernel_set))
         # Kernels that see the same columns have landmarks of their own: kernels alike span the same functions else.
-        firsts, count = _apart(kernel_set.views(rows.take(slice(0, 1))), ranks, len(counted))
+        firsts, count = _apart([one.view for one in kernel_set.fitted], ranks, len(counted))
         chosen = kernel_set.views(rows.take(_some(counted, count, random)))
         maps, landmarks = _fit_maps(kernel_set, chosen, approximation, ranks, firsts, random)
         plain = cls(kernel_set, maps, landmarks, [0.0] * len(maps), [1.0] * len(maps))
@@ -234,7 +223,7 @@ class FeatureMaps:
         kernel_set = self.kernel_set.take(active)
         maps = tuple(self.maps[m] for m in active)
         needs = any(isinstance(one, NystroemMap) for one in maps)
-        landmarks = self.kernel_set.take_views(self.landmarks, active) if needs else []
+        landmarks = self.landmarks.take(active) if needs else Views()
         return FeatureMaps(
             kernel_set, maps, landmarks, [self.centres[m] for m in active], [self.factors[m] for m in active]
         )
@@ -260,10 +249,11 @@ class FeatureMaps:
             if isinstance(one, NystroemMap):
                 groups.setdefault((one.own.start, one.own.stop), []).append(m)
                 continue
-            if id(view) not in placed:
+            v = views.which[m]
+            if v not in placed:
                 # Sparse samples stay on the host.
-                placed[id(view)] = view if backend is NUMPY or hasattr(view, "toarray") else backend.asarray(view)
-            Z = one.features(placed[id(view)])
+                placed[v] = view if backend is NUMPY or hasattr(view, "toarray") else backend.asarray(view)
+            Z = one.features(placed[v])
             rule = self.kernel_set.fitted[m].normalization
             scale = rule.row_scale(view)
             scaled = rule.features(
@@ -363,7 +353,7 @@ class FeatureMaps:
         if not isinstance(self.maps[m], NystroemMap):
             # Rounded are the features, which are centred themselves, and not their squares.
             return 2.0 * centring_noise(n, dtype) * float(np.sqrt(share))
-        roundings = self.kernel_set.fitted[m].kernel.entry_roundings(self.landmarks[m])
+        roundings = self.kernel_set.fitted[m].kernel.inner.entry_roundings(self.landmarks[m])
         return max(centring_noise(n, dtype, roundings), NystroemMap.rounding) * share
 
 
@@ -378,11 +368,11 @@ def check_ranks(rank: Any, P: int) -> list[int]:
     return [int(one) for one in ranks]
 
 
-def _apart(views: Views, ranks: list[int], n: int) -> tuple[list[int], int]:
+def _apart(views: list[int], ranks: list[int], n: int) -> tuple[list[int], int]:
     """Return where each kernel's landmarks begin, and how many are needed; with too few samples they overlap."""
     firsts, count = [], 0
     for m, rank in enumerate(ranks):
-        alike = [k for k in range(len(ranks)) if views[k] is views[m]]
+        alike = [k for k in range(len(ranks)) if views[k] == views[m]]
         before, total = sum(ranks[k] for k in alike if k < m), sum(ranks[k] for k in alike)
         room = max(min(n, total) - rank, 0)
         firsts.append(before * room // max(total - rank, 1))
@@ -440,7 +430,7 @@ def _fit_maps(
             own = take_rows(shuffled, slice(firsts[m], min(firsts[m] + rank, n)))
             one = NystroemMap(next(kernel_set.blocks(own, own, [m]))[1], firsts[m])
         maps.append(one)
-    return tuple(maps), shuffled if any(isinstance(one, NystroemMap) for one in maps) else []
+    return tuple(maps), shuffled if any(isinstance(one, NystroemMap) for one in maps) else Views()
 
 
 def _strips(rows: RowSource, width: int) -> Iterator[slice]:

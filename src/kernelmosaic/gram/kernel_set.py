@@ -2,26 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import clone
 
 from kernelmosaic._typing import AnyArray, DType, MatrixLike, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, is_tensor, row_strips, torch_backend
 from kernelmosaic.gram.normalizing import Normalization, make_normalization, warn_of_constant
 from kernelmosaic.gram.options import device_entries
-from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
-from kernelmosaic.kernels.gaussian import measured_once
-from kernelmosaic.kernels.matrices import Precomputed
+from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel
+from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
+from kernelmosaic.kernels.matrices import MatrixRows, Precomputed
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
-#: The samples as each kernel reads them. Kernels on the same columns hold the same object.
-Views = list[Any]
+#: Of a training set, the distances between all samples that widths were learned of: by the number of the view and the
+#: name of the statistic.
+Distances = Mapping[tuple[int, str], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Views(Sequence[Any]):
+    """Samples as each kernel reads them; item m is what kernel m reads.
+
+    Attributes
+    ----------
+    distinct : tuple
+        What kernels read: some columns, prepared or not.
+    which : tuple of int
+        Of every kernel, the number of what it reads. Kernels of the same number share what is computed of it.
+    """
+
+    distinct: tuple[Any, ...] = ()
+    which: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, keys: Sequence[Hashable], arrays: Mapping[Any, Any]) -> Views:
+        """Return the views of kernels, by keys that are equal for kernels that read the same."""
+        numbers = {key: v for v, key in enumerate(arrays)}
+        return cls(tuple(arrays.values()), tuple(numbers[key] for key in keys))
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    def __getitem__(self, m: Any) -> Any:
+        return self.distinct[self.which[m]]
+
+    def take(self, kernels: Sequence[int] | AnyArray) -> Views:
+        """Return what some kernels read, in this order."""
+        which = [self.which[m] for m in kernels]
+        return Views.of(which, {v: self.distinct[v] for v in which})
 
 
 @dataclass(frozen=True)
@@ -32,44 +67,73 @@ class PlacedSamples:
     ----------
     backend : Backend
         Where blocks between them are computed.
-    views : list
+    views : Views
         Arrays of the backend for kernels with a formula there; else what the kernel itself reads, on the host.
     row_scales : list
         What each kernel's normalisation needs of the samples, or None.
     shares : list of bool
         Whether the kernel is evaluated on the backend; on the host, whether it is a function of a statistic, which
         kernels with the same view share.
-    centres, norms : list
-        On a device: what is taken off the samples before they are multiplied for squared distances, and their squared
-        norms then; else None. The samples themselves stay as they are: differences of rounded ones are rounded, too.
+    centres, norms : tuple
+        Of every distinct view on a device: what is taken off the samples before they are multiplied for squared
+        distances, and their squared norms then; else None. The samples themselves stay as they are: differences of
+        rounded ones are rounded, too.
+    distances : dict
+        Of a training set on the host, the distances that are known.
+    rows : ndarray, optional
+        Which samples of that training set these are.
     """
 
     backend: Backend
     views: Views
     row_scales: list[Any]
     shares: list[bool]
-    centres: list[Any]
-    norms: list[Any]
+    centres: tuple[Any, ...]
+    norms: tuple[Any, ...]
+    distances: Distances = field(default_factory=dict)
+    rows: Any = None
 
     @property
     def n_samples(self) -> int:
-        return next(int(view.shape[0]) for view in self.views if view is not None)
+        return int(self.views[0].shape[0])
 
     def take(self, rows: RowIndex) -> PlacedSamples:
-        """Return some samples: a slice or an array of row numbers; equal views stay equal."""
-        lists = (take_rows(arrays, rows, self.backend) for arrays in (self.views, self.row_scales, self.norms))
-        views, row_scales, norms = lists
-        return replace(self, views=views, row_scales=row_scales, norms=norms)
+        """Return some samples: a slice or an array of row numbers."""
+
+        def cut(array: Any) -> Any:
+            return None if array is None else array[self.backend.index(rows) if is_tensor(array) else rows]
+
+        return replace(
+            self,
+            views=Views(tuple(map(cut, self.views.distinct)), self.views.which),
+            row_scales=[cut(scale) for scale in self.row_scales],
+            norms=tuple(map(cut, self.norms)),
+            rows=cut(self.rows),
+        )
+
+    def known(self, m: int, statistic: str, other: PlacedSamples) -> Block | None:
+        """Return the block of a statistic between these samples and others, None where it was not measured."""
+        S = self.distances.get((self.views.which[m], statistic))
+        return None if S is None or other.distances is not self.distances else S[np.ix_(self.rows, other.rows)]
 
 
 @dataclass(frozen=True)
 class FittedKernel:
-    """One fitted kernel with the columns it reads and its scale."""
+    """One fitted kernel with the columns it reads, their number among those of the training set, and its scale.
+
+    Kernels of one number were fitted to the same samples.
+    """
 
     name: str
     kernel: Kernel
     columns: NDArray[np.intp] | None
     normalization: Normalization
+    view: int
+
+    @property
+    def reads(self) -> tuple[int, str]:
+        """What is equal for kernels that read the same array."""
+        return self.view, self.kernel.preparation
 
 
 @dataclass(frozen=True)
@@ -79,17 +143,25 @@ class KernelSet:
     fitted: tuple[FittedKernel, ...]
 
     @classmethod
-    def fit(
+    def fit(cls, *given: Any, **options: Any) -> KernelSet:
+        """Return the kernels as `fit_samples` fits them."""
+        return cls.fit_samples(*given, **options)[0]
+
+    @classmethod
+    def fit_samples(
         cls,
         specs: Sequence[KernelSpec],
         X: MatrixLike,
         normalize: str | None,
         sample_weight: NDArray[np.float64] | None = None,
         present: NDArray[np.bool_] | None = None,
-    ) -> KernelSet:
+        room: float = 0.0,
+    ) -> tuple[KernelSet, Views, Distances]:
         """Clone the kernels, fit each to its columns of the training set, and learn their scales.
 
-        Of shape (n, P), `present` marks the samples that a kernel is fitted to; None means to all.
+        Of shape (n, P), `present` marks the samples that a kernel is fitted to; None means to all. The samples that
+        each was fitted to are returned, too, and the distances between them that widths were learned of; none if these
+        might take more bytes than there is room.
         """
         make_normalization(normalize)
         if present is not None and not present.any(axis=0).all():
@@ -97,19 +169,34 @@ class KernelSet:
                 f"kernel {specs[int(np.argmin(present.any(axis=0)))].name!r}: none of the {len(present)} training "
                 "samples has what it reads; leave the kernel out, or give samples that have it."
             )
-        views = _views(specs, X, present)
-        fitted = []
-        with measured_once():
-            for m, (tile, view) in enumerate(zip(specs, views, strict=True)):
-                own = sample_weight if sample_weight is None or present is None else sample_weight[present[:, m]]
-                with named(tile.name):
-                    kernel = clone(tile.kernel).fit(view)
-                    scale = make_normalization(normalize).fit(kernel, view, own)
-                fitted.append(FittedKernel(tile.name, kernel, tile.columns, scale))
+        kernels = [clone(spec.kernel) for spec in specs]
+        numbers = _view_numbers(specs, sparse.issparse(X), present)
+        # Two distances in every view.
+        count = len({(v, kernel.preparation) for v, kernel in zip(numbers, kernels, strict=True)})
+        keep = 16 * X.shape[0] ** 2 * count <= room
+        cut: dict[int, FitSamples] = {}
+        prepared: dict[tuple[int, str], FitSamples] = {}
+        fitted: list[FittedKernel] = []
+        for m, (spec, kernel, v) in enumerate(zip(specs, kernels, numbers, strict=True)):
+            own = None if present is None else present[:, m]
+            if isinstance(kernel, MatrixRows):
+                kernel.share(kernels[:m])
+            with named(spec.name):
+                if v not in cut:
+                    V = take_columns(X, spec.columns)
+                    cut[v] = FitSamples(in_double(kernel.validate(V if own is None else V[own])), keep)
+                kernel.fit_to(cut[v])
+                samples = cut[v] if kernel.preparation == "" else cut[v].ranked[2]
+                weight = sample_weight if sample_weight is None or own is None else sample_weight[own]
+                scale = make_normalization(normalize).fit(kernel.inner, samples.X, weight)
+            fitted.append(FittedKernel(spec.name, kernel, spec.columns, scale, v))
+            prepared[fitted[-1].reads] = samples
         constant = [one.name for one in fitted if getattr(one.normalization, "scale_", 1.0) == np.inf]
         if constant:
             warn_of_constant(constant)
-        return cls(tuple(fitted))
+        views = Views.of([one.reads for one in fitted], {key: one.X for key, one in prepared.items()})
+        every = enumerate(prepared.values())
+        return cls(tuple(fitted)), views, {(k, name): S for k, one in every for name, S in one.distances.items()}
 
     @property
     def names(self) -> list[str]:
@@ -124,13 +211,25 @@ class KernelSet:
 
     def take_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
         """Keep the views of the kernels that `take` keeps."""
-        return [views[m] for m in active]
+        return views.take(active)
 
     def views(
         self, X: MatrixLike, present: NDArray[np.bool_] | None = None, stand_ins: list[Any] | None = None
     ) -> Views:
         """Return the samples as each kernel reads them, with stand-ins for what they lack; they have all by default."""
-        return _views(self.fitted, X, present, stand_ins)
+        cut: dict[int, Any] = {}
+        prepared: dict[tuple[int, str], Any] = {}
+        for m, one in enumerate(self.fitted):
+            if one.view not in cut:
+                V = take_columns(X, one.columns)
+                if present is not None and stand_ins is not None and not present[:, m].all():
+                    V = np.array(V)
+                    V[~present[:, m]] = stand_ins[m]
+                with named(one.name):
+                    cut[one.view] = in_double(one.kernel.validate(V))
+            if one.reads not in prepared:
+                prepared[one.reads] = one.kernel.prepare(cut[one.view])
+        return Views.of([one.reads for one in self.fitted], prepared)
 
     def samples(
         self,
@@ -138,12 +237,13 @@ class KernelSet:
         backend: Backend = NUMPY,
         kernels: Sequence[int] | AnyArray | None = None,
         across: PlacedSamples | None = None,
+        distances: Distances | None = None,
     ) -> PlacedSamples:
         """Place views of some samples on a backend, and compute once what the normalisations need of them.
 
         Parameters
         ----------
-        X : list or PlacedSamples
+        X : Views or PlacedSamples
             What `views` returned, or the same samples in this process.
         backend : Backend
             Where blocks are to be computed.
@@ -151,6 +251,8 @@ class KernelSet:
             The fitted kernels whose blocks will be computed; by default all of them.
         across : PlacedSamples, optional
             The samples on the other side of the blocks: products are between samples less the same centre.
+        distances : dict, optional
+            Of a training set, the distances that are known.
         """
         if isinstance(X, PlacedSamples) and X.backend is backend:
             return X
@@ -160,22 +262,34 @@ class KernelSet:
             row_scales = [
                 one.normalization.row_scale(views[m]) if m in asked else None for m, one in enumerate(self.fitted)
             ]
-        none = [None] * len(views)
         if backend is NUMPY:
-            shares = [isinstance(one.kernel, StatisticKernel) for one in self.fitted]
-            return PlacedSamples(backend, views, row_scales, shares, none, none)
-        shares = [_takes_tensors(one.kernel, backend) for one in self.fitted] if across is None else across.shares
-        centres = _centres(self.fitted, views, shares, backend) if across is None else across.centres
-        placed: dict[tuple[int, int], tuple[Any, Any]] = {}
-        samples = PlacedSamples(backend, list(views), list(row_scales), shares, centres, none[:])
-        for m in sorted(asked):
-            if shares[m]:
-                key = (id(views[m]), id(centres[m]))
-                if key not in placed:
-                    placed[key] = _place(views[m], centres[m], backend)
-                samples.views[m], samples.norms[m] = placed[key]
-                samples.row_scales[m] = None if row_scales[m] is None else backend.asarray(row_scales[m])
-        return samples
+            shares = [isinstance(one.kernel.inner, StatisticKernel) for one in self.fitted]
+            none = (None,) * len(views.distinct)
+            rows = np.arange(views[0].shape[0]) if distances else None
+            return PlacedSamples(backend, views, row_scales, shares, none, none, distances or {}, rows)
+        shares = [_takes_tensors(one.kernel.inner, backend) for one in self.fitted] if across is None else across.shares
+        # Some kernels may read on the host what others read on the device.
+        keys = [(v, shares[m] and m in asked) for m, v in enumerate(views.which)]
+        row_scales = [
+            backend.asarray(scale) if moves and scale is not None else scale
+            for (_, moves), scale in zip(keys, row_scales, strict=True)
+        ]
+        names = (getattr(one.kernel.inner, "statistic", "") for one in self.fitted)
+        squared = {key for key, name in zip(keys, names, strict=True) if name == "squared_distances"}
+        placed: dict[tuple[int, bool], tuple[Any, Any, Any]] = {}
+        for m, key in enumerate(keys):
+            view, centre, norms = views[m], None, None
+            if key not in placed and key[1]:
+                view = backend.asarray(view.toarray() if hasattr(view, "toarray") else view)
+                if across is not None:
+                    centre = across.centres[across.views.which[m]]
+                elif key in squared:  # far from the origin, norms cancel digits
+                    centre = view.mean(0)
+                norms = None if centre is None else ((view - centre) ** 2).sum(1)
+            placed.setdefault(key, (view, centre, norms))
+        arrays, centres, every = zip(*placed.values(), strict=True)
+        moved = Views.of(keys, dict(zip(placed, arrays, strict=True)))
+        return PlacedSamples(backend, moved, row_scales, shares, centres, every)
 
     def blocks(
         self,
@@ -193,9 +307,9 @@ class KernelSet:
         right = left if Y is X else Y if isinstance(Y, PlacedSamples) else self.samples(Y, kernels=kernels)
         shared: dict[tuple[str, int, int], list[int]] = {}
         for m in kernels:
-            kernel = self.fitted[m].kernel
+            kernel = self.fitted[m].kernel.inner
             if left.shares[m] and isinstance(kernel, StatisticKernel):
-                shared.setdefault((kernel.statistic, id(left.views[m]), id(right.views[m])), []).append(m)
+                shared.setdefault((kernel.statistic, left.views.which[m], right.views.which[m]), []).append(m)
             else:
                 K = kernel._block(left.views[m], right.views[m])
                 K = self.fitted[m].normalization.block(K, left.row_scales[m], right.row_scales[m])
@@ -207,7 +321,7 @@ class KernelSet:
             kind = backend.dtype(exact) if dtype is None else np.dtype(dtype)
             rounded = backend.astype(exact, kind)
             for m in members:
-                kernel = self.fitted[m].kernel
+                kernel = self.fitted[m].kernel.inner
                 assert isinstance(kernel, StatisticKernel)
                 rule = self.fitted[m].normalization
                 S = exact if rule.rounds_last(left.row_scales[m], right.row_scales[m]) else rounded
@@ -257,11 +371,15 @@ class KernelSet:
 
     def statistic(self, members: Sequence[int], left: PlacedSamples, right: PlacedSamples) -> Block:
         """Return the block of the statistic that these kernels are functions of, exact enough for the narrowest."""
-        m, kernels = members[0], [self.fitted[k].kernel for k in members]
-        scales = [kernel.statistic_scale() for kernel in kernels if isinstance(kernel, StatisticKernel)]
-        norms = None if left.norms[m] is None else (left.norms[m], right.norms[m])
+        m, kernels = members[0], [self.fitted[k].kernel.inner for k in members]
         name = kernels[0].statistic
-        return pairwise_statistic(name, left.views[m], right.views[m], min(scales), right.centres[m], norms)
+        known = left.known(m, name, right)
+        if known is not None:
+            return known
+        scales = [kernel.statistic_scale() for kernel in kernels if isinstance(kernel, StatisticKernel)]
+        own, others = left.norms[left.views.which[m]], right.norms[right.views.which[m]]
+        centre, norms = right.centres[right.views.which[m]], None if own is None else (own, others)
+        return pairwise_statistic(name, left.views[m], right.views[m], min(scales), centre, norms)
 
     def check_definite(self, views: Views, coefficients: NDArray[np.float64]) -> None:
         """Raise if a given matrix is not positive semi-definite where a fit made use of it.
@@ -282,7 +400,7 @@ class KernelSet:
         """Return k_m(x, x) of samples in this process, of shape (P, n)."""
         samples = self.samples(X)
         every = zip(self.fitted, samples.views, samples.row_scales, strict=True)
-        return np.array([one.normalization.diagonal(one.kernel._diagonal(V), scale) for one, V, scale in every])
+        return np.array([one.normalization.diagonal(one.kernel.inner._diagonal(V), scale) for one, V, scale in every])
 
 
 def _takes_tensors(kernel: Kernel, backend: Backend) -> bool:
@@ -295,22 +413,19 @@ def _takes_tensors(kernel: Kernel, backend: Backend) -> bool:
         return False
 
 
-def _centres(fitted: Sequence[FittedKernel], views: Views, shares: list[bool], backend: Backend) -> list[Any]:
-    """Return the mean of the samples where squared distances are needed: far from the origin, norms cancel digits."""
-    found: dict[int, Any] = {}
-    centres: list[Any] = [None] * len(views)
-    for m, (one, view) in enumerate(zip(fitted, views, strict=True)):
-        if shares[m] and getattr(one.kernel, "statistic", None) == "squared_distances":
-            if id(view) not in found:
-                found[id(view)] = backend.asarray(np.asarray(view.mean(axis=0), dtype=np.float64).ravel())
-            centres[m] = found[id(view)]
-    return centres
-
-
-def _place(view: Any, centre: Any, backend: Backend) -> tuple[Any, Any]:
-    """Return samples on a device, in double precision, and their squared norms less a centre if there is one."""
-    V = backend.asarray(view.toarray() if hasattr(view, "toarray") else view)
-    return V, None if centre is None else ((V - centre) ** 2).sum(1)
+def _view_numbers(specs: Sequence[KernelSpec], is_sparse: bool, present: NDArray[np.bool_] | None) -> list[int]:
+    """Return, for every kernel, the number of the samples that it reads: the same where columns and rows are."""
+    numbers: dict[tuple[Any, ...], int] = {}
+    found = []
+    for m, one in enumerate(specs):
+        kernel: Any = one.kernel
+        # What is read of strings, tables and given matrices depends on the kernel.
+        own = None if kernel.input_kind in ("numbers", "graphs") else m
+        columns = None if one.columns is None else one.columns.tobytes()
+        rows = None if present is None else present[:, m].tobytes()
+        form = kernel.form(), is_sparse and kernel.accepts_sparse
+        found.append(numbers.setdefault((own, form, columns, rows), len(numbers)))
+    return found
 
 
 @contextmanager
@@ -323,44 +438,11 @@ def named(name: str) -> Iterator[None]:
         raise kind(f"kernel {name!r}: {error}") from error
 
 
-def _views(
-    fitted: Sequence[KernelSpec | FittedKernel],
-    X: MatrixLike,
-    present: NDArray[np.bool_] | None = None,
-    stand_ins: list[Any] | None = None,
-) -> Views:
-    """Cut X into the kernels' columns; equal columns give the same object, by which shared work is recognised.
-
-    Where samples lack what a kernel reads, they get a stand-in; without stand-ins, they are left out.
-    """
-    cut: dict[tuple[Any, ...], Any] = {}
-    views = []
-    for m, one in enumerate(fitted):
-        own = None if present is None or present[:, m].all() else present[:, m]
-        columns = None if one.columns is None else one.columns.tobytes()
-        key = (one.kernel.validate.__func__, columns, None if own is None else own.tobytes())  # type: ignore[attr-defined]
-        if key not in cut or one.kernel.input_kind not in ("numbers", "graphs"):
-            V = take_columns(X, one.columns)
-            if own is not None and stand_ins is None:
-                V = V[own]
-            elif own is not None and stand_ins is not None:
-                V = np.array(V)
-                V[~own] = stand_ins[m]
-            with named(one.name):
-                cut[key] = in_double(one.kernel.validate(V))
-        views.append(cut[key])
-    return views
-
-
 def in_double(X: MatrixLike) -> MatrixLike:
     """Return samples with numbers in double precision: a kernel of singles is off by more than a certificate states."""
     return X.astype(np.float64) if getattr(X, "dtype", None) == np.float32 else X
 
 
-def take_rows(views: Views, rows: RowIndex, backend: Backend = NUMPY) -> Views:
-    """Return some rows of every view, keeping equal views equal; tensors are those of the backend."""
-    taken: dict[int, Any] = {id(None): None}
-    for view in views:
-        if id(view) not in taken:
-            taken[id(view)] = view[backend.index(rows) if is_tensor(view) else rows]
-    return [taken[id(view)] for view in views]
+def take_rows(views: Views, rows: RowIndex) -> Views:
+    """Return some rows of every view."""
+    return Views(tuple(view[rows] for view in views.distinct), views.which)

@@ -41,7 +41,7 @@ def present_views(kernels: Sequence[Any], X: MatrixLike) -> Mask | None:
     present = np.ones((X.shape[0], len(kernels)), dtype=bool)
     for m, one in enumerate(kernels):
         # Matrices may have gaps of their own.
-        own = id(one.kernel) if isinstance(one.kernel, MatrixRows) else None
+        own = m if isinstance(one.kernel, MatrixRows) else None
         key = (own, None if one.columns is None else one.columns.tobytes())
         if key not in known:
             with named(one.name):
@@ -93,7 +93,7 @@ class MissingViews:
             for one, own in zip(kernel_set.fitted, self.present.T, strict=True)
         ]
         # Only neighbours are looked for among them.
-        self.views: Views = self.views_of(X, present) if rule == "neighbors" else []
+        self.views = self.views_of(X, present) if rule == "neighbors" else Views()
         self._constants: tuple[Array, Array] | None = None
 
     def views_of(self, X: MatrixLike, present: Mask | None) -> Views:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NoReturn, Self
 
@@ -23,19 +22,19 @@ CENTRED_ERROR = 1e-3
 _MODERATE = 1e24
 
 
-class Normalization(ABC):
+class Normalization:
     """A rule applied to the blocks of one kernel; `fit` learns its constants on the training set.
 
     What a rule needs of each sample is computed once by `row_scale` and given to the others, which take arrays and
-    tensors alike.
+    tensors alike. A method that a rule does not define leaves the kernel as it is.
     """
 
     #: How much larger than the entries the numbers are of which these are differences: it is what they are rounded by.
     removed: float = 0.0
 
-    @abstractmethod
     def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: NDArray[np.float64] | None) -> Self:
         """Learn the constants of a fitted kernel from samples in the form that it reads."""
+        return self
 
     def row_scale(self, X: MatrixLike) -> Diagonal | None:
         """Return what the rule needs of each sample, or None."""
@@ -48,33 +47,21 @@ class Normalization(ABC):
         """
         return False
 
-    @abstractmethod
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
         """Return the block of k(x, y) on the new scale, from the row scales of both; K may be overwritten."""
+        return K
 
-    @abstractmethod
     def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
         """The same for k(x, x)."""
+        return k
 
     def features(self, Z: Block, row_scale: ArrayOrTensor) -> Block:
         """The same for features whose inner products are k(x, y)."""
-        raise NotImplementedError(f"{type(self).__name__} has no rule for features.")
+        return Z
 
 
 class Unscaled(Normalization):
     """k as it is."""
-
-    def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: NDArray[np.float64] | None) -> Self:
-        return self
-
-    def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
-        return K
-
-    def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
-        return k
-
-    def features(self, Z: Block, row_scale: ArrayOrTensor) -> Block:
-        return Z
 
 
 class UnitTrace(Normalization):
@@ -187,6 +174,9 @@ class Centered(Normalization):
 
     def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
         return np.asarray((k - 2.0 * row_scale + self.mean_) / self.scale_)
+
+    def features(self, Z: Block, row_scale: ArrayOrTensor) -> Block:
+        raise NotImplementedError("Centered: features are centred by FeatureMaps.")
 
 
 def centring_noise(n_samples: int, dtype: DType, roundings: float = 1.0) -> float:

@@ -16,6 +16,8 @@ class StackOptions:
 
     Attributes
     ----------
+    distance_bytes : int
+        Distances between training samples, which widths are learned of, are kept for the matrices in so much memory.
     few_samples : int
         Up to this many samples the passes over matrices are NumPy's, which wait for no compiler.
     cache_bytes : int
@@ -40,6 +42,7 @@ class StackOptions:
         on a side whose eigenvectors are computed.
     """
 
+    distance_bytes: int = 2**27
     few_samples: int = TINY
     cache_bytes: int = 2**19
     host_tile: tuple[int, int] = (256, 1024)

@@ -21,7 +21,8 @@ from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
 from kernelmosaic.gram.options import BlockOptions, StackOptions
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.stack import Kernels, MatrixStack
-from kernelmosaic.kernels.pairs import MODES, TERMS, Members, Pairwise, compare, description
+from kernelmosaic.kernels.base import Kernel
+from kernelmosaic.kernels.pairs import MODES, TERMS, Members, Pairwise, compare, number_of
 
 Codes = NDArray[np.intp]
 #: What multiplies a table of coefficients: the sign of the exchange, and A and B of A V Bᵀ.
@@ -38,6 +39,7 @@ def share_members(kernel_set: KernelSet) -> bool:
 def side_ties(kernel_set: KernelSet) -> Array:
     """Return which left and which right kernel every kernel of pairs is made of, one column each: ones and zeros."""
     keys: dict[Hashable, int] = {}
+    known: list[Kernel] = []
     places = []
     for one in kernel_set.fitted:
         kernel = one.kernel
@@ -47,8 +49,8 @@ def side_ties(kernel_set: KernelSet) -> Array:
                 "pairwise(left, right), or give weights=None."
             )
         columns = np.arange(kernel.split + 1) if one.columns is None else one.columns
-        left = ("left", description(kernel.left), columns[: kernel.split].tobytes())
-        right = ("right", description(kernel.right), columns[kernel.split :].tobytes())
+        left = ("left", number_of(kernel.left, known), columns[: kernel.split].tobytes())
+        right = ("right", number_of(kernel.right, known), columns[kernel.split :].tobytes())
         places.append([keys.setdefault(left, len(keys)), keys.setdefault(right, len(keys))])
     out = np.zeros((len(places), len(keys)))
     for row, place in zip(out, places, strict=True):
@@ -90,13 +92,7 @@ class PairFactors:
         self.A: list[Array] = []
         self.B: list[Array] = []
         numbers: dict[Hashable, int] = {}
-
-        def number(store: list[Array], key: Hashable, make: Callable[[], AnyArray]) -> int:
-            if key not in numbers:
-                numbers[key] = len(store)
-                store.append(np.asarray(make(), dtype=np.float64))
-            return numbers[key]
-
+        known: list[Kernel] = []
         self.terms = []
         for m, kernel in enumerate(kernels):
             found = []
@@ -104,9 +100,13 @@ class PairFactors:
                 pair = []
                 for side, (what, own) in enumerate(zip(term, (kernel.left_, kernel.right_), strict=True)):
                     (key, V), (_, W) = above[m][side], beside[m][side]
-                    name = (side, what, key if what != "ones" else None, description(own) if what == "kernel" else None)
-                    made = lambda what=what, own=own, V=V, W=W: compare(what, own, V, W)  # noqa: E731
-                    pair.append(number((self.A, self.B)[side], name, made))
+                    formula = number_of(own, known) if what == "kernel" else None
+                    name = (side, what, key if what != "ones" else None, formula)
+                    store = (self.A, self.B)[side]
+                    if name not in numbers:
+                        numbers[name] = len(store)
+                        store.append(np.asarray(compare(what, own, V, W), dtype=np.float64))
+                    pair.append(numbers[name])
                 found.append((pair[0], pair[1]))
             self.terms.append(found)
 

@@ -7,7 +7,6 @@ from asyncio import run_coroutine_threadsafe
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -68,7 +67,10 @@ class ParquetRows(RowSource):
     """Rows of one Parquet file or a folder of them; whole row groups are read, and the last one is kept."""
 
     def __init__(self, path: Any) -> None:
-        parquet = _pyarrow_parquet()
+        try:
+            parquet = import_module("pyarrow.parquet")
+        except ImportError as error:
+            raise ImportError('Parquet is read by pyarrow: pip install "kernelmosaic[frames]"') from error
         files = _parquet_files(path)
         self.files = [parquet.ParquetFile(file) for file in files]
         self.groups = [(f, g) for f, file in enumerate(self.files) for g in range(file.metadata.num_row_groups)]
@@ -180,11 +182,3 @@ def _parquet_files(path: Any) -> list[Path]:
     if not files:
         raise ValueError(f"X={str(path)!r}: the folder holds no file named *.parquet.")
     return files
-
-
-def _pyarrow_parquet() -> ModuleType:
-    try:
-        parquet = import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise ImportError('Parquet is read by pyarrow: pip install "kernelmosaic[frames]"') from error
-    return parquet

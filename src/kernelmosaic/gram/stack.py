@@ -41,14 +41,14 @@ from kernelmosaic.backend import (
     torch_backend,
 )
 from kernelmosaic.gram.gram import Array, ClassGram, DenseGram, Gram, OnDemandGram, active_kernels
-from kernelmosaic.gram.kernel_set import KernelSet, PlacedSamples, Views
+from kernelmosaic.gram.kernel_set import Distances, KernelSet, PlacedSamples, Views
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
 from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.kernels.distances import unreliable_share
-from kernelmosaic.kernels.gaussian import Gaussian
+from kernelmosaic.kernels.numeric import Gaussian
 
 Kernels = Sequence[int] | AnyArray
 
@@ -299,7 +299,7 @@ class ComputedStack(MatrixStack):
     ----------
     kernel_set : KernelSet
         The fitted kernels.
-    views : list or PlacedSamples
+    views : Views or PlacedSamples
         The training samples as the kernels see them, or placed on the backend already.
     dtype : dtype
         Of the matrices.
@@ -311,6 +311,8 @@ class ComputedStack(MatrixStack):
         Bytes that a combined kernel may take: one that takes more is not stored, either. By default it may take all.
     options : StackOptions, optional
         Sizes that it works with.
+    distances : dict, optional
+        Between the training samples, as far as they are known; on the host.
     """
 
     def __init__(
@@ -322,10 +324,11 @@ class ComputedStack(MatrixStack):
         backend: Backend = NUMPY,
         budget: float = np.inf,
         options: StackOptions | None = None,
+        distances: Distances | None = None,
     ) -> None:
         self.kernel_set, self.dtype, self.backend, self.budget = kernel_set, dtype, backend, budget
         self.options = options or StackOptions()
-        here = kernel_set.samples(views)
+        here = kernel_set.samples(views, distances=distances)
         self.samples = kernel_set.samples(here, backend)
         self.n_samples, self.n_kernels, self.has_exact = self.samples.n_samples, len(kernel_set), dtype != np.float64
         self.stores_combined = self.n_samples**2 * dtype.itemsize <= budget
@@ -357,13 +360,18 @@ class ComputedStack(MatrixStack):
     def write_square(self, kernels: Kernels, square: tuple[slice, slice], matrices: AnyArray, loops: Any) -> None:
         """Write a square of the lower triangle of matrices on the host, and its mirror image."""
         (rows, columns), rest = square, [int(m) for m in kernels]
+        left, right = self.samples.take(rows), self.samples.take(columns)
         for members in self._gaussians(rest):
             constants = np.array(self._constants(members, np.ones(self.n_kernels)), self.dtype)
-            X, V, norms = self._less_centre(members[0])
-            share = _unreliable(constants[0].tolist(), V, norms[rows], norms[columns], self.dtype)
-            distances = np.empty([some.stop - some.start for some in square], self.dtype)
-            inner = V[rows] @ V[columns].T
-            loops.write_distances(inner, norms[rows], norms[columns], X[rows], X[columns], share, distances)
+            known = left.known(members[0], "squared_distances", right)
+            if known is not None:
+                distances = np.ascontiguousarray(known, dtype=self.dtype)
+            else:
+                X, V, norms = self._less_centre(members[0])
+                share = _unreliable(constants[0].tolist(), V, norms[rows], norms[columns], self.dtype)
+                distances = np.empty([some.stop - some.start for some in square], self.dtype)
+                inner = V[rows] @ V[columns].T
+                loops.write_distances(inner, norms[rows], norms[columns], X[rows], X[columns], share, distances)
             loops.write_gaussians(distances, *constants, np.array(members), matrices, rows.start, columns.start)
             rest = [m for m in rest if m not in members]
         for m, block in self.placed_blocks(rest, *square):
@@ -371,10 +379,11 @@ class ComputedStack(MatrixStack):
 
     def _less_centre(self, m: int) -> tuple[Any, Any, Any]:
         """Return the samples that a kernel reads, the same less their mean, and their squared norms then."""
-        view = self.samples.views[m]
-        if id(view) not in self._centred:
-            self._centred[id(view)] = _less_centre(view, view.mean(axis=0))
-        return self._centred[id(view)]
+        v = self.samples.views.which[m]
+        if v not in self._centred:
+            view = self.samples.views[m]
+            self._centred[v] = _less_centre(view, view.mean(axis=0))
+        return self._centred[v]
 
     def squares(self) -> list[tuple[slice, slice]]:
         """Cut the lower triangle into squares for the host's cache; one on the diagonal has one slice twice."""
@@ -385,7 +394,7 @@ class ComputedStack(MatrixStack):
     def cheap_in_squares(self) -> list[int]:
         """Return the kernels that may as well be computed in many small blocks, on any thread, as in few tall ones."""
         cheap = [
-            one.kernel.costs_by_entries and isinstance(view, np.ndarray)
+            one.kernel.inner.costs_by_entries and isinstance(view, np.ndarray)
             for one, view in zip(self.kernel_set.fitted, self.samples.views, strict=True)
         ]
         return np.flatnonzero(cheap).tolist()
@@ -601,16 +610,17 @@ class ComputedStack(MatrixStack):
         for m in kernels if not here or self.n_samples > self.options.few_samples else ():
             one = self.kernel_set.fitted[m]
             # A subclass may have another formula than its parent.
-            plain = type(one.kernel) is Gaussian and isinstance(one.normalization, Unscaled | UnitTrace)
+            plain = type(one.kernel.inner) is Gaussian and isinstance(one.normalization, Unscaled | UnitTrace)
             dense = not here or isinstance(self.samples.views[m], np.ndarray)
             if plain and dense and self.samples.shares[m]:
-                groups.setdefault(id(self.samples.views[m]), []).append(m)
+                groups.setdefault(self.samples.views.which[m], []).append(m)
         return list(groups.values())
 
     def _constants(self, gaussians: Sequence[int], weights: NDArray[np.float64]) -> tuple[list[float], list[float]]:
         """Return what squared distances are multiplied with in the exponents, and the weights on the kernels' scale."""
         fitted = [self.kernel_set.fitted[m] for m in gaussians]
-        rates = [one.kernel.rate(np.float32) for one in fitted if isinstance(one.kernel, Gaussian)]
+        kernels = [one.kernel.inner for one in fitted]
+        rates = [kernel.rate(np.float32) for kernel in kernels if isinstance(kernel, Gaussian)]
         scales = [float(getattr(one.normalization, "scale_", 1.0)) for one in fitted]
         return rates, [float(weights[m]) / scale for m, scale in zip(gaussians, scales, strict=True)]
 
@@ -807,6 +817,7 @@ def make_stack(
     device: str | None = None,
     working_bytes: int | None = None,
     options: StackOptions | None = None,
+    distances: Distances | None = None,
 ) -> MatrixStack:
     """Return the stack of a training set: stored if it fits the budget, else computed whenever it is needed.
 
@@ -814,7 +825,7 @@ def make_stack(
     ----------
     kernel_set : KernelSet
         The fitted kernels.
-    views : list
+    views : Views
         The training samples as the kernels see them.
     dtype : dtype, optional
         Of the matrices. By default double precision for small sets and single precision above.
@@ -828,6 +839,8 @@ def make_stack(
         a device's cache holds.
     options : StackOptions, optional
         Sizes that stacks work with.
+    distances : dict, optional
+        Between the training samples, as far as they are known; kept where the budget has room for them, too.
     """
     n = views[0].shape[0]
     dtype, options = matrix_dtype(n, dtype), options or StackOptions()
@@ -845,7 +858,9 @@ def make_stack(
         share = max(int(min(budget - matrix, budget / 8)), 2**20)
         working_bytes = tall if stored else share if combined else options.on_demand_bytes
     most = np.inf if combined else budget
-    stack: MatrixStack = ComputedStack(kernel_set, views, dtype, working_bytes, backend, most, options)
+    if device is not None or count * matrix + 8 * n * n * len(distances or ()) > budget:
+        distances = None
+    stack: MatrixStack = ComputedStack(kernel_set, views, dtype, working_bytes, backend, most, options, distances)
     if stored:
         stack = StoredStack.of(cast(ComputedStack, stack))
         stack.form = f"{len(kernel_set)} kernel matrices of {format_bytes(matrix)} are stored{where}, {room}"

@@ -20,7 +20,7 @@ from kernelmosaic.backend import (
     run_threads,
     torch_backend,
 )
-from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, named
+from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, named, take_rows
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, make_normalization
 from kernelmosaic.gram.options import StackOptions
@@ -34,6 +34,7 @@ from kernelmosaic.gram.stack import (
     matrix_dtype,
 )
 from kernelmosaic.kernels.base import Block
+from kernelmosaic.kernels.distances import FitSamples
 from kernelmosaic.kernels.subsets import FamilyNames, SubsetFamily
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
@@ -62,14 +63,7 @@ class SubsetKernels:
     widths: Array
 
     @classmethod
-    def fit(
-        cls,
-        specs: Sequence[KernelSpec],
-        X: MatrixLike,
-        normalize: str | None,
-        sample_weight: Array | None = None,
-        present: None = None,
-    ) -> SubsetKernels:
+    def fit(cls, specs: Sequence[KernelSpec], X: MatrixLike, normalize: str | None) -> SubsetKernels:
         """Find the widths that are measured on the columns of a subset; others are known."""
         (spec,) = specs
         family = spec.kernel
@@ -104,17 +98,19 @@ class SubsetKernels:
         for m in active:
             name, kernel, columns = self.family[int(m)]
             view = self.X[:, self.family.subset(int(m))[0]]
-            scale = make_normalization(self.normalize)
-            fitted.append(FittedKernel(name, kernel.fit(view), columns, scale.fit(kernel, view, None)))
+            scale = make_normalization(self.normalize).fit(kernel.fit(view), view, None)
+            fitted.append(FittedKernel(name, kernel, columns, scale, int(m) // len(self.family.settings)))
         return KernelSet(tuple(fitted))
 
     def views(self, X: MatrixLike) -> Views:
         """Return the samples in all columns that subsets are taken of."""
-        return [self.family.validate(take_columns(X, self.family.columns))]
+        return Views((self.family.validate(take_columns(X, self.family.columns)),), (0,))
 
     def take_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
         """Return the samples as the kernels that `take` returns see them."""
-        return [views[0][:, self.family.subset(int(m))[0]] for m in active]
+        settings = len(self.family.settings)
+        subsets = [int(m) // settings for m in active]
+        return Views.of(subsets, {v: views[0][:, self.family.subset(v * settings)[0]] for v in subsets})
 
 
 class SubsetStack(GramStack):
@@ -124,7 +120,7 @@ class SubsetStack(GramStack):
     ----------
     kernel_set : SubsetKernels
         The fitted kernels.
-    views : list
+    views : Views
         The samples as `SubsetKernels.views` returns them.
     dtype, budget, device : optional
         Of the matrices of a few kernels, as for `make_stack`.
@@ -197,7 +193,7 @@ class SubsetStack(GramStack):
         top = np.flatnonzero(found + error >= (found - error).max())
         for some in row_strips(len(top), self.options.subset_batch):
             chosen = asked[top[some]]
-            views = self.kernel_set.take_views([self.views[0][support]], chosen)
+            views = self.kernel_set.take_views(take_rows(self.views, support), chosen)
             few = ComputedStack(self.kernel_set.take(chosen), views, np.dtype(np.float64), 2**24)
             found[top[some]] = few.quadratic_forms(beta[support]) * factors[chosen]
         out[asked] = found
@@ -268,7 +264,7 @@ def _widths(family: SubsetFamily, X: AnyArray) -> Array:
     for k, setting in enumerate(family.settings):
         kernel = family.make(setting)
         if not isinstance(kernel.width, str):
-            widths[:, k] = kernel.measure(X)
+            widths[:, k] = kernel.measure(None)
             continue
         if kernel.width not in measured:
             measured[kernel.width] = _measure(family, kernel.width, X)
@@ -284,7 +280,7 @@ def _measure(family: SubsetFamily, rule: str, X: AnyArray) -> Array:
 
     def measure(some: slice) -> None:
         for s in range(some.start, some.stop):
-            found[s] = own.measure(X[:, subsets[s][subsets[s] < n_columns]])
+            found[s] = own.measure(FitSamples(X[:, subsets[s][subsets[s] < n_columns]]))
 
     run_threads(measure, row_strips(family.n_subsets, 1024), X.nbytes * family.n_subsets)
     return found

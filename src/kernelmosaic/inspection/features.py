@@ -18,8 +18,8 @@ from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, Seed
 from kernelmosaic.engine.expansion import PartialSums, SupportSums
 from kernelmosaic.gram.kernel_set import FittedKernel
 from kernelmosaic.inspection._refits import behind_pipeline, last_step, text_table
-from kernelmosaic.kernels.base import StatisticKernel, is_missing, pairwise_statistic
-from kernelmosaic.kernels.transformed import Ranked
+from kernelmosaic.kernels.base import StatisticKernel, is_missing
+from kernelmosaic.kernels.distances import pairwise_statistic
 from kernelmosaic.machines.base import check_count
 
 Array = NDArray[np.float64]
@@ -206,18 +206,14 @@ class _Part:
     shared: dict[Any, Any]
 
     def __post_init__(self) -> None:
-        self.rule, self.kernel = self.one.normalization, self.one.kernel
+        self.rule, self.kernel = self.one.normalization, self.one.kernel.inner
         self.scale = self.rule.row_scale(self.support)
         self.support = self.support.toarray() if sparse.issparse(self.support) else self.support
-        self.left, self.right = self.view, self.support
-        if isinstance(self.kernel, Ranked):  # every column has ranks of its own
-            self.left, self.right = map(self.kernel.transform, (self.view, self.support))
-            self.kernel = self.kernel.kernel_
         if isinstance(self.kernel, StatisticKernel):
             # Computed once for the kernels that are functions of it.
-            key = self.kernel.statistic, type(self.one.kernel) is Ranked, tuple(self.places)
+            key = self.kernel.statistic, self.one.kernel.preparation, tuple(self.places)
             if key not in self.shared:
-                self.shared[key] = pairwise_statistic(self.kernel.statistic, self.left, self.right)
+                self.shared[key] = pairwise_statistic(self.kernel.statistic, self.view, self.support)
             self.statistic = self.shared[key]
 
     def block(self, rows: Any, place: int | None = None, others: Any = None) -> Array:
@@ -229,10 +225,10 @@ class _Part:
             changed[:, place] = self.view[others, place]
         scale = None if self.scale is None else self.rule.row_scale(changed)
         if not isinstance(kernel, StatisticKernel):
-            return np.asarray(self.rule.block(self.one.kernel(changed, self.support), scale, self.scale))
+            return np.asarray(self.rule.block(kernel(changed, self.support), scale, self.scale))
         S = self.statistic[rows]
         if place is not None:
-            terms, z = _TERMS[kernel.statistic], self.right[:, place]
-            S = S + terms(self.left[others, place, None], z) - terms(self.left[rows, place, None], z)
+            terms, z = _TERMS[kernel.statistic], self.support[:, place]
+            S = S + terms(self.view[others, place, None], z) - terms(self.view[rows, place, None], z)
             S = S if kernel.statistic == "products" else np.maximum(S, 0.0)
         return np.asarray(self.rule.block(np.array(kernel.from_statistic(S)), scale, self.scale))

@@ -3,15 +3,13 @@
 from kernelmosaic.kernels.algebra import Product, Scaled, Sum
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.categorical import Categorical, Clinical
-from kernelmosaic.kernels.gaussian import Gaussian, Laplacian
 from kernelmosaic.kernels.graphs import ShortestPath, WeisfeilerLehman
-from kernelmosaic.kernels.linear import Linear, Polynomial
 from kernelmosaic.kernels.matrices import Diffusion, Precomputed
-from kernelmosaic.kernels.molecules import fingerprints
+from kernelmosaic.kernels.numeric import Gaussian, Laplacian, Linear, Polynomial
 from kernelmosaic.kernels.pairs import Pairwise, pairwise
 from kernelmosaic.kernels.strings import SmithWaterman, Spectrum, WeightedDegree
 from kernelmosaic.kernels.subsets import Subsets
-from kernelmosaic.kernels.tanimoto import Tanimoto
+from kernelmosaic.kernels.tanimoto import Tanimoto, fingerprints
 from kernelmosaic.kernels.transformed import FFT, Correlation, Projected, Ranked, Rescaled
 from kernelmosaic.kernels.views import PerColumn, by_group, family, per_column, read_gmt
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Hashable
 from numbers import Real
 from typing import ClassVar, Self
 
@@ -12,6 +13,7 @@ from sklearn.base import clone
 
 from kernelmosaic._typing import MatrixLike, TargetLike
 from kernelmosaic.kernels.base import Block, Kernel, is_positive
+from kernelmosaic.kernels.distances import FitSamples
 from kernelmosaic.kernels.views import check_kernel
 
 
@@ -42,15 +44,21 @@ class _Composite(Kernel):
         return any(one.keeps_scale for one in self._given())
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        X = self.validate(X)
+        return self.fit_to(FitSamples(self.validate(X)))
+
+    def fit_to(self, samples: FitSamples) -> Self:
         for name, one in zip(self.parts, self._given(), strict=True):
-            setattr(self, f"{name}_", clone(one).fit(X, y))
+            setattr(self, f"{name}_", clone(one).fit_to(samples))
         return self
 
     def validate(self, X: MatrixLike) -> MatrixLike:
         for one in self._given():
             X = one.validate(X)
         return X
+
+    def form(self) -> Hashable:
+        forms = dict.fromkeys(one.form() for one in self._given())
+        return next(iter(forms)) if len(forms) == 1 else tuple(forms)
 
 
 class _Pair(_Composite):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from inspect import isabstract, isclass, signature
@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array
-from sklearn.utils.extmath import row_norms, safe_sparse_dot
+from sklearn.utils.extmath import row_norms
 
 from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
-from kernelmosaic.backend import backend_of, is_tensor
-from kernelmosaic.kernels.distances import squared_distances
+from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
 
 #: An array, or a tensor where the samples are tensors.
 Block = AnyArray
@@ -55,6 +53,8 @@ class Kernel(BaseEstimator, ABC):
         Whether `_block` takes tensors as well as arrays, and is evaluated where they are.
     keeps_scale : bool
         Whether what its columns hold is lost by standardising them, as counts are.
+    preparation : str
+        What `prepare` does: kernels fitted to the same samples whose word is the same prepare samples alike.
     learned : str
         The attribute that `fit` learns, if there is one. A kernel that is called before `fit` takes the columns of the
         block for its training set, as a test-versus-train block has them.
@@ -65,6 +65,7 @@ class Kernel(BaseEstimator, ABC):
     costs_by_entries: ClassVar[bool] = False
     takes_tensors: ClassVar[bool] = False
     keeps_scale: ClassVar[bool] = False
+    preparation: ClassVar[str] = ""
     learned: ClassVar[str] = ""
     # An array times a kernel is a mistake; NumPy would make it an array of kernels.
     __array_ufunc__: ClassVar[None] = None
@@ -81,6 +82,27 @@ class Kernel(BaseEstimator, ABC):
         self._check_parameters()
         self.validate(X)
         return self
+
+    def fit_to(self, samples: FitSamples) -> Self:
+        """Learn the same of validated samples, and share with other kernels what these learn of them.
+
+        A class that defines `fit` alone is fitted by it.
+        """
+        return self.fit(samples.X)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "fit" in vars(cls) and "fit_to" not in vars(cls):
+            cls.fit_to = Kernel.fit_to  # type: ignore[method-assign]
+
+    @property
+    def inner(self) -> Kernel:
+        """The kernel of the samples that `prepare` returns: itself, unless it replaces samples by others."""
+        return self
+
+    def prepare(self, X: MatrixLike) -> MatrixLike:
+        """Return validated samples as `inner` reads them."""
+        return X
 
     def _check_parameters(self) -> None:
         """Raise a ValueError if a parameter is not what it must be."""
@@ -115,6 +137,10 @@ class Kernel(BaseEstimator, ABC):
                 input_name="X",
                 estimator=self,
             )
+
+    def form(self) -> Hashable:
+        """Return what is equal for kernels whose `validate` returns the same of the same samples, sparse ones aside."""
+        return type(self).validate
 
     def terms(self) -> dict[str, Kernel]:
         """Return the kernels that an estimator weighs in place of this one, by what their names end with."""
@@ -168,6 +194,22 @@ class Kernel(BaseEstimator, ABC):
         def __rmul__(self, other: object) -> Kernel: ...
 
 
+class FeatureKernel(Kernel):
+    """The inner product of descriptions of two samples, ⟨f(x), f(z)⟩."""
+
+    @abstractmethod
+    def _features(self, X: MatrixLike) -> AnyArray:
+        """Return f(x) of validated samples, one row per sample."""
+
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
+        features = self._features(X)
+        return np.asarray(features @ (features if Y is X else self._features(Y)).T)
+
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+        features = self._features(X)
+        return np.asarray(np.einsum("ij,ij->i", features, features))
+
+
 class StatisticKernel(Kernel):
     """A kernel that is a function of one number per pair of samples: their inner product or a distance.
 
@@ -204,47 +246,6 @@ class StatisticKernel(Kernel):
         if self.statistic == "products":
             return self.from_statistic(row_norms(X, squared=True).astype(np.float64))
         return self.from_statistic(np.zeros(X.shape[0]))
-
-
-def pairwise_statistic(
-    name: str,
-    X: MatrixLike,
-    Y: MatrixLike,
-    scale: float = 0.0,
-    centre: Any = None,
-    norms: tuple[Any, Any] | None = None,
-) -> Block:
-    """Return the inner products or distances between the rows of X and those of Y, arrays or tensors.
-
-    The scale of the kernel, and the centre and norms of samples that are known, are those of `squared_distances`.
-    """
-    block: Block
-    if name == "squared_distances":
-        block = squared_distances(X, Y, scale, centre, norms)
-        return block
-    if is_tensor(X) and name == "products":
-        block = X @ Y.T
-        return block
-    if is_tensor(X):
-        block = backend_of(X).xp.cdist(X, Y, p=1.0)
-        return block
-    if name == "products":
-        return np.asarray(safe_sparse_dot(X, Y.T, dense_output=True))
-    kind = np.result_type(X.dtype, Y.dtype)
-    if sparse.issparse(X) or sparse.issparse(Y):
-        from sklearn.metrics.pairwise import manhattan_distances
-
-        return np.asarray(manhattan_distances(_with_short_indices(X), _with_short_indices(Y)), dtype=kind)
-    from scipy.spatial.distance import cdist
-
-    return np.asarray(cdist(X, Y, "cityblock"), dtype=kind)
-
-
-def _with_short_indices(X: MatrixLike) -> MatrixLike:
-    """Return samples whose indices, if they are sparse, have 32 bits, as scikit-learn's distances ask for."""
-    if not sparse.issparse(X) or X.indices.dtype == np.int32:
-        return X
-    return sparse.csr_matrix((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), X.shape)
 
 
 def is_missing(X: MatrixLike) -> NDArray[np.bool_]:
@@ -310,7 +311,7 @@ def is_positive(value: object) -> bool:
 
 
 def is_whole(value: object, least: int = 1) -> bool:
-    """Whether a parameter is a whole number of at least so much."""
+    """Whether a parameter is a whole number, and not below the least."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
@@ -338,7 +339,7 @@ def shown(given: object) -> str:
 
 
 def _library_kernels(parent: type[Kernel]) -> Iterator[type[Kernel]]:
-    """Yield the kernels of this package: all of its modules are loaded before anybody can misspell one."""
+    """Yield the kernels of this package, all of whose modules are loaded by then."""
     for kind in parent.__subclasses__():
         if kind.__module__.startswith("kernelmosaic.") and not isabstract(kind):
             yield kind

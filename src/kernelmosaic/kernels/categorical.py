@@ -131,12 +131,7 @@ class Clinical(Kernel):
                 f"{X.shape[1]} columns."
             )
         for kind in each:
-            known = (
-                kind in ("nominal", "ordinal", "continuous")
-                if isinstance(kind, str)
-                else isinstance(kind, list | tuple)
-            )
-            if not known:
+            if not isinstance(kind, list | tuple) and kind not in ("nominal", "ordinal", "continuous"):
                 raise ValueError(
                     f"kinds={kinds!r}: {kind!r} is no kind of column; choose 'nominal', 'ordinal' or 'continuous', or "
                     "list the categories in order."

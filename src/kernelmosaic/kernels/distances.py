@@ -1,5 +1,6 @@
-"""Squared distances: by inner products where these leave enough digits, by differences where they do not.
+"""What kernels read of two samples, and what they learn of a training set: products, distances, widths, ranks.
 
+Squared distances are made of inner products where these leave enough digits, and of differences where they do not.
 ‖x‖² + ‖z‖² − 2⟨x, z⟩ is a product of matrices, and fast. Its error is a share of ‖x‖² + ‖z‖², whatever the distance: of
 two samples that are near each other, and far from the others, it leaves nothing. `unreliable_share` states the bound;
 every pass over squared distances, on the host, on a device or compiled, computes the entries below it anew.
@@ -7,12 +8,17 @@ every pass over squared distances, on the host, on a device or compiled, compute
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
-from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike, RowIndex
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, RowIndex
 from kernelmosaic.backend import NUMPY, TINY, backend_of, is_tensor, row_strips
 
 #: The error that a squared distance may have, by the precision of the kernel: relative to itself, or to the scale of
@@ -109,4 +115,170 @@ def _squared_differences(X: MatrixLike, Y: MatrixLike, i: RowIndex, j: RowIndex,
     width = 1 if sparse.issparse(X) else max(d, 1)
     for pairs in row_strips(len(i), (2**22 if is_tensor(X) else 2**16) // width):
         out[pairs] = _squared_norms(X[i[pairs]] - Y[j[pairs]])
+    return out
+
+
+def pairwise_statistic(
+    name: str,
+    X: MatrixLike,
+    Y: MatrixLike,
+    scale: float = 0.0,
+    centre: ArrayOrTensor = None,
+    norms: tuple[Any, Any] | None = None,
+) -> AnyArray:
+    """Return the inner products or distances between the rows of X and those of Y, arrays or tensors.
+
+    The scale of the kernel, and the centre and norms of samples that are known, are those of `squared_distances`.
+    """
+    block: AnyArray
+    if name == "squared_distances":
+        block = squared_distances(X, Y, scale, centre, norms)
+    elif is_tensor(X):
+        block = X @ Y.T if name == "products" else backend_of(X).xp.cdist(X, Y, p=1.0)
+    elif name == "products":
+        block = np.asarray(safe_sparse_dot(X, Y.T, dense_output=True))
+    elif sparse.issparse(X) or sparse.issparse(Y):
+        from sklearn.metrics.pairwise import manhattan_distances
+
+        found = manhattan_distances(_with_short_indices(X), _with_short_indices(Y))
+        block = found.astype(np.result_type(X.dtype, Y.dtype), copy=False)
+    else:
+        from scipy.spatial.distance import cdist
+
+        block = cdist(X, Y, "cityblock").astype(np.result_type(X.dtype, Y.dtype), copy=False)
+    return block
+
+
+def _with_short_indices(X: MatrixLike) -> MatrixLike:
+    """Return samples whose indices, if they are sparse, have 32 bits, as scikit-learn's distances ask for."""
+    if not sparse.issparse(X) or X.indices.dtype == np.int32:
+        return X
+    return sparse.csr_matrix((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), X.shape)
+
+
+class FitSamples:
+    """Validated samples that kernels are fitted to, and what several kernels learn of them; each is computed once.
+
+    Parameters
+    ----------
+    X : array or sparse matrix
+        Samples in the form that the kernels read.
+    keep : bool
+        Whether `distances` keeps what is measured between all samples.
+
+    Attributes
+    ----------
+    distances : dict of str to ndarray of shape (n, n)
+        By the name of the statistic.
+    """
+
+    def __init__(self, X: MatrixLike, keep: bool = False) -> None:
+        self.X, self.keep = X, keep
+        self.distances: dict[str, NDArray[np.float64]] = {}
+        self._widths: dict[tuple[str, str], float] = {}
+
+    def width(self, rule: str, statistic: str) -> float:
+        """Return the width by a rule, ``"median"`` or ``"nearest"``, as a distance; 0 with one distinct sample."""
+        if (rule, statistic) not in self._widths:
+            found = self._median(statistic) if rule == "median" else self._mean_nearest(statistic)
+            self._widths[rule, statistic] = found
+        return self._widths[rule, statistic]
+
+    @cached_property
+    def ranked(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]], FitSamples]:
+        """Of every column the distinct entries and their ranks, see `standardised_ranks`; and the samples as ranks."""
+        found = [standardised_ranks(column) for column in np.asarray(self.X, dtype=np.float64).T]
+        values, ranks = [one for one, _ in found], [one for _, one in found]
+        return values, ranks, FitSamples(to_ranks(self.X, values, ranks), self.keep)
+
+    def _measure(self, statistic: str) -> NDArray[np.float64]:
+        """Return the statistic of every two samples, as SciPy's `pdist` orders them."""
+        from scipy.spatial.distance import pdist, squareform
+
+        X, squared = self.X.astype(np.float64, copy=False), statistic == "squared_distances"
+        # Of many columns inner products are several times faster than differences.
+        if sparse.issparse(X) or (squared and X.shape[1] > 32):
+            found = squareform(pairwise_statistic(statistic, X, X), checks=False)
+        else:
+            found = pdist(X, "sqeuclidean" if squared else "cityblock")
+        if self.keep:
+            self.distances[statistic] = squareform(found)
+        return np.asarray(found)
+
+    def _median(self, statistic: str, most: int = 2000) -> float:
+        """Return the median over distinct samples; of more than `most`, over an even sub-sample of them."""
+        n = self.X.shape[0]
+        if n > most:
+            rows = _distinct(self.X)
+            some = rows[np.unique(np.linspace(0, len(rows) - 1, most).astype(int))]
+            return FitSamples(self.X[some])._median(statistic)
+        values = self._measure(statistic) if n > 1 else np.empty(0)
+        # Where no distance is zero no sample is repeated.
+        if len(values) and values.min() == 0:
+            from scipy.spatial.distance import squareform
+
+            rows = _distinct(self.X)
+            values = squareform(squareform(values)[np.ix_(rows, rows)], checks=False)
+        return _middle(values, statistic) if len(values) else 0.0
+
+    def _mean_nearest(self, statistic: str) -> float:
+        """Return the mean distance from a sample to the nearest that differs from it."""
+        X = self.X[_distinct(self.X)]
+        n = X.shape[0]
+        if n < 2:
+            return 0.0
+        # With more columns a search tree is slower than all pairs.
+        if not sparse.issparse(X) and X.shape[1] <= 15:
+            from sklearn.neighbors import NearestNeighbors
+
+            metric = "euclidean" if statistic == "squared_distances" else "cityblock"
+            # Of differences: where all pairs are compared, scikit-learn makes Euclidean distances of inner products.
+            found = NearestNeighbors(n_neighbors=1, metric=metric, algorithm="kd_tree").fit(X).kneighbors()[0]
+            return float(found.mean())
+        nearest = np.empty(n)
+        for strip in row_strips(n, 2**22 // n):
+            D = pairwise_statistic(statistic, X[strip], X)
+            D[np.arange(len(D)), np.arange(strip.start, strip.stop)] = np.inf
+            nearest[strip] = D.min(axis=1)
+        return float(np.mean(np.sqrt(nearest) if statistic == "squared_distances" else nearest))
+
+
+def _distinct(X: MatrixLike) -> NDArray[np.intp]:
+    """Return the numbers of distinct samples: repeated ones say nothing of the scale of the data."""
+    if not sparse.issparse(X):
+        return np.asarray(np.unique(X, axis=0, return_index=True)[1])
+    X = X.copy()
+    # Stored zeros and unsorted columns would make equal rows look different.
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    keys = [X.indices[a:b].tobytes() + X.data[a:b].tobytes() for a, b in pairwise(X.indptr)]
+    return np.sort(np.unique(np.array(keys, dtype=object), return_index=True)[1])
+
+
+def _middle(values: NDArray[np.float64], statistic: str) -> float:
+    """Return the median of distances, several times faster than NumPy's, which selects three positions.
+
+    The values are put into another order.
+    """
+    middle = len(values) // 2
+    values.partition(middle)
+    ends = np.array([values[middle] if len(values) % 2 else values[:middle].max(), values[middle]])
+    return float(np.mean(np.sqrt(ends) if statistic == "squared_distances" else ends))
+
+
+def standardised_ranks(column: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the distinct entries in order, and their ranks with mean zero and variance one over all entries."""
+    values, counts = np.unique(column, return_counts=True)
+    ranks = np.cumsum(counts) - 0.5 * (counts - 1)
+    ranks = ranks - 0.5 * (len(column) + 1)
+    spread = np.sqrt(counts @ ranks**2 / len(column))
+    return values, ranks / spread if spread > 0 else np.zeros(len(values))
+
+
+def to_ranks(X: MatrixLike, values: Sequence[Any], ranks: Sequence[Any]) -> NDArray[Any]:
+    """Return the ranks of the entries, interpolated between known ones, in the shape and the precision of X."""
+    X = np.asarray(X)
+    out = np.empty(X.shape, dtype=np.float32 if X.dtype == np.float32 else np.float64)
+    for j, (known, own) in enumerate(zip(values, ranks, strict=True)):
+        out[:, j] = np.interp(X[:, j], known, own)
     return out

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from kernelmosaic._typing import AnyArray, MatrixLike, RowIndex
-from kernelmosaic.kernels.base import Block, Kernel, is_whole, pairwise_statistic
+from kernelmosaic.kernels.base import Block, Kernel, is_whole
+from kernelmosaic.kernels.distances import pairwise_statistic
 from kernelmosaic.kernels.tanimoto import shared_counts
 
 # Labels are numbers of 64 bits, those after an iteration hashes of those before it. They are a function of the graph

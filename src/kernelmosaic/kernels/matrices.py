@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Self
-from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from scipy import linalg, sparse
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import NUMPY, as_slice, one_blas_thread, row_strips, run_threads
-from kernelmosaic.kernels.base import Block, Kernel, is_positive
+from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel, is_positive
 
 #: How far entries may be off, relative to the largest, and still be taken for rounded.
 ROUNDING = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-6}
@@ -22,30 +23,21 @@ ROUNDING = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-6}
 _PROVED, _ELIMINATED = 500, 128
 
 
+@dataclass
 class _Prepared:
-    """What was made of one given matrix; a kernel and its clones hold the same one."""
+    """What was made of one given matrix at its first use; a kernel and its clones hold the same one."""
 
-    #: How often fits have had it looked at, and whether that is no longer called for.
-    looks: int = 0
-    proved: bool = False
-
-    def __init__(self, given: object) -> None:
-        self.given = given
-        self.result: Any = None
-
+    given: Any
+    result: Any = None
     # Which samples a kernel matrix has nothing but NaN for; None if there are none.
-    gaps: Any = None
-
-
-#: What kernels in use have made of their matrices, by class and matrix: the numbers of objects that live are unique.
-_PREPARED: WeakValueDictionary[tuple[type, int], _Prepared] = WeakValueDictionary()
+    gaps: NDArray[np.bool_] | None = None
 
 
 class MatrixRows(Kernel):
     """A kernel between the rows of a matrix given at construction: X holds row numbers.
 
     The matrix is checked, and what is computed from it is computed, once, at the first use; clones share both, and so
-    do other kernels of the same object as long as one of them lives.
+    do the kernels of one set that are given the same object.
     """
 
     input_kind: ClassVar[str] = "rows"
@@ -56,9 +48,10 @@ class MatrixRows(Kernel):
     def _prepare(self, given: object) -> Any:
         """Check the given matrix and return what `_block` reads."""
 
-    @abstractmethod
     def _n_rows(self) -> int:
         """How many rows there are to choose from."""
+        self._prepared()
+        return int(np.shape(self._share().given)[0])
 
     def validate(self, X: MatrixLike) -> NDArray[np.intp]:
         return row_numbers(X, self._n_rows(), self.matrix_parameter)
@@ -67,7 +60,6 @@ class MatrixRows(Kernel):
         shared = self._share()
         if shared.result is None:
             shared.result = self._prepare(shared.given)
-            _PREPARED[type(self), id(shared.given)] = shared
         return shared.result
 
     def _share(self) -> _Prepared:
@@ -75,9 +67,15 @@ class MatrixRows(Kernel):
         shared: _Prepared | None = self.__dict__.get("_shared")
         if shared is None or shared.given is not given:
             # Also after set_params, which must not leave the result of the former matrix in place.
-            known = _PREPARED.get((type(self), id(given)))
-            shared = self._shared = _Prepared(given) if known is None else known
+            shared = self._shared = _Prepared(given)
         return shared
+
+    def share(self, others: Iterable[Kernel]) -> None:
+        """Hold what one of the others, of the same class and the same matrix, has made of it."""
+        own = self._share()
+        for other in others:
+            if isinstance(other, MatrixRows) and type(other) is type(self) and other._share().given is own.given:
+                self._shared = other._share()
 
     def __sklearn_clone__(self) -> Self:
         # scikit-learn would copy the matrix for every fold and candidate of a search.
@@ -177,18 +175,15 @@ def _largest(A: AnyArray) -> Any:
 
 
 def _refuse_infinite(A: AnyArray, name: str) -> None:
-    for rows in row_strips(len(A), 512):  # so that a check never holds a second matrix
-        bad = ~np.isfinite(A[rows])
-        if bad.any():
-            i, j = np.argwhere(bad)[0]
-            raise ValueError(
-                f"{name}[{rows.start + i}, {j}] is {A[rows][i, j]}: {name} must be finite; fill missing entries, "
-                "or leave out the samples that have them."
-            )
+    i, j = np.argwhere(~np.isfinite(A))[0]
+    raise ValueError(
+        f"{name}[{i}, {j}] is {A[i, j]}: {name} must be finite; fill missing entries, or leave out the samples that "
+        "have them."
+    )
 
 
 def _refuse_asymmetric(A: AnyArray, name: str, allowed: float) -> None:
-    for rows in row_strips(len(A), 512):
+    for rows in row_strips(len(A), 512):  # no second matrix is held
         off = np.abs(A[rows] - A[:, rows].T)
         if off.max() > allowed:
             i, j = np.unravel_index(np.argmax(off), off.shape)
@@ -206,9 +201,9 @@ class Precomputed(MatrixRows):
     is checked once, at the first use, and never copied: clones share it. To search over matrices, give the search a
     list of `Precomputed` kernels rather than of arrays, which scikit-learn would copy.
 
-    Up to 500 rows the matrix is proved to be positive semi-definite. A larger one is looked at between every two
-    samples and among some of them together, and after a fit among those that the fit rests on: what is negative
-    elsewhere only may stay unseen.
+    Up to 500 rows the matrix is proved to be positive semi-definite. A larger one is checked between every two samples
+    and among some of them together, and after every fit among its support samples: a negative eigenvalue that only
+    other samples show is not found.
 
     Parameters
     ----------
@@ -281,20 +276,10 @@ class Precomputed(MatrixRows):
         coefficients : ndarray of shape (n_outputs, n_support)
             Their coefficients.
         """
-        K, shared = self._prepared(), self._share()
-        if len(K) <= _PROVED or len(rows) == 0:
-            return
-        shared.looks += 1
-        # A proof takes about as long as one look for every 256 rows, and is tried after as many looks. It copies the
-        # matrix, so matrices above 8192 rows are not proved.
-        if shared.looks == 1 + len(K) // 256 and len(K) <= 8192:
-            shared.proved = _is_factorable(K)
-        if not shared.proved:
+        K = self._prepared()
+        if len(K) > _PROVED and len(rows):
             order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")
             _probe_positive(K, rows[order], coefficients[:, order])
-
-    def _n_rows(self) -> int:
-        return int(self._prepared().shape[0])
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         K: Block = self._prepared()
@@ -316,7 +301,7 @@ def _gaps(given: object) -> NDArray[np.bool_] | None:
     if K.dtype.kind != "f" or K.ndim != 2 or K.shape[0] != K.shape[1]:
         return None
     gaps = np.isnan(K.diagonal())
-    # Whatever else is not finite is for the check of the matrix to refuse.
+    # Other entries that are not finite are refused by the check of the matrix.
     some = bool(gaps.any()) and bool(np.isnan(K[gaps]).all()) and bool(np.isnan(K[:, gaps]).all())
     return gaps if some and not gaps.all() else None
 
@@ -343,10 +328,10 @@ def join_samples(kernel: Precomputed, block: NDArray[np.float64]) -> None:
 
 
 def _check_positive(K: AnyArray, likely: bool) -> None:
-    """Refuse a matrix with an eigenvalue that is negative beyond rounding, where that costs little to decide.
+    """Refuse a matrix with an eigenvalue that is negative beyond rounding, as far as that costs little to decide.
 
-    That no eigenvalue is, a factorisation would have to prove, which for many samples takes longer than learning from
-    them. Large matrices are looked at in some samples, and once more in those that a fit has made use of.
+    A factorisation proves that there is none; of many samples it takes longer than learning from them. Large matrices
+    are checked among some samples, and after every fit among its support samples.
     """
     if len(K) <= _PROVED or not likely:
         _prove_positive(K)
@@ -413,7 +398,7 @@ def _without_dust(block: AnyArray, allowed: float) -> AnyArray:
     return block
 
 
-class Diffusion(MatrixRows):
+class Diffusion(FeatureKernel, MatrixRows):
     """k(i, j) = [exp(β H)]_ij with H = −(graph Laplacian) = A − diag(A·1): heat that has flowed from node i to node j.
 
     X is a column of node numbers. The eigenvectors of the Laplacian are computed once, at the first use, and shared by
@@ -456,20 +441,9 @@ class Diffusion(MatrixRows):
         # Zero eigenvalues, one per component, come out as dust of either sign.
         return np.maximum(values, 0), vectors
 
-    def _n_rows(self) -> int:
-        return int(self._prepared()[1].shape[0])
-
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        features = self._features(X)
-        return np.asarray(features @ (features if Y is X else self._features(Y)).T)
-
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        features = self._features(X)
-        return np.asarray(np.einsum("ij,ij->i", features, features))
-
-    def _features(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    def _features(self, X: MatrixLike) -> NDArray[np.float64]:
         values, vectors = self._prepared()
-        return np.asarray(vectors[rows] * np.exp(-0.5 * self.beta * values))
+        return np.asarray(vectors[X] * np.exp(-0.5 * self.beta * values))
 
     def _check_parameters(self) -> None:
         if not is_positive(self.beta):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array
 
@@ -212,21 +213,28 @@ class Pairwise(Kernel):
             raise ValueError(f"split={self.split!r}: give the number of columns of the left member, at least 1.")
         if self.mode not in MODES:
             raise ValueError(f"mode={self.mode!r}: choose one of {', '.join(map(repr, MODES))}.")
-        if MODES[self.mode] and description(self.left) != description(self.right):
+        if MODES[self.mode] and not _alike(self.left, self.right):
             raise ValueError(
                 f"mode={self.mode!r} is for pairs of one kind, whose members are compared by one kernel, but "
                 f"left={self.left!r} and right={self.right!r} differ; give the same kernel twice."
             )
 
 
-def description(value: Any) -> Hashable:
-    """Return what is equal for kernels of the same class and parameters; large arrays are equal to themselves alone."""
-    if isinstance(value, BaseEstimator):
-        parameters = value.get_params(deep=False).items()
-        return type(value), *((name, description(one)) for name, one in parameters)
-    if isinstance(value, str | int | float | None):
-        return value
-    return np.asarray(value).tobytes() if np.size(value) <= 4096 else id(value)
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two kernels are of the same class and have equal parameters; so for these."""
+    if one is other or sparse.issparse(one):
+        return one is other
+    if isinstance(one, BaseEstimator):
+        parameters = (kernel.get_params(deep=False).values() for kernel in (one, other))
+        return type(one) is type(other) and all(map(_alike, *parameters))
+    return bool(np.array_equal(one, other))
+
+
+def number_of(kernel: Kernel, known: list[Kernel]) -> int:
+    """Return the place of an equal kernel in a list, to whose end the kernel is added if there is none."""
+    found = next((k for k, other in enumerate(known) if _alike(kernel, other)), len(known))
+    known.extend([kernel] if found == len(known) else [])
+    return found
 
 
 def compare(what: str, kernel: Kernel, V: AnyArray, W: AnyArray) -> Block:

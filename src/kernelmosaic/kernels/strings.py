@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
 from kernelmosaic.backend import allowed_threads, map_threads, row_strips
-from kernelmosaic.kernels.base import Block, Kernel, is_whole
+from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel, is_whole
 
 Sequences = NDArray[np.object_]
 
@@ -225,7 +225,7 @@ def _letters(X: Sequences) -> NDArray[np.uint32]:
     return letter_codes(X).reshape(len(X), -1)
 
 
-class SmithWaterman(SequenceKernel):
+class SmithWaterman(FeatureKernel, SequenceKernel):
     """k(x, z) = Σ_t s_t(x) s_t(z), s_t(x) = SW(x, t) / √(SW(x, x) SW(t, t)), over the training strings t.
 
     SW is the score of the best local alignment. Scores themselves are no kernel: their matrix has negative eigenvalues.
@@ -293,15 +293,7 @@ class SmithWaterman(SequenceKernel):
                 raise ValueError(f"X[{i}] is {s[:20]!r}: SmithWaterman aligns letters of the ASCII alphabet only.")
         return strings
 
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        features = self._features(X)
-        return np.asarray(features @ (features if Y is X else self._features(Y)).T)
-
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        features = self._features(X)
-        return np.asarray(np.einsum("ij,ij->i", features, features))
-
-    def _features(self, X: Sequences) -> NDArray[np.float64]:
+    def _features(self, X: MatrixLike) -> NDArray[np.float64]:
         known = {s: i for i, s in enumerate(self.sequences_)}
         new = list(dict.fromkeys(s for s in X if s not in known))
         features = self.features_
@@ -315,7 +307,7 @@ class SmithWaterman(SequenceKernel):
     def _scores(self, queries: list[str], targets: list[str] | None = None) -> NDArray[np.float64]:
         """Return the scores of queries against targets, or against each other."""
         # Numba takes long to load, and only this kernel's users should wait for it.
-        from kernelmosaic.kernels._numba_alignment import LANES, local_scores
+        from kernelmosaic.kernels._numba_pairs import LANES, local_scores
 
         letters, table = _substitution(self.matrix)
         strings = np.array(queries + (targets or []), dtype=object)

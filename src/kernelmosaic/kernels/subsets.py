@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
 from math import comb
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, clone
 
 from kernelmosaic._typing import MatrixLike, Settings
 from kernelmosaic.kernels.base import Kernel, is_whole, suggest_kernel
-from kernelmosaic.kernels.gaussian import Gaussian, Laplacian, Radial
+from kernelmosaic.kernels.numeric import Gaussian, Laplacian, Radial
 
 #: A kernel as an estimator takes it: its name, the kernel, and the numbers of its columns.
 Named = tuple[str, Kernel, NDArray[np.intp]]
@@ -155,12 +155,6 @@ class SubsetFamily(Sequence[Named]):
     def __len__(self) -> int:
         return self.n_subsets * len(self.settings)
 
-    @overload
-    def __getitem__(self, m: int) -> Named: ...
-
-    @overload
-    def __getitem__(self, m: slice) -> list[Named]: ...
-
     def __getitem__(self, m: Any) -> Any:
         if isinstance(m, slice):
             return [self[k] for k in range(*m.indices(len(self)))]
@@ -223,12 +217,6 @@ class FamilyNames(Sequence[str]):
 
     def __len__(self) -> int:
         return len(self.family)
-
-    @overload
-    def __getitem__(self, m: int) -> str: ...
-
-    @overload
-    def __getitem__(self, m: slice) -> list[str]: ...
 
     def __getitem__(self, m: Any) -> Any:
         if isinstance(m, slice):

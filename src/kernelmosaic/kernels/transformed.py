@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from abc import abstractmethod
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +12,13 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Seed, TargetLike
-from kernelmosaic.backend import backend_of, is_tensor
-from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, is_whole, pairwise_statistic, shorten
-from kernelmosaic.kernels.gaussian import Gaussian, Radial
-from kernelmosaic.kernels.linear import Linear, Polynomial
+from kernelmosaic.backend import backend_of
+from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel, StatisticKernel, is_whole, shorten
+from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic, to_ranks
+from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial, Radial
 
 
-class Correlation(Kernel):
+class Correlation(FeatureKernel):
     """k(x, z) = Pearson's correlation between the entries of x and those of z, as for two expression profiles.
 
     It is the inner product of the rows after each is centred and scaled to length one. A constant row has no direction
@@ -35,26 +36,40 @@ class Correlation(Kernel):
     def validate(self, X: MatrixLike) -> MatrixLike:
         return check_array(X, dtype=(np.float64, np.float32), ensure_min_features=2, input_name="X", estimator=self)
 
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        Z = _standardised(X)
-        return np.asarray(Z @ (Z if Y is X else _standardised(Y)).T)
+    def _features(self, X: MatrixLike) -> AnyArray:
+        # Scaled first: squaring then neither overflows nor underflows, and a constant row, of ones now, is centred to
+        # exact zeros; rounding of its mean would otherwise leave dust for the division by the length to blow up.
+        largest = np.abs(X).max(axis=1, keepdims=True)
+        Z = X / np.where(largest > 0, largest, 1)
+        Z -= Z.mean(axis=1, keepdims=True)
+        lengths = np.linalg.norm(Z, axis=1, keepdims=True)
+        Z /= np.where(lengths > 0, lengths, 1)
+        return np.asarray(Z)
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.asarray(X.max(axis=1) > X.min(axis=1), dtype=np.float64)
 
 
-def _standardised(X: MatrixLike) -> Block:
-    # Scaled first: squaring then neither overflows nor underflows, and a constant row, of ones now, is centred to exact
-    # zeros; rounding of its mean would otherwise leave dust for the division by the length to blow up.
-    largest = np.abs(X).max(axis=1, keepdims=True)
-    Z = X / np.where(largest > 0, largest, 1)
-    Z -= Z.mean(axis=1, keepdims=True)
-    lengths = np.linalg.norm(Z, axis=1, keepdims=True)
-    Z /= np.where(lengths > 0, lengths, 1)
-    return np.asarray(Z)
+class Transformed(Kernel):
+    """A kernel `kernel_` of the samples that `transform` returns."""
+
+    learned = "kernel_"
+    kernel_: Kernel
+
+    @abstractmethod
+    def transform(self, X: MatrixLike) -> ArrayOrTensor:
+        """Return what the inner kernel reads of samples, in their precision."""
+
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
+        left = self.transform(X)
+        block: Block = self.kernel_._block(left, left if Y is X else self.transform(Y))
+        return block
+
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+        return np.asarray(self.kernel_._diagonal(self.transform(X)))
 
 
-class FFT(Kernel):
+class FFT(Transformed):
     """k(x, z) = exp(−‖s(x) − s(z)‖² / width²), s(x) the magnitudes of the Fourier transform of the profile x.
 
     Magnitudes forget where along the profile a pattern stands, and keep how often it repeats. Profiles, such as the
@@ -70,8 +85,8 @@ class FFT(Kernel):
 
     Attributes
     ----------
-    gaussian_ : Gaussian
-        The fitted kernel between magnitudes.
+    kernel_ : Gaussian
+        The fitted kernel between magnitudes; also called ``gaussian_``.
 
     References
     ----------
@@ -87,24 +102,16 @@ class FFT(Kernel):
     True
     """
 
-    learned = "gaussian_"
-
     def __init__(self, width: float | str = "median", n_frequencies: int | None = None) -> None:
         self.width = width
         self.n_frequencies = n_frequencies
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        self.gaussian_ = Gaussian(self.width).fit(self._magnitudes(self.validate(X)))
+        self.kernel_ = self.gaussian_ = Gaussian(self.width).fit(self.transform(self.validate(X)))
         return self
 
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        S = self._magnitudes(X)
-        return self.gaussian_._block(S, S if Y is X else self._magnitudes(Y))
-
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        return np.ones(X.shape[0])
-
-    def _magnitudes(self, X: MatrixLike) -> AnyArray:
+    def transform(self, X: MatrixLike) -> AnyArray:
+        """Return the magnitudes of the Fourier transforms."""
         available, wanted = X.shape[1] // 2 + 1, self.n_frequencies
         if wanted is not None and not (is_whole(wanted) and wanted <= available):
             raise ValueError(
@@ -114,7 +121,7 @@ class FFT(Kernel):
         return np.asarray(np.abs(fft.rfft(X, axis=1)[:, :wanted]))
 
 
-class Ranked(Kernel):
+class Ranked(Transformed):
     """k(r(x), r(z)): a kernel of samples whose entries are replaced by their ranks among the training samples.
 
     Ranks do not change under monotone transformations of a column, and outliers are one rank away from their
@@ -143,62 +150,32 @@ class Ranked(Kernel):
     True
     """
 
-    learned = "kernel_"
-    takes_tensors = True
+    preparation = "ranks"
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        X = self.validate(X)
-        found = [_standardised_ranks(column) for column in np.asarray(X, dtype=np.float64).T]
-        self.values_, self.ranks_ = [values for values, _ in found], [ranks for _, ranks in found]
-        self.kernel_ = clone(self.kernel).fit(self.transform(X))
+        return self.fit_to(FitSamples(self.validate(X)))
+
+    def fit_to(self, samples: FitSamples) -> Self:
+        self.values_, self.ranks_, ranked = samples.ranked
+        self.kernel_ = clone(self.kernel).fit_to(ranked)
         return self
 
-    def transform(self, X: MatrixLike) -> ArrayOrTensor:
-        """Return the standardised ranks of the entries, in the shape and the precision of X, an array or a tensor."""
-        X = X if is_tensor(X) else np.asarray(X)
-        backend = backend_of(X)
-        out = backend.empty(tuple(X.shape), np.float32 if backend.dtype(X) == np.float32 else np.float64)
-        for j, (values, ranks) in enumerate(zip(self.values_, self.ranks_, strict=True)):
-            out[:, j] = _interpolated(backend.astype(X[:, j], np.float64), values, ranks)
-        return out
+    @property
+    def inner(self) -> Kernel:
+        return self.kernel_
 
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        if is_tensor(X) and not isinstance(self.kernel_, StatisticKernel | Rescaled):
-            return self._block(*(backend_of(X).to_numpy(Z) for Z in (X, Y)))
-        left = self.transform(X)
-        block: Block = self.kernel_._block(left, left if Y is X else self.transform(Y))
-        return block
+    def prepare(self, X: MatrixLike) -> MatrixLike:
+        return self.transform(X)
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        return np.asarray(self.kernel_._diagonal(self.transform(X)))
+    def transform(self, X: MatrixLike) -> AnyArray:
+        """Return the standardised ranks of the entries, in the shape and the precision of X."""
+        return to_ranks(X, self.values_, self.ranks_)
 
 
-def _interpolated(x: ArrayOrTensor, values: NDArray[np.float64], ranks: NDArray[np.float64]) -> ArrayOrTensor:
-    """Return numpy.interp(x, values, ranks), of a tensor as well."""
-    if not is_tensor(x):
-        return np.interp(x, values, ranks)
-    backend = backend_of(x)
-    if len(values) == 1:
-        return backend.zeros(tuple(x.shape)) + float(ranks[0])
-    at, levels = backend.asarray(values), backend.asarray(ranks)
-    below = (backend.xp.searchsorted(at, x.contiguous()) - 1).clip(0, len(values) - 2)
-    share = ((x - at[below]) / (at[below + 1] - at[below])).clip(0.0, 1.0)
-    return levels[below] + share * (levels[below + 1] - levels[below])
-
-
-def _standardised_ranks(column: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the distinct entries in order, and their ranks with mean zero and variance one over all entries."""
-    values, counts = np.unique(column, return_counts=True)
-    ranks = np.cumsum(counts) - 0.5 * (counts - 1)
-    ranks = ranks - 0.5 * (len(column) + 1)
-    spread = np.sqrt(counts @ ranks**2 / len(column))
-    return values, ranks / spread if spread > 0 else np.zeros(len(values))
-
-
-class Rescaled(Kernel):
+class Rescaled(Transformed):
     """k(x / s, z / s): a kernel of samples whose columns are divided by given numbers.
 
     ``Rescaled(Gaussian(width=1.0), scale=widths)`` is the Gaussian with one width per column. The ridge estimators
@@ -226,7 +203,6 @@ class Rescaled(Kernel):
     0.1353
     """
 
-    learned = "kernel_"
     costs_by_entries = True
     takes_tensors = True
 
@@ -249,14 +225,6 @@ class Rescaled(Kernel):
         """Return the columns divided by their numbers, in the precision of X."""
         backend = backend_of(X)
         return X * backend.asarray(1.0 / self.scale_, backend.dtype(X))
-
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        left = self.transform(X)
-        block: Block = self.kernel_._block(left, left if Y is X else self.transform(Y))
-        return block
-
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        return np.asarray(self.kernel_._diagonal(self.transform(X)))
 
     def draw_frequencies(
         self, n_columns: int, count: int, random: np.random.RandomState
@@ -283,7 +251,7 @@ def with_width(kernel: Kernel, width: str | NDArray[np.float64]) -> Kernel:
     return Rescaled(type(learner)(1.0), width.tolist()) if learner.per_column else type(learner)(float(width[0]))
 
 
-class Projected(Kernel):
+class Projected(Transformed):
     """k(Wᵀx, Wᵀz): a kernel of projected samples.
 
     `fit` puts W at the leading principal directions, or draws it; the localized estimators start there and learn it
@@ -338,8 +306,13 @@ class Projected(Kernel):
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         X = self.validate(X)
-        inner = self._inner()
-        size = self._checked_components(X.shape[1])
+        inner, size = Linear() if self.kernel is None else self.kernel, self.n_components
+        if not isinstance(inner, Linear | Polynomial | Gaussian):
+            raise TypeError(
+                f"kernel={inner!r}: Projected learns projections for Linear, Polynomial and Gaussian kernels."
+            )
+        if not (is_whole(size) and size <= X.shape[1]):
+            raise ValueError(f"n_components={size!r}: give a whole number from 1 to the {X.shape[1]} columns.")
         if self.init == "random":
             self.W_ = _random_directions(X.shape[1], size, check_random_state(self.random_state or 0))
         elif self.init == "pca":
@@ -360,6 +333,9 @@ class Projected(Kernel):
     def transform(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the projected samples Wᵀx, of shape (n, n_components)."""
         return np.asarray(self.validate(X) @ self.W_, dtype=np.float64)
+
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
+        return super()._block(X, Y).astype(X.dtype, copy=False)
 
     def vjp(self, X: MatrixLike, G: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return Σ_ij G_ij ∂k(x_i, x_j)/∂W.
@@ -391,31 +367,6 @@ class Projected(Kernel):
         Z = self.transform(X)
         slopes = _slope(self.kernel_, np.einsum("ij,ij->i", Z, Z))
         return np.asarray(X.T @ ((2.0 * g * slopes)[:, np.newaxis] * Z))
-
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        left = self._project(X)
-        return np.asarray(self.kernel_._block(left, left if Y is X else self._project(Y)))
-
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        return np.asarray(self.kernel_._diagonal(self.transform(X)))
-
-    def _project(self, X: MatrixLike) -> Block:
-        """The projected samples, in the precision of the samples."""
-        return np.asarray(X @ self.W_.astype(X.dtype))
-
-    def _inner(self) -> StatisticKernel:
-        inner = Linear() if self.kernel is None else self.kernel
-        if not isinstance(inner, Linear | Polynomial | Gaussian):
-            raise TypeError(
-                f"kernel={inner!r}: Projected learns projections for Linear, Polynomial and Gaussian kernels."
-            )
-        return inner
-
-    def _checked_components(self, n_features: int) -> int:
-        R = self.n_components
-        if not (is_whole(R) and n_features >= R):
-            raise ValueError(f"n_components={R!r}: give a whole number from 1 to the {n_features} columns.")
-        return int(R)
 
 
 def _random_directions(n_features: int, n_components: int, rng: np.random.RandomState) -> NDArray[np.float64]:

@@ -20,8 +20,7 @@ from sklearn.utils._indexing import _get_column_indices, _safe_indexing
 from kernelmosaic._typing import KernelsLike, MatrixLike
 from kernelmosaic.kernels.base import Kernel, first_text, is_whole, shorten, shown, suggest_kernel
 from kernelmosaic.kernels.categorical import Categorical
-from kernelmosaic.kernels.gaussian import Gaussian
-from kernelmosaic.kernels.linear import Linear, Polynomial
+from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
 
 _FORMS = "a kernel, (name, kernel) or (name, kernel, columns)"
@@ -233,7 +232,10 @@ def _chosen(entry: Entry, X: MatrixLike) -> Any:
     columns = entry.columns
     if callable(columns):
         try:
-            columns = _matching(columns, X) if _reads_names_only(columns, X) else columns(X)
+            if _reads_names_only(columns, X):
+                columns = [name for name in X.columns if columns.pattern is None or re.search(columns.pattern, name)]
+            else:
+                columns = columns(X)
         except ValueError as error:  # of scikit-learn's selector, which does not name the kernel
             remedy = "" if hasattr(X, "columns") else f" Here X is an array: {_KEEP_NAMES}."
             raise ValueError(f"kernel {entry.name!r}: {error}{remedy}") from error
@@ -251,10 +253,6 @@ def _reads_names_only(selector: Any, X: MatrixLike) -> bool:
 
     types = (getattr(selector, name, None) for name in ("dtype_include", "dtype_exclude"))
     return isinstance(selector, make_column_selector) and all(chosen is None for chosen in types)
-
-
-def _matching(selector: Any, X: MatrixLike) -> list[str]:
-    return [name for name in X.columns if selector.pattern is None or re.search(selector.pattern, name)]
 
 
 def view_names(kernels: Sequence[Any], labels: Sequence[Any]) -> list[str]:

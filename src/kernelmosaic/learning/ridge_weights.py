@@ -23,7 +23,7 @@ from kernelmosaic.gram.gram import Gram
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.gram.pairs import PairStack
 from kernelmosaic.gram.stack import MatrixStack, StoredStack
-from kernelmosaic.kernels.gaussian import RadialWidths
+from kernelmosaic.kernels.numeric import RadialWidths
 from kernelmosaic.solvers.leave_one_out import (
     Array,
     FeatureInverse,

@@ -1,23 +1,85 @@
-"""Radial kernels, which fall off exponentially with a distance: Gaussian and Laplacian, and their widths."""
+"""Kernels that are functions of the inner product, linear and polynomial, or of a distance, Gaussian and Laplacian."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from itertools import pairwise
-from typing import Any, ClassVar, Self
+from numbers import Real
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike, TargetLike
-from kernelmosaic.backend import NUMPY, backend_of, row_strips
-from kernelmosaic.kernels.base import Block, StatisticKernel, is_positive, pairwise_statistic
+from kernelmosaic.backend import NUMPY, backend_of
+from kernelmosaic.kernels.base import Block, StatisticKernel, is_positive, is_whole
+from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
+
+
+class Linear(StatisticKernel):
+    """k(x, z) = ⟨x, z⟩.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Linear
+    >>> Linear()([[1.0, 2.0], [0.0, 1.0]])
+    array([[5., 2.],
+           [2., 1.]])
+    """
+
+    statistic: ClassVar[str] = "products"
+
+    def from_statistic(self, S: Block) -> Block:
+        # The caller keeps S for other kernels, and may scale what it gets from here.
+        copy: Block = backend_of(S).copy(S)
+        return copy
+
+
+class Polynomial(StatisticKernel):
+    """k(x, z) = (⟨x, z⟩ + offset)^degree.
+
+    Parameters
+    ----------
+    degree : int, default=2
+        The degree, at least 1.
+    offset : float, default=1.0
+        What is added to the inner product; with 0 only the monomials of exactly this degree remain.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Polynomial
+    >>> Polynomial(degree=2)([[1.0], [2.0]])
+    array([[ 4.,  9.],
+           [ 9., 25.]])
+    """
+
+    statistic: ClassVar[str] = "products"
+
+    def __init__(self, degree: int = 2, offset: float = 1.0) -> None:
+        self.degree = degree
+        self.offset = offset
+
+    def entry_roundings(self, X: MatrixLike) -> float:
+        # A power of the inner product has its relative error times the degree.
+        return self.degree * (super().entry_roundings(X) + 1.0)
+
+    def from_statistic(self, S: Block) -> Block:
+        base = S + float(self.offset)
+        K: Block = backend_of(S).copy(base)
+        # Multiplying is several times faster than NumPy's power, which treats every exponent above 2 as a real number.
+        for _ in range(self.degree - 1):
+            K *= base
+        return K
+
+    def _check_parameters(self) -> None:
+        if not is_whole(self.degree):
+            raise ValueError(f"degree={self.degree!r}: the degree of a polynomial kernel must be a positive integer.")
+        if not isinstance(self.offset, Real) or isinstance(self.offset, bool) or not 0 <= self.offset < np.inf:
+            raise ValueError(
+                f"offset={self.offset!r}: the offset of a polynomial kernel must be a finite number of at least 0; "
+                "with a negative one the kernel is not positive semi-definite."
+            )
 
 
 class Radial(StatisticKernel):
@@ -38,11 +100,14 @@ class Radial(StatisticKernel):
         self.per_column = per_column
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        self.width_ = self.measure(self.validate(X))
+        return self.fit_to(FitSamples(self.validate(X)))
+
+    def fit_to(self, samples: FitSamples) -> Self:
+        self.width_ = self.measure(samples)
         return self
 
-    def measure(self, X: MatrixLike) -> float:
-        """Return the width, the factor included; one that is a word is measured on validated samples."""
+    def measure(self, samples: FitSamples | None) -> float:
+        """Return the width, the factor included; one that is a word is measured on the samples."""
         if not is_positive(self.factor):
             raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
         if self.width == "learn":
@@ -56,15 +121,10 @@ class Radial(StatisticKernel):
                 f"per_column=True with width={self.width!r}: one width per column is learned, with width='learn'; "
                 "Rescaled(kernel, widths) has given ones."
             )
-        if isinstance(self.width, str) and self.width in _WIDTH_RULES:
-            measured, key = _MEASURED.get(), (id(X), self.width, self.statistic)
-            # The samples are kept with it: another array may take the number of one that is gone.
-            known = None if measured is None else measured.get(key)
-            found = known or (X, _WIDTH_RULES[self.width](X, self.statistic))
-            if measured is not None:
-                measured[key] = found
+        if isinstance(self.width, str) and self.width in ("median", "nearest"):
+            assert samples is not None
             # One distinct sample has no neighbour: every width gives the same constant kernel.
-            return float(self.factor) * (found[1] if found[1] > 0 else 1.0)
+            return float(self.factor) * (samples.width(self.width, self.statistic) or 1.0)
         if not is_positive(self.width):
             raise ValueError(f"width={self.width!r}: give a positive, finite number, 'median', 'nearest' or 'learn'.")
         return float(self.factor) * float(self.width)
@@ -104,96 +164,6 @@ class Radial(StatisticKernel):
         return np.ones(X.shape[0])
 
 
-def _distinct_rows(X: MatrixLike) -> MatrixLike:
-    """Repeated samples do not depend on the scale of the data, and would make the nearest distance zero."""
-    if not sparse.issparse(X):
-        return np.unique(X, axis=0)
-    X = X.copy()
-    # Stored zeros and unsorted columns would make equal rows look different.
-    X.sum_duplicates()
-    X.eliminate_zeros()
-    keys = [X.indices[a:b].tobytes() + X.data[a:b].tobytes() for a, b in pairwise(X.indptr)]
-    return X[np.sort(np.unique(np.array(keys, dtype=object), return_index=True)[1])]
-
-
-def _mean_nearest_distance(X: MatrixLike, statistic: str) -> float:
-    X = _distinct_rows(X)
-    n = X.shape[0]
-    if n < 2:
-        return 0.0
-    # With more columns a search tree is slower than all pairs.
-    if not sparse.issparse(X) and X.shape[1] <= 15:
-        from sklearn.neighbors import NearestNeighbors
-
-        # Of differences: where all pairs are compared, scikit-learn makes Euclidean distances of inner products.
-        found = NearestNeighbors(n_neighbors=1, metric=_metric(statistic), algorithm="kd_tree").fit(X).kneighbors()[0]
-        return float(found.mean())
-    nearest = np.empty(n)
-    for strip in row_strips(n, 2**22 // n):
-        D = pairwise_statistic(statistic, X[strip], X)
-        D[np.arange(len(D)), np.arange(strip.start, strip.stop)] = np.inf
-        nearest[strip] = D.min(axis=1)
-    return float(_as_distances(nearest, statistic).mean())
-
-
-def _median_distance(X: MatrixLike, statistic: str, most: int = 2000) -> float:
-    """Return the median over distinct samples; above so many, over an even sub-sample: pairs grow with the square."""
-    if 2 <= X.shape[0] <= most and not sparse.issparse(X):
-        distances = _distances(X, statistic)
-        # Where none is zero no sample is repeated, which saves looking for repeated ones.
-        if distances.min() > 0:
-            return _median(distances)
-    X = _distinct_rows(X)
-    if X.shape[0] < 2:
-        return 0.0
-    X = X[np.unique(np.linspace(0, X.shape[0] - 1, most).astype(int))]
-    return _median(_distances(X, statistic))
-
-
-def _distances(X: MatrixLike, statistic: str) -> NDArray[np.float64]:
-    """Return the distance between every two samples."""
-    if not sparse.issparse(X):
-        from scipy.spatial.distance import pdist
-
-        return np.asarray(pdist(X, _metric(statistic)))
-    D = pairwise_statistic(statistic, X, X)
-    return _as_distances(np.asarray(D[np.triu_indices_from(D, k=1)], dtype=np.float64), statistic)
-
-
-def _metric(statistic: str) -> str:
-    return "euclidean" if statistic == "squared_distances" else "cityblock"
-
-
-def _as_distances(S: NDArray[np.float64], statistic: str) -> NDArray[np.float64]:
-    return np.sqrt(S) if statistic == "squared_distances" else S
-
-
-def _median(values: NDArray[np.float64]) -> float:
-    """Return what NumPy's median does, several times faster: NumPy's selects three positions, which is not vectorised.
-
-    The values are put into another order.
-    """
-    middle = len(values) // 2
-    values.partition(middle)
-    upper = values[middle]
-    return float(upper if len(values) % 2 else np.mean([values[:middle].max(), upper]))
-
-
-_WIDTH_RULES = {"nearest": _mean_nearest_distance, "median": _median_distance}
-#: The samples measured so far and their distances, by rule and statistic, while kernels are fitted to one training set.
-_MEASURED: ContextVar[dict[Any, tuple[Any, float]] | None] = ContextVar("_MEASURED", default=None)
-
-
-@contextmanager
-def measured_once() -> Iterator[None]:
-    """Return a context in which samples are measured once, for all the kernels fitted to them."""
-    token = _MEASURED.set({})
-    try:
-        yield
-    finally:
-        _MEASURED.reset(token)
-
-
 class RadialWidths:
     """The matrix of a radial kernel of given samples as a function of the logarithms of its widths, and its slopes.
 
@@ -210,7 +180,7 @@ class RadialWidths:
     def __init__(self, kernel: Radial, X: ArrayOrTensor) -> None:
         self.unit, self.per_column = type(kernel)(width=1.0), kernel.per_column
         host = backend_of(X).to_numpy(X)
-        median = type(kernel)(factor=kernel.factor).measure(host)
+        median = type(kernel)(factor=kernel.factor).measure(FitSamples(host))
         self.start = np.full(X.shape[1] if self.per_column else 1, np.log(median))
         self.X = X - X.mean(0)
         self._statistic = None if self.per_column else self._distances(self.X)
