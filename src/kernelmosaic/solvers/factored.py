@@ -129,9 +129,8 @@ def _by_interior_points(
             return best
     inside = assess(gram, program, program.feasible(path.beta), passes + path.n_iter)
     best = inside if best is None or inside.gap < best.gap else best
-    if best.gap > tol and gram.increase_precision():
-        return _by_interior_points(gram, program, tol, options, best)
-    return best
+    precise = gram.in_double() if best.gap > tol else None
+    return best if precise is None else _by_interior_points(precise, program, tol, options, best)
 
 
 def _softened(gram: FactoredGram, program: Program) -> Program:

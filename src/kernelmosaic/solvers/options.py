@@ -43,15 +43,18 @@ class RoundOptions:
 class SolverOptions:
     """How the programs are solved."""
 
-    # Samples up to which NumPy does what compiled code does for more: it need not be loaded for them.
+    # Samples up to which NumPy does what compiled code does for more: it need not be loaded for them unless a solve
+    # takes more than `numpy_steps` pair steps per sample.
     few: int = TINY
+    numpy_steps: float = 10
 
     # Pair steps on a stored matrix. The active samples are copied out and solved alone when they are fewer than this
     # share of all and the problem has at least `compact_samples`, for the copy to pay.
     compact_share: float = 0.5
     compact_samples: int = 2000
     # Newton steps on the free samples are tried once this many steps per sample have not been enough, while there are
-    # at most `newton_free` of them, and |F|³ is at most `flops_per_step` × steps × samples, which takes no longer.
+    # at most `newton_free` of them, and |F|³ is at most `flops_per_step` × steps × samples, which takes no longer. Those
+    # of up to `few` samples cost next to nothing: they are tried after a third as many steps, whatever they cost.
     newton_after: float = 3
     newton_free: int = 4000
     flops_per_step: float = 20

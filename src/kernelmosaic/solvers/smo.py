@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -88,6 +86,8 @@ class SMOState:
         self.n_iter = 0
         self.exhausted = False
         self.last_newton = 0
+        self.is_few = program.n_samples <= options.few
+        self.newton_after = options.newton_after / 3 if self.is_few else options.newton_after
         self.allowance = float(options.flops_per_step)
         self.refresh()
         self.tolerance = np.inf
@@ -96,7 +96,7 @@ class SMOState:
 
     def solve(self, tol: float, limit: int) -> Solution:
         """Take steps until the certified gap is at most `tol`, they are used up, or rounding hides what is left."""
-        steps, looks = max(self.program.n_samples, 1000), 0
+        steps, looks = max(self.program.n_samples, 100 if self.is_few else 1000), 0
         gap = self.gap()
         while True:
             if gap <= tol:
@@ -180,7 +180,7 @@ class SMOState:
     def advance(self, gap: float, tol: float, limit: int) -> float:
         """Take the larger steps that pay when a run of pair steps was not enough, and return the gap they leave."""
         n, options = self.program.n_samples, self.options
-        if self.n_iter > options.newton_after * n:
+        if self.n_iter > self.newton_after * n:
             gap = self.newton_step(gap)
         if gap > tol and n >= options.compact_samples and len(active := self.active()) < options.compact_share * n:
             self.aim(gap, tol)
@@ -193,9 +193,10 @@ class SMOState:
 
         Every time more is allowed: the problem has proved to be a hard one.
         """
-        free = self.program.free(self.beta)
-        flops = self.allowance * (self.n_iter - self.last_newton) * self.program.n_samples
-        if not 2 <= len(free) <= self.options.newton_free or len(free) ** 3 > flops:
+        free, since = self.program.free(self.beta), self.n_iter - self.last_newton
+        # Of few samples they cost next to nothing.
+        flops = np.inf if self.is_few else self.allowance * since * self.program.n_samples
+        if not since or not 2 <= len(free) <= self.options.newton_free or len(free) ** 3 > flops:
             return gap
         before = self.beta[free]
         slope = self.residual[free] - self.program.epsilon * np.sign(before)
@@ -213,7 +214,9 @@ class SMOState:
 
     def run(self, max_steps: int) -> None:
         """Take steps of all samples."""
-        steps, self.violation = maximise(self.K, self.program, self.beta, self.residual, self.tolerance, max_steps)
+        compiled = not self.is_few or self.n_iter >= self.options.numpy_steps * self.program.n_samples
+        given = self.K, self.program, self.beta, self.residual, self.tolerance, max_steps
+        steps, self.violation = maximise(*given, compiled=compiled)
         self.n_iter += steps
         # No step taken although the aim was not met: rounding hides whatever is left to gain.
         scale = max(1.0, float(np.abs(self.residual).max(initial=0.0)))
@@ -243,38 +246,6 @@ class SMOState:
 # Steps of one coefficient or two -------------------------------------------------------------------------------------
 
 
-class PairSteps:
-    """Pair steps by NumPy while they are few, in the whole process, and by compiled code from then on.
-
-    Both take the same steps, to the last bit, so the results do not depend on when one takes over from the other.
-
-    Parameters
-    ----------
-    few : int
-        Samples up to which NumPy takes the steps, ...
-    worth_compiling : int
-        ... until so many are taken: loading Numba takes half a second, compiling two.
-    """
-
-    def __init__(self, few: int = SolverOptions.few, worth_compiling: int = 30_000) -> None:
-        self.few, self.worth_compiling, self.taken = few, worth_compiling, 0
-
-    def __call__(self, K: AnyArray, *given: Any) -> int:
-        if len(K) <= self.few and self.taken <= self.worth_compiling:
-            steps = maximise_pairs(K, *given)
-            self.taken += steps
-            return steps
-        from kernelmosaic.solvers import _numba_smo
-
-        # Once it is loaded, compiled code serves any number of samples.
-        self.taken = self.worth_compiling + 1
-        keys, loop = np.empty(_numba_smo.STRIP), cast(Any, _numba_smo.maximise_pairs)
-        return int(loop(K, *given, keys, keys.view(np.int64)))
-
-
-take_pairs = PairSteps()
-
-
 def maximise(
     K: AnyArray,
     program: Program,
@@ -282,22 +253,27 @@ def maximise(
     residual: Vector,
     tolerance: float,
     max_steps: int,
-    pair_steps: PairSteps = take_pairs,
+    compiled: bool = True,
 ) -> tuple[int, float]:
     """Move pairs of coefficients, or single ones if their sum is free, until none rises steeper than the tolerance.
 
     beta and residual = t − Kβ − ρβ are updated in place; the program's target is not read. A pair is the steepest riser
-    and the partner that promises the largest gain to second order. Returns the steps taken and the steepness left.
+    and the partner that promises the largest gain to second order. NumPy and compiled code move pairs by the same
+    steps, to the last bit. Returns the steps taken and the steepness left.
     """
     rising, falling = program.slopes(beta, np.zeros(len(beta)))  # what shifts the residual
     given = K, np.diagonal(K) + program.ridge, program.ridge, beta, residual, rising, falling
-    bounds = program.lower, program.upper, program.epsilon
-    if program.total is None:
-        from kernelmosaic.solvers._numba_smo import maximise_singles
-
-        steps = int(maximise_singles(*given, *bounds, tolerance, max_steps))
+    limits = program.lower, program.upper, program.epsilon, tolerance, max_steps
+    if program.total is not None and not compiled:
+        steps = maximise_pairs(*given, *limits)
     else:
-        steps = pair_steps(*given, *bounds, tolerance, max_steps)
+        from kernelmosaic.solvers import _numba_smo
+
+        if program.total is None:
+            steps = int(_numba_smo.maximise_singles(*given, *limits))
+        else:
+            keys = np.empty(_numba_smo.STRIP)
+            steps = int(_numba_smo.maximise_pairs(*given, *limits, keys, keys.view(np.int64)))
     with np.errstate(invalid="ignore"):  # the reader of the residual refuses what is no number
         highest, lowest = (residual + rising).max(initial=-np.inf), (residual + falling).min(initial=np.inf)
     return steps, program.violation(float(highest), float(lowest))
