@@ -367,9 +367,9 @@ def _times(Z: ArrayOrTensor, V: ArrayOrTensor, transposed: bool = False) -> Arra
     """Return ZV, or ZᵀV where Z is transposed, in double precision."""
     if not is_tensor(Z):
         return (Z.T if transposed else Z) @ V
-    from kernelmosaic.gram._torch_cuda import times
+    from kernelmosaic.gpu import multiply_features
 
-    return times(Z, V, transposed)
+    return multiply_features(Z, V, transposed)
 
 
 def _length(rows: RowIndex) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import fsum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex, TargetLike
 from kernelmosaic.backend import NUMPY, Backend, backend_of
 
 Vector = NDArray[np.float64]
+
+#: The attributes of a program with one number per sample.
+VECTORS = ("target", "lower", "upper", "ridge")
 
 #: Below this curvature a direction counts as flat: the kernel is positive semi-definite only up to rounding.
 FLAT = 1e-12
@@ -64,14 +68,15 @@ class Program:
 
     def placed(self, backend: Backend) -> Program:
         """Return the program with its vectors where a backend keeps them."""
-        if backend is NUMPY:
-            return self
-        vectors = ("target", "lower", "upper", "ridge")
-        return replace(self, **{name: backend.asarray(getattr(self, name)) for name in vectors})
+        return self if backend is NUMPY else self.mapped(backend.asarray)
+
+    def mapped(self, change: Callable[[Any], Any]) -> Self:
+        """Return the program with a function of each of its vectors in their place."""
+        return replace(self, **{name: change(getattr(self, name)) for name in VECTORS})
 
     def linear_term(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Everything in the objective that does not read the kernel: ⟨t, β⟩ − ε‖β‖₁ − ½Σρβ²."""
-        return self.target @ beta - self.epsilon * abs(beta).sum() - 0.5 * (self.ridge @ beta**2)
+        return self._terms(beta, self.target).sum(-1)
 
     def linear_value(self, beta: Vector) -> float:
         """The same as a number."""
@@ -94,8 +99,11 @@ class Program:
         return self._loss(self.conjugate_argmax(residual), residual, intercept)
 
     def _loss(self, u: ArrayOrTensor, residual: ArrayOrTensor, intercept: Any) -> ArrayOrTensor:
-        terms = u * residual - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
-        return terms.sum() + intercept * (self.total or 0.0)
+        return self._terms(u, residual).sum(-1) + intercept * (self.total or 0.0)
+
+    def _terms(self, u: ArrayOrTensor, slope: ArrayOrTensor) -> ArrayOrTensor:
+        """Return uᵢsᵢ − ε|uᵢ| − ½ρᵢuᵢ², sample by sample."""
+        return u * slope - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
 
     def primal_value(self, quadratic: float, values: Vector, intercept: float) -> float:
         """Return the primal objective of the machine f + intercept, where values = Kβ and quadratic = ½βᵀKβ."""
@@ -157,7 +165,7 @@ class Program:
     def _each_loss(self, residual: Vector) -> Vector:
         u = self.conjugate_argmax(residual)
         with np.errstate(invalid="ignore", over="ignore"):
-            terms = u * residual - self.epsilon * np.abs(u) - 0.5 * self.ridge * u**2
+            terms = self._terms(u, residual)
         return np.where(np.isfinite(u), terms, np.inf)
 
     def primal_bound(self, quadratic: float, values: Vector, intercept: float, error: Vector) -> float:

@@ -10,12 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import ArrayOrTensor
-from kernelmosaic.gram.columns import ColumnKernels
-from kernelmosaic.gram.stack import StoredStack
-from kernelmosaic.learning.certificate import AIM, Iteration, Learned, Start, known_forms
-from kernelmosaic.learning.fixed import FixedWeights
-from kernelmosaic.learning.problem import Learner
-from kernelmosaic.solvers.batch import (
+from kernelmosaic.gpu.columns import ColumnKernels
+from kernelmosaic.gpu.programs import (
     BatchState,
     ProgramBatch,
     SharedInverse,
@@ -23,6 +19,10 @@ from kernelmosaic.solvers.batch import (
     solve_free_blocks,
     take_steps,
 )
+from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.learning.certificate import AIM, Iteration, Learned, Start, known_forms
+from kernelmosaic.learning.fixed import FixedWeights
+from kernelmosaic.learning.problem import Learner
 from kernelmosaic.solvers.program import Solution, relative_gap
 
 Array = NDArray[np.float64]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import ArrayOrTensor, RowIndex
-from kernelmosaic.backend import TorchBackend
+from kernelmosaic.backend import TorchBackend, backend_of
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import StoredStack
 
@@ -45,6 +45,18 @@ def _padded(entries: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class SingleMatrix:
+    """A symmetric matrix in the precision of the stack."""
+
+    entries: Any
+    is_half = False
+
+    def multiply(self, rows: Any) -> Any:
+        """Return the product with every row, (B, n), in double precision."""
+        return (rows.to(self.entries.dtype) @ self.entries).double()
+
+
+@dataclass(frozen=True)
 class HalfMatrix:
     """A symmetric matrix in half precision over its largest entry, and its diagonal in single precision.
 
@@ -56,6 +68,7 @@ class HalfMatrix:
     size: Any
     diagonal: Any
     backend: TorchBackend
+    is_half = True
 
     @classmethod
     def of(cls, matrix: Any, backend: TorchBackend) -> HalfMatrix:
@@ -72,6 +85,10 @@ class HalfMatrix:
         """Return the product with every row, (B, n), in single precision."""
         found = self.backend.half_product(rows.entries, self.entries)[:, : rows.single.shape[1]]
         return (found * (rows.size * self.size)).addcmul_(rows.single, self.diagonal)
+
+    def multiply(self, rows: Any) -> Any:
+        """Return the same for rows in any precision, in double precision."""
+        return self.times(HalfRows.of(rows.float())).double()
 
 
 class ColumnKernels:
@@ -124,11 +141,11 @@ class ColumnKernels:
         self.n_products += self.n_kernels * len(beta)
         return self.stack.exact_placed_products(beta.T).transpose(1, 2)
 
-    def inverse(self, weights: Array, ridge: float) -> Any:
-        """Return (Σ_m weights_m K_m + ridge)⁻¹ as good as rounding leaves it.
+    def inverse(self, weights: Array, ridge: float) -> SingleMatrix | HalfMatrix:
+        """Return (Σ_m weights_m K_m + ridge)⁻¹ as exact as rounding leaves it.
 
-        It is a `HalfMatrix` if halves are kept and the largest eigenvalue is at most `steepest` times the ridge: beyond
-        that, what half precision rounds counts for more than the ridge.
+        It is in half precision if halves are kept and the largest eigenvalue is at most `steepest` times the ridge:
+        beyond that, what half precision rounds counts for more than the ridge.
         """
         A = self.stack.combine(weights).matrix
         diagonal, backend = self.backend.diagonal_view(A), self.backend
@@ -136,7 +153,7 @@ class ColumnKernels:
         halves = bool(self.halves) and self._largest_eigenvalue(A) <= self.steepest * ridge
         factor = Cholesky(A)
         if not halves:
-            return factor.inverse()
+            return SingleMatrix(factor.inverse())
         del A, diagonal
         root = factor.inverse_root()
         del factor
@@ -206,3 +223,29 @@ class CombinedColumns:
         for m, weights in self.parts:
             out.addcmul_(kernels.matrices[m].take(entries), weights[:, :, None])
         return kernels.backend.astype(out, np.float64)
+
+
+def solve_blocks(A: ArrayOrTensor, right: ArrayOrTensor, width: int = 256) -> ArrayOrTensor:
+    """Return A_b⁻¹ right_b of symmetric positive definite tensors, (B, n, n) and (B, n, k); A is overwritten.
+
+    A device factorises large matrices of a batch one by one: by panels of a few hundred columns all advance together.
+    """
+    xp, n, x = backend_of(A).xp, A.shape[1], right.clone()
+    panels = [slice(k, min(k + width, n)) for k in range(0, n, width)]
+    inverses = []
+    for own in panels:
+        below = slice(own.stop, n)
+        corner = xp.linalg.cholesky_ex(A[:, own, own])[0]
+        one = xp.eye(own.stop - own.start, dtype=A.dtype, device=A.device).expand_as(corner)
+        inverses.append(xp.linalg.solve_triangular(corner, one, upper=False))
+        x[:, own] = inverses[-1] @ x[:, own]
+        if own.stop < n:
+            panel = A[:, below, own] @ inverses[-1].transpose(1, 2)
+            A[:, below, own] = panel
+            A[:, below, below].baddbmm_(panel, panel.transpose(1, 2), alpha=-1.0)
+            x[:, below] -= panel @ x[:, own]
+    for own, inverse in zip(panels[::-1], inverses[::-1], strict=True):
+        if own.stop < n:
+            x[:, own] -= A[:, own.stop :, own].transpose(1, 2) @ x[:, own.stop :]
+        x[:, own] = inverse.transpose(1, 2) @ x[:, own]
+    return x

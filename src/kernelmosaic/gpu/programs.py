@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import ArrayOrTensor, RowIndex
-from kernelmosaic.backend import Backend
-from kernelmosaic.gram.columns import ColumnKernels, HalfMatrix, HalfRows
-from kernelmosaic.gram.linear_algebra import solve_blocks
-from kernelmosaic.solvers.program import Program
+from kernelmosaic.backend import Backend, backend_of
+from kernelmosaic.gpu.columns import ColumnKernels, HalfMatrix, SingleMatrix, solve_blocks
+from kernelmosaic.solvers.program import VECTORS, Program
 
 Array = NDArray[np.float64]
 
@@ -42,23 +41,16 @@ class ProgramBatch(Program):
     @classmethod
     def of(cls, programs: list[Program], backend: Backend) -> Self:
         """Return programs that share `epsilon` and `total`, where a backend keeps them."""
-        names = ("target", "lower", "upper", "ridge")
-        vectors = {name: backend.asarray(np.stack([getattr(p, name) for p in programs])) for name in names}
+        vectors = {name: backend.asarray(np.stack([getattr(p, name) for p in programs])) for name in VECTORS}
         ridged = any(p.has_ridge for p in programs)
         return cls(**vectors, epsilon=programs[0].epsilon, total=programs[0].total, is_ridged=ridged)
 
-    def rows(self, which: RowIndex) -> Self:
+    def rows(self, which: RowIndex) -> ProgramBatch:
         """Return some of the programs."""
-        names = ("target", "lower", "upper", "ridge")
-        return replace(self, **{name: getattr(self, name)[which] for name in names})
-
-    def linear_term(self, beta: ArrayOrTensor) -> ArrayOrTensor:
-        terms = self.target * beta - self.epsilon * abs(beta) - 0.5 * self.ridge * beta**2
-        return terms.sum(1)
+        return self.mapped(lambda vector: vector[which])
 
     def _loss(self, u: ArrayOrTensor, residual: ArrayOrTensor, intercept: ArrayOrTensor) -> ArrayOrTensor:
-        terms = u * residual - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
-        return terms.sum(1) + intercept[:, 0] * (self.total or 0.0)
+        return super()._loss(u, residual, intercept[:, 0])
 
     def intercepts(self, z: ArrayOrTensor, passes: int = 12, candidates: int = 8) -> ArrayOrTensor:
         """Return about the best intercept of every program, (B, 1), for z = t − Kβ: where Σu is the total.
@@ -66,7 +58,7 @@ class ProgramBatch(Program):
         The sum falls with the intercept: each pass looks at many candidates at once, and keeps the two between which it
         crosses.
         """
-        xp = _library(z)
+        xp = backend_of(z).xp
         if self.total is None:
             return xp.zeros_like(z[:, :1])
         counted = self.upper > self.lower
@@ -75,7 +67,7 @@ class ProgramBatch(Program):
         room = 1e-6 * (abs(low) + abs(high)) + 1e-12
         low, high = low - room, high + room
         shares = xp.linspace(0.0, 1.0, candidates, dtype=z.dtype, device=z.device)
-        each = replace_vectors(self, lambda one: one[:, None])
+        each = self.mapped(lambda vector: vector[:, None])
         for _ in range(passes):
             b = low + shares * (high - low)
             above = each.conjugate_argmax(z[:, None] - b[:, :, None]).sum(2) > self.total
@@ -85,7 +77,7 @@ class ProgramBatch(Program):
 
     def nearest(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return the points of the feasible sets nearest to the rows of beta."""
-        xp = _library(beta)
+        xp = backend_of(beta).xp
         near = replace(self, target=beta, ridge=xp.ones_like(beta), epsilon=0.0, is_ridged=True)
         found = near.conjugate_argmax(beta - near.intercepts(beta))
         if self.total is None:
@@ -93,18 +85,6 @@ class ProgramBatch(Program):
         inside = (found > self.lower) & (found < self.upper)
         missed = (self.total - found.sum(1, keepdim=True)) / inside.sum(1, keepdim=True).clip(1)
         return xp.clip(xp.where(inside, found + missed, found), self.lower, self.upper)
-
-
-def replace_vectors(program: ProgramBatch, change: Any) -> ProgramBatch:
-    """Return programs whose vectors a function has changed."""
-    names = ("target", "lower", "upper", "ridge")
-    return replace(program, **{name: change(getattr(program, name)) for name in names})
-
-
-def _library(array: ArrayOrTensor) -> Any:
-    import torch
-
-    return torch
 
 
 @dataclass
@@ -152,20 +132,14 @@ class SharedInverse:
 
     weights: Array
     rho: float
-    M: Any
+    M: SingleMatrix | HalfMatrix
     ones: Any
 
     @classmethod
     def of(cls, kernels: ColumnKernels, weights: Array, rho: float) -> SharedInverse:
         M = kernels.inverse(weights, rho)
         one = kernels.backend.asarray(np.ones((1, kernels.n_samples)), kernels.stack.dtype)
-        return cls(weights, rho, M, _times(M, one)[0])
-
-
-def _times(M: Any, rows: Any) -> Any:
-    """Return the product of rows with a symmetric matrix, which may be in half precision, in double precision."""
-    half = isinstance(M, HalfMatrix)
-    return (M.times(HalfRows.of(rows.float())) if half else rows.to(M.dtype) @ M).double()
+        return cls(weights, rho, M, M.multiply(one)[0])
 
 
 def take_steps(
@@ -200,8 +174,8 @@ def take_steps(
     relaxed : float
         Over-relaxation, between 1 and 2.
     """
-    xp, rho, M = _library(state.x), shared.rho, shared.M
-    combined = kernels.combined(eta, half and isinstance(M, HalfMatrix))
+    xp, rho, M = kernels.backend.xp, shared.rho, shared.M
+    combined = kernels.combined(eta, half and M.is_half)
     weights = kernels.backend.asarray(eta)
     known = xp.einsum("bm,mbn->bn", weights, state.base_values)
     constant = program.target - known
@@ -213,7 +187,7 @@ def take_steps(
         right = constant - change + rho * (z - x) - y
         if program.total is not None:  # what is left of it in the end is an intercept, which would be rounded
             right = right - right.mean(1, keepdim=True)
-        step = _times(M, right)
+        step = M.multiply(right)
         if program.total is not None:
             left = x.sum(1, keepdim=True) + step.sum(1, keepdim=True) - program.total
             step = step - left / shared.ones.sum() * shared.ones
@@ -237,7 +211,7 @@ def free_samples(program: ProgramBatch, beta: ArrayOrTensor) -> ArrayOrTensor:
 
     Those at a bound are off it by the little that the nearest feasible point moves them all.
     """
-    xp, lower, upper = _library(beta), program.lower, program.upper
+    xp, lower, upper = backend_of(beta).xp, program.lower, program.upper
     near = xp.nan_to_num(1e-3 * (upper - lower), posinf=0.0)
     inside = (beta > lower + near) & (beta < upper - near)
     return inside & (beta != 0) if program.epsilon else inside
@@ -268,10 +242,11 @@ def solve_free_blocks(
     share : ndarray of shape (B,)
         How many free samples each of them stands for.
     """
-    xp, backend, ridge = _library(free), kernels.backend, cast(Any, program.ridge)
+    backend, ridge = kernels.backend, cast(Any, program.ridge)
+    xp = backend.xp
     number = np.minimum(counts, most)
     share = counts / np.maximum(number, 1)
-    # Of many free samples every so-manieth, in the order in which they come.
+    # Of too many free samples, those at equal distances in their order.
     stride, q = backend.asarray(share)[:, None], max(int(number.max()), 1)
     place = xp.cumsum(free.to(stride.dtype), 1) - 1.0
     chosen = free & (xp.floor(place / stride) != xp.floor((place - 1.0) / stride))

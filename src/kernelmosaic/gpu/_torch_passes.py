@@ -5,8 +5,8 @@ formula off them, so that a combined matrix costs one write of it, and a product
 are sums of squared differences in double precision: exactly zero on the diagonal and exactly symmetric. Features in
 single precision are multiplied with vectors in double, which a product of matrices would need a copy for.
 
-The compiler is a private door of torch: where it is not to be had, or does not agree with the plain operations, those
-serve.
+The compiler is a private function of torch: where it is missing, or its results differ from those of the plain
+operations, those are used.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def available(device: torch.device) -> bool:
         return False
     try:
         return all(_gaussians_agree(device)) and all(_features_agree(device))
-    except Exception:  # whatever goes wrong behind a private door, the plain operations serve
+    except Exception:  # whatever a private function raises, the plain operations are used
         return False
 
 
@@ -378,7 +378,7 @@ def _constants(rates: tuple[float, ...], weights: tuple[float, ...], device: tor
 # Features in single precision --------------------------------------------------------------------------------------
 
 
-def times(Z: Tensor, V: Tensor, transposed: bool = False, strip: int = _STRIP) -> Tensor:
+def multiply_features(Z: Tensor, V: Tensor, transposed: bool = False, strip: int = _STRIP) -> Tensor:
     """Return ZV, or ZᵀV where Z is transposed, in double precision, copying at most `strip` numbers at once."""
     n, width = Z.shape
     plain = Z.is_cuda and Z.dtype == torch.float32 and Z.is_contiguous() and V.ndim == 1 and Z.numel() > 0
