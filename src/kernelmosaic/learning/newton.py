@@ -21,7 +21,6 @@ from kernelmosaic.learning.problem import (
     make_problem,
 )
 from kernelmosaic.solvers import relative_gap
-from kernelmosaic.solvers.line_search import line_search
 
 
 class Newton(Learner):
@@ -116,33 +115,19 @@ class NewtonSearch(BoundTracker):
 
     def step(self) -> bool:
         """Lower the value by a Newton step, or find out why none does; False if nothing is left to try."""
-        here, before, gap = self.best, self.lower, self.gap
-        known, options = here.known, self.problem.options
+        here, before, known = self.best, self.lower, self.best.known
         direction = np.zeros_like(here.theta)
         direction[known] = self.problem.norm.newton_direction(
             here.theta[known], here.q[known], self.problem.curvature(here)
         )
-        slope = -float(here.q[known] @ direction[known])
         # An error δ in the machine's value is one of √δ in β and in the slopes: the gap of the whole needs its square.
         own_gap = relative_gap(here.upper, self.problem.lower(here))
         # Where the kernel is computed whenever it is needed, the last digits of a machine cost more than a step.
         least = 1e-2 if self.problem.stack.stores_combined else 0.1
         self.inner = min(self.inner, max(0.1 * own_gap**2, least * self.tol, self.sharpest))
-        found = line_search(
-            lambda size: self._evaluate(self.problem.retract(here.theta + size * direction), here),
-            here,
-            slope,
-            attempts=options.attempts,
-            slope_at=lambda at: -float(at.q[known] @ direction[known]),
-            # Differences below the machine's own gap say nothing about the weights.
-            hidden=lambda size, _: self.gap <= self.tol or -size * slope <= here.solution.gap * abs(here.upper),
-        )
+        found = self.walk(here, direction, lambda theta: self._evaluate(self.problem.retract(theta), here))
         if found is not None:
-            self.best = found[1]
-            return True
-        if self.gap < options.closer * gap and self.proved.upper - here.upper <= 1e-12 * abs(here.upper):
-            # Rounding hides what the step gains in the value, but not what it gains in the bound.
-            self.best = self.proved
+            self.best = found
             return True
         return self.gap <= self.tol or (self.lower > before if self.problem.exact else self._recover())
 
@@ -178,7 +163,7 @@ class NewtonSearch(BoundTracker):
 
     def _evaluate(self, theta: NDArray[np.float64], here: Evaluation) -> Evaluation:
         trial = self.problem.evaluate(theta, here.solution.beta, self.inner, self.problem.watch(here))
-        # Once the kernels looked at would do, the others are asked whether they agree.
+        # Where the known slopes prove the gap, those of all kernels are computed.
         if relative_gap(min(trial.upper, here.upper), self.problem.lower(trial)) <= 2 * self.tol:
             trial = self.problem.complete(trial)
         self._note(trial)

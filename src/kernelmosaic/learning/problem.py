@@ -23,6 +23,7 @@ from kernelmosaic.learning.certificate import COLD, CombinedKernel, Iteration, L
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.solvers import certify, relative_gap
+from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 from kernelmosaic.solvers.smooth_newton import solve_curved
 
@@ -267,6 +268,14 @@ class WeightProblem(Problem):
         """Return what β guarantees whatever the weights of the known kernels: a bound on the optimum if all are."""
         constant, slopes = self.plane(at)
         return constant - self.norm.support(slopes[at.known])
+
+    def value(self, at: Evaluation) -> float:
+        """Return what steps are to lower."""
+        return at.upper
+
+    def slopes(self, at: Evaluation) -> Weights:
+        """Return its slopes in θ; NaN where they are not known."""
+        return -at.q
 
     def complete(self, at: Evaluation) -> Evaluation:
         """Return the evaluation with the slopes of all kernels."""
@@ -541,6 +550,41 @@ class BoundTracker:
             return False
         self.best = trial
         return True
+
+    def walk(
+        self, here: Evaluation, direction: Weights, evaluate: Callable[[Weights], Evaluation]
+    ) -> Evaluation | None:
+        """Return the end of a step along a direction that lowers the value or closes the gap; None if none does.
+
+        `evaluate` solves the machine at θ and takes note of the bounds.
+        """
+        problem, before, moves = self.problem, self.gap, direction != 0
+        options, value = problem.options, problem.value(here)
+
+        def slope_at(at: Evaluation) -> float:
+            return float(problem.slopes(at)[moves] @ direction[moves])
+
+        def hidden(size: float, end: Evaluation) -> bool:
+            # Differences below the machine's own gap say nothing about the weights.
+            error = max(here.solution.gap, end.solution.gap) * abs(value)
+            return self.gap <= options.tol or -size * slope <= error
+
+        slope = slope_at(here)
+        found = line_search(
+            lambda size: evaluate(here.theta + size * direction),
+            here,
+            slope,
+            Trials(options.attempts),
+            value=problem.value,
+            slope_at=slope_at,
+            hidden=hidden,
+        )
+        if found is not None:
+            return found[1]
+        # Rounding hides what the step gains in the value, but not what it gains in the bound.
+        rise = problem.value(self.proved) - value
+        closer = self.gap < options.closer * before and rise <= (here.solution.gap + 1e-12) * abs(value)
+        return self.proved if closer else None
 
     def sharpen(self) -> bool:
         """Solve the machine more exactly from now on; False if rounding hides smaller gaps."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from scipy import sparse
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.gram.linear_algebra import Cholesky
+from kernelmosaic.solvers.line_search import Trials, descend
 from kernelmosaic.solvers.program import Vector
 
 Matrix = NDArray[np.float64]
@@ -205,28 +207,34 @@ def solve_matrix_inequalities(
     x, P = np.concatenate([s, t]), len(s)
     order = P + sum(len(one.constant) for one in inequalities)
     steepness, n_iter, decrement = order / max(float(np.abs(linear) @ np.abs(x)), 1e-300), 0, 0.0
-    if not np.isfinite(_barrier(steepness * linear, inequalities, x, P)):
+    if not np.isfinite(_barrier(steepness * linear, inequalities, x, P).upper):
         return MatrixSolution(s, t, [np.eye(len(one.constant)) for one in inequalities], np.inf, 0)
+
+    def line(here: _Inside) -> tuple[Callable[[float], _Inside], float] | None:
+        nonlocal n_iter, decrement
+        n_iter += 1
+        slopes, newton = steepness * linear, _newton(steepness * linear, inequalities, here.x, P)
+        decrement = np.inf if newton is None else newton[1]
+        if newton is None or decrement <= 1e-2:  # rounding hides the curvature, or this is the centre
+            return None
+        return lambda size: _barrier(slopes, inequalities, here.x + size * newton[0], P), -decrement
+
     while True:
-        for _ in range(100):
-            n_iter += 1
-            newton = _newton(steepness * linear, inequalities, x, P)
-            if newton is None:
-                decrement = np.inf
-                break
-            direction, decrement = newton
-            moved = None
-            if decrement > 1e-2:  # not yet in the centre
-                moved = _search(linear * steepness, inequalities, x, direction, decrement, P)
-            if moved is None:
-                break
-            x = moved
+        # The first point inside may hug the boundary, from where the next steps are tiny: shorten as long as it pays.
+        x = descend(_barrier(steepness * linear, inequalities, x, P), line, Trials(40, least=0.5, shrink=True), 100).x
         gap = order / steepness
         # A thousand steps are about ten times what the hardest problems take that rounding does not hide.
         if gap <= tol * float(np.abs(linear) @ np.abs(x)) or decrement > 1.0 or n_iter >= 1000:
             inverses = [Cholesky(one.value(x[:P], x[P:]), most=0.0).inverse() for one in inequalities]
             return MatrixSolution(x[:P], x[P:], [F / steepness for F in inverses], gap, n_iter)
         steepness *= 3.0
+
+
+class _Inside(NamedTuple):
+    """A point with the value of the barrier there, infinite where it is not inside."""
+
+    upper: float
+    x: Vector
 
 
 def _derivatives(inequalities: list[MatrixInequality], x: Vector, P: int) -> tuple[Vector, Matrix]:
@@ -264,32 +272,13 @@ def _newton(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: 
     return direction, float(-slope @ direction)
 
 
-def _search(
-    linear: Vector, inequalities: list[MatrixInequality], x: Vector, direction: Vector, decrement: float, P: int
-) -> Vector | None:
-    """Return a point along the direction that is inside and low enough, or None when rounding hides all such."""
-    here, size, best, lowest = _barrier(linear, inequalities, x, P), 1.0, None, np.inf
-    for _ in range(40):
-        point = x + size * direction
-        value = _barrier(linear, inequalities, point, P)
-        # The first point inside may hug the boundary, from where the next steps are tiny: shorten as long as it pays.
-        if best is not None and value >= lowest:
-            return best
-        if value <= here - 0.1 * size * decrement:
-            best, lowest = point, value
-            if size == 1.0:
-                return best
-        size *= 0.5
-    return best
-
-
-def _barrier(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: int) -> float:
+def _barrier(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: int) -> _Inside:
     if not np.all(x[:P] > 0):
-        return np.inf
+        return _Inside(np.inf, x)
     value = float(linear @ x - np.log(x[:P]).sum())
     for one in inequalities:
         try:
             value -= Cholesky(one.value(x[:P], x[P:]), most=0.0).log_det
         except np.linalg.LinAlgError:
-            return np.inf
-    return value
+            return _Inside(np.inf, x)
+    return _Inside(value, x)
