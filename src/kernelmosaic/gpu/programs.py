@@ -8,8 +8,8 @@ sample. No step waits for the device, and a product reads a matrix once for all 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,8 +88,40 @@ class ProgramBatch(Program):
 
 
 @dataclass
-class BatchState:
-    """Where the columns stand; every array has one row per column.
+class Columns:
+    """Arrays with one row per problem of a batch, called a column; those `by_kernel` have one such array per kernel."""
+
+    by_kernel: ClassVar[tuple[str, ...]] = ()
+
+    def rows(self, which: RowIndex) -> Self:
+        """Return some of the columns."""
+        return type(self)(*(getattr(self, name)[self._at(name, which)] for name in self._names()))
+
+    def store(self, which: RowIndex, some: Self) -> None:
+        """Put columns that `rows` returned in their place."""
+        for name in self._names():
+            getattr(self, name)[self._at(name, which)] = getattr(some, name)
+
+    def where(self, take: Any, other: Self) -> Self:
+        """Return these columns where a mask, (B,), is true, and others elsewhere."""
+
+        def chosen(name: str) -> Any:
+            mine = getattr(self, name)
+            mask = take.reshape(-1, *[1] * (mine.ndim - 1 - (name in self.by_kernel)))
+            return backend_of(mine).xp.where(mask, mine, getattr(other, name))
+
+        return type(self)(*map(chosen, self._names()))
+
+    def _names(self) -> list[str]:
+        return [one.name for one in fields(self)]
+
+    def _at(self, name: str, which: RowIndex) -> Any:
+        return (slice(None), which) if name in self.by_kernel else which
+
+
+@dataclass
+class BatchState(Columns):
+    """Where the columns stand.
 
     Attributes
     ----------
@@ -106,24 +138,12 @@ class BatchState:
     y: Any
     base: Any
     base_values: Any
+    by_kernel = ("base_values",)
 
-    def rows(self, which: RowIndex) -> BatchState:
-        """Return some of the columns."""
-        own = self.base_values[:, which]
-        return BatchState(self.x[which], self.z[which], self.y[which], self.base[which], own)
-
-    def restart(self, which: RowIndex, base: Any, base_values: Any) -> None:
-        """Let columns begin again at coefficients whose products were known."""
-        for name in ("x", "z", "base"):
-            getattr(self, name)[which] = base[which]
-        self.y[which] = 0.0
-        self.base_values[:, which] = base_values[:, which]
-
-    def store(self, which: RowIndex, some: BatchState) -> None:
-        """Take over columns that `rows` returned."""
-        for name in ("x", "z", "y", "base"):
-            getattr(self, name)[which] = getattr(some, name)
-        self.base_values[:, which] = some.base_values
+    @classmethod
+    def at(cls, base: Any, base_values: Any) -> BatchState:
+        """Return the state at coefficients whose products are known."""
+        return cls(base.clone(), base.clone(), base.new_zeros(base.shape), base.clone(), base_values)
 
 
 @dataclass(frozen=True)

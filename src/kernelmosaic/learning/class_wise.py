@@ -23,8 +23,8 @@ from kernelmosaic.learning.problem import (
     Learner,
     Numbers,
     WeightProblem,
-    free_curvature,
     gap_progress,
+    joint_curvature,
 )
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, Solution, certify, solve_smo
@@ -102,7 +102,7 @@ class ClassWiseProblem(WeightProblem):
         """Return that of the free samples' blocks over all (c, r); None where they are too large or singular."""
         # Single also for few samples: the curvature of a class without weights is rounding, which a coarser one hides.
         single = self.options.tol >= self.options.single_tol
-        return free_curvature(self.combine(at.theta), self.machine.program, at, self.options.most_free, single)
+        return joint_curvature(self.combine(at.theta), self.machine.program, at, self.options.most_free, single)
 
     def balanced(self, at: Evaluation) -> Array:
         """Return ‖u_cr‖ = θ_cr (τ_cᵀK_rτ_c)^½: the weights that would balance every kernel of every class."""

@@ -23,6 +23,7 @@ from kernelmosaic.learning.certificate import COLD, CombinedKernel, Iteration, L
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.solvers import certify, relative_gap
+from kernelmosaic.solvers.free_newton import free_curvature
 from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 from kernelmosaic.solvers.smooth_newton import solve_curved
@@ -401,11 +402,7 @@ class MachineProblem(WeightProblem):
         V = products[output].T
         right = np.column_stack([V, np.ones(len(free))])
         answer = self.combine(at.theta).solve_free(free, program.ridge[free], right)
-        H = V.T @ answer[:, :-1]
-        if program.total is not None and answer[:, -1].sum() > 0:
-            shift = V.T @ answer[:, -1]
-            H -= np.outer(shift, shift) / answer[:, -1].sum()
-        return np.asarray(H)
+        return np.asarray(free_curvature(V, answer[:, :-1], None if program.total is None else answer[:, -1]))
 
     def _products(self, at: Evaluation, rows: NDArray[np.intp], kernels: NDArray[np.intp]) -> Array:
         """Return K_m β / d_m² at these samples for these kernels, from the stack."""
@@ -449,7 +446,7 @@ class MulticlassProblem(MachineProblem):
         """Return that of the free coefficients where they can be factorised, else that of the slopes' secants."""
         K, program = self.combine(at.theta), self.machine.program
         most = self.options.most_free if self.stack.stores_combined else min(self.options.most_free, K.block_samples)
-        H = free_curvature(K, program, at, most, self.options.in_single(self.stack.n_samples))
+        H = joint_curvature(K, program, at, most, self.options.in_single(self.stack.n_samples))
         if H is not None:
             # All classes share the weights: their blocks, and those between them, add up.
             return np.asarray(H.reshape(program.n_classes, len(at.q), program.n_classes, -1).sum(axis=(0, 2)))
@@ -460,9 +457,7 @@ class MulticlassProblem(MachineProblem):
     def _secant_curvature(self, at: Evaluation) -> Array:
         """Return the update by Broyden, Fletcher, Goldfarb and Shanno of what was returned last."""
         if self._secant is None:
-            # A slope falls at most with the power 2 of θ when only the kernel's own weight changes.
-            safe = np.maximum(at.theta, 1e-3 / len(at.theta))
-            return np.diag(2.0 * np.maximum(at.q, 1e-12 * at.q.max(initial=0.0)) / safe)
+            return np.diag(steepest_curvature(at.theta, np.maximum(at.q, 1e-12 * at.q.max(initial=0.0))))
         here, H = self._secant
         s, change = at.theta - here.theta, here.q - at.q
         Hs, along = H @ s, float(s @ change)
@@ -472,7 +467,12 @@ class MulticlassProblem(MachineProblem):
         return np.asarray(H - np.outer(Hs, Hs) / float(s @ Hs) + np.outer(change, change) / along)
 
 
-def free_curvature(K: Any, program: Any, at: Evaluation, most: int, single: bool) -> Array | None:
+def steepest_curvature(theta: Weights, q: Weights) -> Weights:
+    """Return the largest ∂²J/∂θ_m² of slopes q: they fall at most with the power 2 of θ as one weight alone changes."""
+    return np.asarray(2.0 * q / np.maximum(theta, 1e-3 / len(theta)))
+
+
+def joint_curvature(K: Any, program: Any, at: Evaluation, most: int, single: bool) -> Array | None:
     """Return ∂²J/∂θ² over all (class, kernel) of a joint machine; None for more free samples, or a singular block."""
     beta = at.solution.beta
     if free_coefficients(program, beta).any(axis=1).sum() > most:

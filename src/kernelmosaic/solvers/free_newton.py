@@ -42,17 +42,39 @@ class Form(ABC):
         xp = backend_of(slope).xp
         x, ones = self.solve(xp.stack([slope, xp.ones_like(slope)], axis=1)).T
         if sums:
-            x = x - x.sum() / ones.sum() * ones
+            x = keep_sum(x, ones)
             x = x - x.mean()  # along a flat direction both terms are huge, and what they leave rounds badly
         return x
+
+
+def keep_sum(x: ArrayOrTensor, ones: ArrayOrTensor) -> ArrayOrTensor:
+    """Return solutions x = A⁻¹r less the multiples of A⁻¹1, given as `ones`, with which their last axes sum to zero."""
+    return x - _share_of_sum(x.sum(-1), ones)[..., None] * ones
+
+
+def free_curvature(V: ArrayOrTensor, answer: ArrayOrTensor, ones: ArrayOrTensor | None = None) -> ArrayOrTensor:
+    """Return VᵀA⁻¹V of columns V with A⁻¹V as `answer`; less what keeping the sum takes off where A⁻¹1 is given.
+
+    The first axes of the arrays, if there are more than two, are problems side by side.
+    """
+    H = V.swapaxes(-1, -2) @ answer
+    if ones is None:
+        return H
+    shift = (V * ones[..., None]).sum(-2)
+    return H - shift[..., :, None] * _share_of_sum(shift, ones[..., None, :])[..., None, :]
+
+
+def _share_of_sum(x: ArrayOrTensor, ones: ArrayOrTensor) -> ArrayOrTensor:
+    """Return x over the sum of the ones; zero where rounding leaves nothing of it."""
+    xp, total = backend_of(x).xp, ones.sum(-1)
+    return xp.where(total > 0, x / xp.where(total > 0, total, 1.0), 0.0)
 
 
 def newton_on_free(
     form: Form,
     beta: ArrayOrTensor,
     slope: ArrayOrTensor,
-    lower: ArrayOrTensor,
-    upper: ArrayOrTensor,
+    box: tuple[ArrayOrTensor, ArrayOrTensor],
     sums: bool,
     budget: float,
     *,
@@ -69,8 +91,10 @@ def newton_on_free(
     ----------
     form : Form
         K + diag ρ between the free samples; used up.
-    beta, slope, lower, upper : array of shape (n_free,)
-        Where the samples are, the slopes of the objective, and the bounds.
+    beta, slope : array of shape (n_free,)
+        Where the samples are, and the slopes of the objective.
+    box : pair of array of shape (n_free,)
+        The bounds.
     sums : bool
         Whether the coefficients keep their sum.
     budget : float
@@ -82,7 +106,7 @@ def newton_on_free(
     """
     backend = backend_of(beta)
     xp, new, inside = backend.xp, backend.copy(beta), backend.index(np.arange(len(beta)))
-    steps, first = 0, 0.0
+    (lower, upper), steps, first = box, 0, 0.0
     while len(inside) > 1:
         direction = form.direction(slope, sums)
         steps += 1

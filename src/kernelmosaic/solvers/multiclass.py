@@ -285,7 +285,7 @@ class MultiOutput(WorkingSet[RoundState]):
                 break
             left = self.limit - self.n_iter - taken
             most = min(self.rounds.steps * len(beta), left)
-            steps = self.loops.maximise_in_rounds(K, float(self.shift), *bounds, beta, slopes, most, enough)
+            steps = self.loops.maximise_in_rounds(K, float(self.shift), bounds, beta, slopes, most, enough)
             taken += steps
             if steps < most or steps == left:
                 break

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import fsum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -379,6 +379,32 @@ class Program:
             raise ValueError(
                 f"No β is feasible: the bounds let the sum range from {low:g} to {high:g}, the total is {self.total:g}."
             )
+
+
+class Movable(NamedTuple):
+    """What steps of one coefficient or two read and change; arrays of shape (n,).
+
+    Attributes
+    ----------
+    beta, residual : ndarray
+        The coefficients and t − Kβ − ρβ, changed in place.
+    rising, falling : ndarray
+        What to add to the residual for the slopes as β grows and as it shrinks, infinite where it may not; changed.
+    diagonal : ndarray
+        That of K + diag ρ.
+    ridge, lower, upper, epsilon : ndarray, float
+        Of the program.
+    """
+
+    beta: Vector
+    residual: Vector
+    rising: Vector
+    falling: Vector
+    diagonal: Vector
+    ridge: Vector
+    lower: Vector
+    upper: Vector
+    epsilon: float
 
 
 @dataclass(frozen=True)

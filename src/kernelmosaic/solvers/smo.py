@@ -9,7 +9,7 @@ from kernelmosaic._typing import AnyArray
 from kernelmosaic.backend import one_blas_thread
 from kernelmosaic.solvers.free_newton import block_form, newton_on_free
 from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
-from kernelmosaic.solvers.program import FLAT, Program, Solution, Vector, certify, relative_gap
+from kernelmosaic.solvers.program import FLAT, Movable, Program, Solution, Vector, certify, relative_gap
 
 
 def solve_smo(
@@ -204,7 +204,7 @@ class SMOState:
         # One thread: many small steps lose much where the cores are busy.
         with one_blas_thread():
             form = block_form(self.K[np.ix_(free, free)], self.program.ridge[free])
-            self.beta[free], _ = newton_on_free(form, before, slope, *limits, self.program.total is not None, flops)
+            self.beta[free], _ = newton_on_free(form, before, slope, limits, self.program.total is not None, flops)
         changes = self.beta[free] - before
         moved = changes != 0
         self._subtract(free[moved], changes[moved])
@@ -262,41 +262,30 @@ def maximise(
     steps, to the last bit. Returns the steps taken and the steepness left.
     """
     rising, falling = program.slopes(beta, np.zeros(len(beta)))  # what shifts the residual
-    given = K, np.diagonal(K) + program.ridge, program.ridge, beta, residual, rising, falling
-    limits = program.lower, program.upper, program.epsilon, tolerance, max_steps
+    diagonal = np.diagonal(K) + program.ridge
+    box = program.ridge, program.lower, program.upper, float(program.epsilon)
+    at = Movable(beta, residual, rising, falling, diagonal, *box)
     if program.total is not None and not compiled:
-        steps = maximise_pairs(*given, *limits)
+        steps = maximise_pairs(K, at, tolerance, max_steps)
     else:
         from kernelmosaic.solvers import _numba_smo
 
         if program.total is None:
-            steps = int(_numba_smo.maximise_singles(*given, *limits))
+            steps = int(_numba_smo.maximise_singles(K, at, tolerance, max_steps))
         else:
             keys = np.empty(_numba_smo.STRIP)
-            steps = int(_numba_smo.maximise_pairs(*given, *limits, keys, keys.view(np.int64)))
+            steps = int(_numba_smo.maximise_pairs(K, at, tolerance, max_steps, keys, keys.view(np.int64)))
     with np.errstate(invalid="ignore"):  # the reader of the residual refuses what is no number
         highest, lowest = (residual + rising).max(initial=-np.inf), (residual + falling).min(initial=np.inf)
     return steps, program.violation(float(highest), float(lowest))
 
 
-def maximise_pairs(
-    K: AnyArray,
-    diagonal: Vector,
-    ridge: Vector,
-    beta: Vector,
-    residual: Vector,
-    rising: Vector,
-    falling: Vector,
-    lower: Vector,
-    upper: Vector,
-    epsilon: float,
-    tolerance: float,
-    max_steps: int,
-) -> int:
-    """Take the steps of `maximise` for pairs, given the shifts of the slopes, and return how many.
+def maximise_pairs(K: AnyArray, at: Movable, tolerance: float, max_steps: int) -> int:
+    """Take the steps of `maximise` for pairs and return how many.
 
     `_numba_smo.maximise_pairs` does the same in the same order, and rounds alike.
     """
+    beta, residual, rising, falling, diagonal, ridge, lower, upper, epsilon = at
     if len(beta) == 0:
         return 0
     K = np.asarray(K, dtype=np.float64)  # so that products round in double precision

@@ -344,13 +344,11 @@ class SingleOutput(WorkingSet[Slopes]):
         if not 2 <= len(free) <= self.rounds.newton_free:
             return 0
         beta = self.beta[free]
-        lower, upper = p.sign_limits(free, beta)
+        box, sums = p.sign_limits(free, beta), p.total is not None
         slope = self.residual[free] - p.epsilon * self.backend.xp.sign(beta)
         form = GramForm(self.gram.take(free), p.ridge[free], self.rounds.factorised)
         # A few steps, each without the coefficients that met a bound, before all slopes are looked at again.
-        new, steps = newton_on_free(
-            form, beta, slope, lower, upper, p.total is not None, budget=3, cut_backs=4, worth=0.02
-        )
+        new, steps = newton_on_free(form, beta, slope, box, sums, budget=3, cut_backs=4, worth=0.02)
         moved = bool((new != beta).any())
         self._place(free, new)
         self.n_iter += steps
