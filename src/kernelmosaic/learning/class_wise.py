@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, LearnedClasses, Start
 from kernelmosaic.learning.norms import damped, trusted_floor
-from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.learning.problem import (
     ROUNDING,
     BoundTracker,
     Evaluation,
     ExhaustedError,
     Learner,
+    LearnerOptions,
     Numbers,
     WeightProblem,
     gap_progress,

@@ -24,8 +24,7 @@ from kernelmosaic.learning.fixed import Alignment, EasyMKL, FixedWeights, given_
 from kernelmosaic.learning.hard_margin import LearnedC
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import BesideFixed, WeightNorm, Weights, make_norm, make_penalties
-from kernelmosaic.learning.options import LearnerOptions
-from kernelmosaic.learning.problem import Learner
+from kernelmosaic.learning.problem import Learner, LearnerOptions
 from kernelmosaic.learning.simplex import SILP, ReducedGradient
 from kernelmosaic.machines.base import check_count
 

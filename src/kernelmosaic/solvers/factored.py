@@ -11,8 +11,7 @@ from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.interior_point import CentralPath, PathEnd
-from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
-from kernelmosaic.solvers.program import MET, Program, Solution, Vector, assess, certify
+from kernelmosaic.solvers.program import DEFAULTS, MET, Program, Solution, SolverOptions, Vector, assess, certify
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput

@@ -21,8 +21,7 @@ from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.solvers.multiclass_interior import solve_interior
 from kernelmosaic.solvers.multiclass_newton import DampedNewton, free_coefficients
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
-from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
-from kernelmosaic.solvers.program import Solution, certify
+from kernelmosaic.solvers.program import DEFAULTS, Solution, SolverOptions, certify
 from kernelmosaic.solvers.working_set import RoundState, WorkingSet
 
 

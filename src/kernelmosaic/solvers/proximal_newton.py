@@ -26,8 +26,7 @@ from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram, NewtonPass
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.line_search import Trials, line_search
-from kernelmosaic.solvers.options import SolverOptions
-from kernelmosaic.solvers.program import MET, Program, Solution, Vector, certify, relative_gap
+from kernelmosaic.solvers.program import MET, Program, Solution, SolverOptions, Vector, certify, relative_gap
 
 
 class ProximalNewton:

@@ -8,8 +8,17 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import AnyArray
 from kernelmosaic.backend import one_blas_thread
 from kernelmosaic.solvers.free_newton import block_form, newton_on_free
-from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
-from kernelmosaic.solvers.program import FLAT, Movable, Program, Solution, Vector, certify, relative_gap
+from kernelmosaic.solvers.program import (
+    DEFAULTS,
+    FLAT,
+    Movable,
+    Program,
+    Solution,
+    SolverOptions,
+    Vector,
+    certify,
+    relative_gap,
+)
 
 
 def solve_smo(

@@ -23,8 +23,17 @@ from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.solvers.free_newton import GramForm, newton_on_free
-from kernelmosaic.solvers.options import DEFAULTS, RoundOptions, SolverOptions
-from kernelmosaic.solvers.program import Program, Solution, Vector, assess, certify, relative_gap
+from kernelmosaic.solvers.program import (
+    DEFAULTS,
+    Program,
+    RoundOptions,
+    Solution,
+    SolverOptions,
+    Vector,
+    assess,
+    certify,
+    relative_gap,
+)
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import initial_point, maximise, require_numbers, solve_smo
 
