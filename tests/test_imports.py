@@ -43,7 +43,6 @@ FLOORS = (
 #: A module of `gpu` belongs to the room whose work it does on a device; the entry imports none of them by itself.
 ON_A_DEVICE = {
     "_torch_passes": "gram",
-    "columns": "gram",
     "programs": "solvers",
     "paths": "learning",
     "folds": "engine",
@@ -156,7 +155,7 @@ def test_imports_point_downwards_and_heavy_packages_wait(path, module):
         ("def f():\n    from kernelmosaic.gpu import add_gaussians", "kernelmosaic.gram.stack", False),
         ("def f():\n    from kernelmosaic.gpu import follow_together", "kernelmosaic.gram.stack", True),
         ("def f():\n    from kernelmosaic.gpu.programs import ProgramBatch", "kernelmosaic.gram.stack", True),
-        ("from kernelmosaic.solvers import Program", "kernelmosaic.gpu.columns", True),
+        ("from kernelmosaic.machines import SVC", "kernelmosaic.gpu.programs", True),
         ("from kernelmosaic.solvers import Program", "kernelmosaic.gpu.paths", False),
         ("import kernelmosaic.estimators.mkl", "kernelmosaic.machines.base", True),
         ("from ..estimators import MKLClassifier", "kernelmosaic.machines.base", True),

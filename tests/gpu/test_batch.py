@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 
 from kernelmosaic.backend import torch_backend
-from kernelmosaic.gpu.columns import ColumnKernels, HalfMatrix, HalfRows, solve_blocks
-from kernelmosaic.gpu.programs import BatchState, ProgramBatch, SharedInverse, take_steps
+from kernelmosaic.gpu.programs import (
+    BatchState,
+    ColumnKernels,
+    HalfMatrix,
+    HalfRows,
+    ProgramBatch,
+    SharedInverse,
+    solve_blocks,
+    take_steps,
+)
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.machines.base import SVC, SVR, Huber
 from kernelmosaic.solvers import solve_smo

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import ArrayOrTensor
-from kernelmosaic.gpu.columns import ColumnKernels
 from kernelmosaic.gpu.programs import (
     BatchState,
+    ColumnKernels,
     Columns,
     ProgramBatch,
     SharedInverse,

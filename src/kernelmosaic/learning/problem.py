@@ -627,7 +627,8 @@ class BoundTracker:
             hidden=hidden,
         )
         if found is not None:
-            return found[1]
+            end: Evaluation = found[1]
+            return end
         # Rounding hides what the step gains in the value, but not what it gains in the bound.
         rise = problem.value(self.proved) - value
         closer = self.gap < options.closer * before and rise <= (here.solution.gap + 1e-12) * abs(value)

@@ -22,8 +22,10 @@ from kernelmosaic.solvers.program import Vector
 class Form(ABC):
     """The quadratic form K + diag ρ of the free samples that have not met a bound yet."""
 
-    #: What a further direction costs, in the units of the budget.
-    cost: float
+    @property
+    @abstractmethod
+    def cost(self) -> float:
+        """What a further direction costs, in the units of the budget."""
 
     @abstractmethod
     def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
@@ -203,7 +205,7 @@ class LowRankForm(Form):
         self.L, self.D = L, D
 
     @property
-    def cost(self) -> float:  # type: ignore[override]
+    def cost(self) -> float:
         return float(self.L.shape[0] * self.L.shape[1] ** 2)
 
     def multiply(self, x: Vector) -> Vector:
@@ -232,7 +234,7 @@ class InverseForm(Form):
         self.leaving: list[int] = []
 
     @property
-    def cost(self) -> float:  # type: ignore[override]
+    def cost(self) -> float:
         n = len(self.A)
         return float(self.flops_per_entry * n**2 + (3 * n**3 if self.inverse is None else 0))
 
