@@ -99,9 +99,11 @@ def solve_block(
         jitter = rounding_jitter(backend.dtype(A), A.diagonal() + ridge)
     else:
         jitter = options.jitter * (float(A.diagonal().mean()) + float(ridge.mean()))
+    # A device has room for a larger factorisation, once a solve: the block, its factor, and working memory.
+    has_room = backend.name == "torch" and len(A) <= 36_000 and 3 * 8 * len(A) ** 2 <= backend.free_bytes()
     # Blocks this small gain little by a second thread, and lose much where the cores are busy.
     with one_blas_thread():
-        if len(A) > options.factorised and not _memory_allows(backend, len(A)):
+        if len(A) > options.factorised and not has_room:
             added = ridge + jitter
             diagonal = (backend.astype(A.diagonal(), dtype) + added)[:, None]
             times = lambda p: multiply(A, p) + added[:, None] * p  # noqa: E731
@@ -110,11 +112,6 @@ def solve_block(
             return Cholesky(A, ridge + jitter, 0.0 if backend.name == "numpy" else 0.01, dtype).solve(sides)
         except np.linalg.LinAlgError:
             return backend.zeros(right.shape)
-
-
-def _memory_allows(backend: Backend, n: int, most: int = 36_000) -> bool:
-    """Whether a device has room for a larger factorisation, once a solve: the block, its factor, and working memory."""
-    return backend.name == "torch" and n <= most and 3 * 8 * n**2 <= backend.free_bytes()
 
 
 def conjugate_gradients(

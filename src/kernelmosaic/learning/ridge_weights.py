@@ -113,14 +113,6 @@ class RidgeOptions:
     product_steps: int = 400
     product_tol: float = 1e-4
 
-    def first_logs(self, n_kernels: int) -> Array:
-        """Return log η, log α and log a to start from."""
-        return np.array([*np.full(n_kernels, -np.log(n_kernels)), self.first_alpha, self.first_scale])
-
-    def alpha_shifts(self) -> list[float]:
-        """Return by how much log α of every start differs from that of the first: smaller and larger in turn."""
-        return [0.0] + [float((-1) ** k * ((k + 1) // 2) * np.log(30.0)) for k in range(1, self.n_init)]
-
 
 DEFAULTS = RidgeOptions()
 
@@ -269,7 +261,8 @@ def learn_ridge(
     problem = RidgeProblem(form, P, options.criterion == "loo" and targets.labels is not None, options, widths)
     if start is None and options.n_init > 1 and alpha is None and not widths and isinstance(form, MatrixForm):
         start = _learn_ridge_of_some(form.stack, targets, weights, options)
-    first = options.first_logs(P) if start is None else start.logs()
+    equal = np.array([*np.full(P, -np.log(P)), options.first_alpha, options.first_scale])
+    first = equal if start is None else start.logs()
     x = np.concatenate([first, *(one.start for one in widths.values())])
     free = np.arange(len(x)) < P + 2
     low = np.where(free, options.range[0], x + options.width_range[0])
@@ -315,9 +308,9 @@ def learn_ridge(
 
     if start is None and free[P] and options.n_init > 1:
         begun = []
-        for shift in options.alpha_shifts():
+        for k in range(options.n_init):
             one = x.copy()
-            one[P] += shift
+            one[P] += (-1) ** k * ((k + 1) // 2) * np.log(30.0)  # smaller and larger in turn
             begun.append(improve(one, free, min(options.first_steps, options.max_iter)))
         x = min(begun, key=lambda one: one[1])[0]
     slope = np.zeros(len(x))
