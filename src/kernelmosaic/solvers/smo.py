@@ -298,50 +298,54 @@ def maximise_pairs(K: AnyArray, at: Movable, tolerance: float, max_steps: int) -
     if len(beta) == 0:
         return 0
     K = np.asarray(K, dtype=np.float64)  # so that products round in double precision
-    slopes, drops, keys, curvatures = np.empty((4, len(beta)))
+    curvatures = np.add.outer(diagonal, diagonal) - 2.0 * K
+    np.maximum(curvatures, FLAT, out=curvatures)
+    slopes, drops, keys = np.empty((3, len(beta)))
+    # Numbers of lists are read and written in less time than those of arrays.
+    b, rho, least, most = beta.tolist(), ridge.tolist(), lower.tolist(), upper.tolist()
 
     def place(k: int, new: float) -> float:
-        change = new - float(beta[k])
-        beta[k] = new
-        residual[k] -= change * ridge[k]
-        rising[k] = -np.inf if new >= upper[k] else (-epsilon if new >= 0.0 else epsilon)
-        falling[k] = np.inf if new <= lower[k] else (-epsilon if new > 0.0 else epsilon)
-        return change
+        change = new - b[k]
+        b[k] = new
+        residual[k] -= change * rho[k]
+        rising[k] = -np.inf if new >= most[k] else (-epsilon if new >= 0.0 else epsilon)
+        falling[k] = np.inf if new <= least[k] else (-epsilon if new > 0.0 else epsilon)
+        return float(change)
 
+    steps = max_steps
     with np.errstate(all="ignore"):  # the reader of the residual refuses what is no number
         for step in range(max_steps):
             np.add(residual, rising, out=slopes)
             i = int(slopes.argmax())
-            steepest = slopes[i]
+            steepest = float(slopes[i])
             np.add(residual, falling, out=slopes)
             np.subtract(steepest, slopes, out=drops)
             np.maximum(drops, 0.0, out=drops)
-            np.add(diagonal, diagonal[i], out=curvatures)
-            np.multiply(K[i], 2.0, out=keys)
-            np.subtract(curvatures, keys, out=curvatures)
-            np.maximum(curvatures, FLAT, out=curvatures)
             np.multiply(drops, drops, out=keys)
-            np.divide(keys, curvatures, out=keys)
+            np.divide(keys, curvatures[i], out=keys)
             j = int(keys.argmax())
             if not keys[j] > 0.0 or drops[j] <= tolerance:
                 # The best partner need not be the lowest one, and only the lowest one ends the loop.
                 j = int(slopes.argmin())
                 if slopes[j] == np.inf or steepest - slopes[j] <= tolerance or i == j:
-                    return step
-            size = float((steepest - slopes[j]) / curvatures[j])
+                    steps = step
+                    break
+            size = float((steepest - slopes[j]) / curvatures[i, j])
             # A coefficient stops where it changes sign: the slope jumps by 2ε there.
-            end_i = 0.0 if epsilon > 0.0 and beta[i] < 0.0 else float(upper[i])
-            end_j = 0.0 if epsilon > 0.0 and beta[j] > 0.0 else float(lower[j])
-            room_i, room_j = end_i - float(beta[i]), float(beta[j]) - end_j
+            end_i = 0.0 if epsilon > 0.0 and b[i] < 0.0 else most[i]
+            end_j = 0.0 if epsilon > 0.0 and b[j] > 0.0 else least[j]
+            room_i, room_j = end_i - b[i], b[j] - end_j
             size = min(size, room_i, room_j)
             # Ends are met exactly, or rounding would leave a coefficient just inside its bound.
-            change_i = place(i, end_i if size >= room_i else float(beta[i]) + size)
-            change_j = place(j, end_j if size >= room_j else float(beta[j]) - size)
+            change_i = place(i, end_i if size >= room_i else b[i] + size)
+            change_j = place(j, end_j if size >= room_j else b[j] - size)
             # A step too small for the coefficients' rounding would be chosen again for ever.
             if change_i == 0.0 and change_j == 0.0:
-                return step
+                steps = step
+                break
             np.multiply(K[i], change_i, out=slopes)
             np.multiply(K[j], change_j, out=drops)
             np.add(slopes, drops, out=slopes)
             np.subtract(residual, slopes, out=residual)
-    return max_steps
+    beta[:] = b
+    return steps
