@@ -547,7 +547,7 @@ class SolverOptions:
     compact_samples: int = 2000
     # Newton steps on the free samples are tried once this many steps per sample have not been enough, while there are
     # at most `newton_free` of them, and |F|³ is at most `flops_per_step` × steps × samples, which takes no longer.
-    # Those of up to `few` samples cost next to nothing: they are tried after a third as many steps.
+    # Those of up to `few` samples cost next to nothing: they are tried after a sixth as many steps.
     newton_after: float = 3
     newton_free: int = 4000
     flops_per_step: float = 20

@@ -96,7 +96,7 @@ class SMOState:
         self.exhausted = False
         self.last_newton = 0
         self.is_few = program.n_samples <= options.few
-        self.newton_after = options.newton_after / 3 if self.is_few else options.newton_after
+        self.newton_after = options.newton_after / 6 if self.is_few else options.newton_after
         self.allowance = float(options.flops_per_step)
         self.refresh()
         self.tolerance = np.inf
@@ -105,7 +105,8 @@ class SMOState:
 
     def solve(self, tol: float, limit: int) -> Solution:
         """Take steps until the certified gap is at most `tol`, they are used up, or rounding hides what is left."""
-        steps, looks = max(self.program.n_samples, 100 if self.is_few else 1000), 0
+        n, looks = self.program.n_samples, 0
+        steps = max(n // 2, 100) if self.is_few else max(n, 1000)
         gap = self.gap()
         while True:
             if gap <= tol:
