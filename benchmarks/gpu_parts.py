@@ -140,7 +140,7 @@ class Parts:
         """Compile the loops and open the libraries, so that no part pays for it."""
         X, y = make_mixture(3000)
         seconds, _ = self.timed(lambda: self.model(make_kernels(X)).fit(X, y))
-        from kernelmosaic.gram._torch_cuda import available
+        from kernelmosaic.gpu._torch_passes import available
 
         return {"seconds": seconds, "compiled_passes": available(self.device)}
 

@@ -93,9 +93,8 @@ def difference(found: dict[str, Any], name: str) -> str:
 def gpu(sizes: list[int], n_Cs: int, device: str, one_by_one: bool) -> list[dict[str, Any]]:
     import torch
 
-    from kernelmosaic.engine import search as _path
-    from kernelmosaic.engine import together as _together
-    from kernelmosaic.learning.batch import Counts
+    from kernelmosaic.gpu import folds as _together
+    from kernelmosaic.gpu.paths import Counts
 
     def waited(work: Callable[[], Any]) -> tuple[Any, float]:
         found, seconds, _ = clocked(lambda: (work(), torch.cuda.synchronize() if device == "cuda" else None)[0])
@@ -116,7 +115,7 @@ def gpu(sizes: list[int], n_Cs: int, device: str, one_by_one: bool) -> list[dict
     _together.make_stack = timed("matrices", _together.make_stack)
     _together.learn_paths = timed("batch", lambda *args, **params: learn(*args, **params, counts=taken))
     if one_by_one:
-        _path.follow_together = lambda tasks, record: None
+        _together.follow_together = lambda tasks, record: None
     Cs, small = np.logspace(-2, 3, n_Cs), samples(4000)
     for kernels in (TEN, ONE):  # the passes are compiled, the libraries loaded
         waited(lambda k=kernels: search(k, Cs[::8], device).fit(*small[:2]))

@@ -515,9 +515,9 @@ MUTATIONS = (
     _m(
         "curvature-of-the-intercept",
         "sign of what the intercept adds to the curvature",
-        "learning/problem.py",
-        "H -= np.outer(shift, shift) / answer[:, -1].sum()",
-        "H += np.outer(shift, shift) / answer[:, -1].sum()",
+        "solvers/free_newton.py",
+        "return H - shift[..., :, None] * _share",
+        "return H + shift[..., :, None] * _share",
         "learning/test_newton.py",
     ),
     _m(

@@ -37,7 +37,7 @@ from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Proj
 from kernelmosaic.learning.discriminant import centered_traces, trace_penalties
 from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.norms import SumNorm
-from kernelmosaic.learning.options import LearnerOptions
+from kernelmosaic.learning.problem import LearnerOptions
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.discriminant import Discriminant, binary_targets, class_targets
 from kernelmosaic.solvers import RoundOptions, SolverOptions

@@ -23,7 +23,7 @@ from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.solvers import SolverOptions
-from kernelmosaic.solvers.options import DEFAULTS
+from kernelmosaic.solvers.program import DEFAULTS
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
 
 N = 300

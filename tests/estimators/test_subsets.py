@@ -24,7 +24,7 @@ from kernelmosaic.gram import SubsetKernels, SubsetStack
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Subsets
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.learning import LearnerOptions
-from kernelmosaic.learning.column_generation import ColumnGeneration
+from kernelmosaic.learning.newton import ColumnGeneration
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines import SVC
 

@@ -13,6 +13,8 @@ from kernelmosaic.gram.options import PassOptions
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Precomputed, Spectrum
 from kernelmosaic.kernels.views import lay_specs, read_kernels
+from kernelmosaic.machines import SVC
+from kernelmosaic.solvers import SolverOptions, solve_factored
 
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((60, 5)) + np.array([2.0, 0.0, 0.0, -1.0, 0.0])
@@ -248,6 +250,23 @@ def test_the_combined_kernel_does_to_vectors_what_its_matrix_does(stack, gated):
     Z1 = np.column_stack([Z, np.ones(60)])
     np.testing.assert_allclose(gram.normal_matrix(theta), (Z1 * theta[:, np.newaxis]).T @ Z1, atol=1e-10)
     np.testing.assert_allclose(gram.rows(np.array([9, 2, 30])), Z[[9, 2, 30]], rtol=0, atol=1e-13 * np.abs(Z).max())
+
+
+def test_double_precision_is_that_of_one_kernel_not_of_its_stack():
+    Z, theta = np.random.RandomState(0).standard_normal((60, 4)).astype(np.float32), np.linspace(0.1, 1.0, 60)
+    gram = StoredFeatures([Z]).combine(np.ones(1))
+    before, precise = gram.normal_matrix(theta), gram.in_double()
+    Z1 = np.column_stack([Z.astype(np.float64), np.ones(60)])
+    expected = (Z1 * theta[:, np.newaxis]).T @ Z1
+    np.testing.assert_allclose(precise.normal_matrix(theta), expected, rtol=1e-12)
+    assert np.abs(before - expected).max() > 1e-9  # in single precision
+    assert precise.in_double() is None
+    for other in (gram, gram.stack.combine(np.ones(1))):
+        np.testing.assert_array_equal(other.normal_matrix(theta), before)
+    # Nor do solves that need it leave it behind.
+    y = np.where(Z[:, 0] + 0.1 * Z[:, 1] ** 2 > 0, 1.0, -1.0)
+    solve_factored(gram, SVC(y, C=1e4).program, tol=1e-14, options=SolverOptions(few=0))
+    np.testing.assert_array_equal(gram.stack.combine(np.ones(1)).normal_matrix(theta), before)
 
 
 def test_how_features_are_kept_depends_on_the_budget():

@@ -144,12 +144,14 @@ def test_the_memory_budget_holds_on_the_device():
 
 @pytest.mark.parametrize("columns", [(), (3,)], ids=["one vector", "several"])
 def test_single_precision_times_double_is_summed_in_double(columns):
-    from kernelmosaic.gram import _torch_cuda
+    from kernelmosaic.gpu import _torch_passes
 
     rng = np.random.RandomState(5)
     Z = rng.standard_normal((57, 9)).astype(np.float32)
     w, v = rng.standard_normal((9, *columns)), rng.standard_normal((57, *columns))
     tensors = [torch.as_tensor(one) for one in (Z, w, v)]
-    np.testing.assert_allclose(_torch_cuda.times(*tensors[:2], strip=100), Z.astype(np.float64) @ w, rtol=1e-12)
-    found = _torch_cuda.times(tensors[0], tensors[2], transposed=True, strip=100)
+    np.testing.assert_allclose(
+        _torch_passes.multiply_features(*tensors[:2], strip=100), Z.astype(np.float64) @ w, rtol=1e-12
+    )
+    found = _torch_passes.multiply_features(tensors[0], tensors[2], transposed=True, strip=100)
     np.testing.assert_allclose(found, Z.astype(np.float64).T @ v, rtol=1e-12)

@@ -298,15 +298,15 @@ def plain_multiply(LT, R, rates, beta, exact):
 
 def test_compiled_passes_get_what_they_need(samples, monkeypatch):
     """The passes themselves need a GPU, and check themselves there; here plain operations stand in for them."""
-    from kernelmosaic.gram import _torch_cuda
+    from kernelmosaic.gpu import _torch_passes
 
     calls = []
 
     def counted(work):
         return lambda *args: calls.append(work.__name__) or work(*args)
 
-    monkeypatch.setattr(_torch_cuda, "combine_directly", counted(plain_combine))
-    monkeypatch.setattr(_torch_cuda, "multiply_directly", counted(plain_multiply))
+    monkeypatch.setattr(_torch_passes, "combine_directly", counted(plain_combine))
+    monkeypatch.setattr(_torch_passes, "multiply_directly", counted(plain_multiply))
     kernels = [Linear(), *family(Gaussian(), width=[1.0, 3.0, 9.0]), ("part", Gaussian(1.0), [0, 2])]
     kernel_set = fit(samples, kernels)
     matrices = whole(kernel_set, samples)
@@ -329,7 +329,7 @@ def test_compiled_passes_get_what_they_need(samples, monkeypatch):
 
 
 def test_no_compiled_passes_on_the_host():
-    from kernelmosaic.gram._torch_cuda import available, combine_directly, multiply_directly
+    from kernelmosaic.gpu._torch_passes import available, combine_directly, multiply_directly
 
     X = torch.zeros(3, 2, dtype=torch.float64)
     assert not combine_directly(X.T, [-1.0], [1.0], torch.empty(3, 3))
@@ -344,29 +344,29 @@ def product_of_gaussians(X, rates, beta):
 
 @pytest.mark.parametrize("unit", [1e-100, 1.0, 1e30])
 def test_products_in_single_precision_are_in_units_of_their_own(unit, monkeypatch):
-    from kernelmosaic.gram import _torch_cuda
+    from kernelmosaic.gpu import _torch_passes
 
     def in_single_precision(LT, R, rates, beta):
         D = ((LT.T.float()[:, None] - R.float()[None]) ** 2).sum(-1)
         return torch.stack([torch.exp(rate * D) @ own.float() for rate, own in zip(rates, beta, strict=True)]).double()
 
-    monkeypatch.setattr(_torch_cuda, "_rough_available", lambda device: True)
-    monkeypatch.setattr(_torch_cuda, "_multiply_roughly", in_single_precision)
+    monkeypatch.setattr(_torch_passes, "_rough_available", lambda device: True)
+    monkeypatch.setattr(_torch_passes, "_multiply_roughly", in_single_precision)
     random = np.random.RandomState(0)
     X, beta, rates = random.standard_normal((40, 3)), random.standard_normal((2, 40)), [-0.3, -2.0]
     # Samples, widths and coefficients that single precision has no numbers for.
     scaled = torch.as_tensor((X + 7.0) * unit)
     narrow = [rate / unit / unit for rate in rates]
-    found = _torch_cuda._roughly(scaled.T, scaled, narrow, torch.as_tensor(1e60 * beta))
+    found = _torch_passes._roughly(scaled.T, scaled, narrow, torch.as_tensor(1e60 * beta))
     np.testing.assert_allclose(found / 1e60, product_of_gaussians(X, rates, beta), atol=1e-5)
     # Widths far below what is left of the samples' distances in single precision.
-    assert _torch_cuda._roughly(scaled.T, scaled, [1e5 * rate for rate in narrow], torch.as_tensor(beta)) is None
+    assert _torch_passes._roughly(scaled.T, scaled, [1e5 * rate for rate in narrow], torch.as_tensor(beta)) is None
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize(("n", "features"), [(5, 1), (301, 7), (1000, 20), (400, 64), (300, 100)])
 def test_compiled_products_on_a_device(n, features):
-    from kernelmosaic.gram._torch_cuda import multiply_directly
+    from kernelmosaic.gpu._torch_passes import multiply_directly
 
     random = np.random.RandomState(1)
     X, beta, rates = random.standard_normal((n, features)), random.standard_normal((3, n)), [-0.01, -0.1, -1.0]

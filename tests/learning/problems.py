@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning.norms import make_norm
-from kernelmosaic.learning.options import LearnerOptions
+from kernelmosaic.learning.problem import LearnerOptions
 from kernelmosaic.machines import SVC, SVR, Huber, OneClass
 
 KINDS = ("svc", "svc squared", "svr", "svr squared", "one class", "least squares", "huber")

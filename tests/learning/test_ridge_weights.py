@@ -59,7 +59,7 @@ def test_slopes_equal_finite_differences(criterion, classes):
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
 def test_kernels_of_noise_lose_their_weights(criterion, classes):
     Ks, targets = make(2, n=200, classes=classes)
-    found = learn_ridge(StoredStack(Ks), targets, criterion=criterion, tol=1e-6)
+    found = learn_ridge(StoredStack(Ks), targets, options=RidgeOptions(criterion, tol=1e-6))
     assert found.stationarity <= 1e-6
     assert found.weights[2:].max() < 0.3 * found.weights[:2].min()
     assert found.value == pytest.approx(min(found.history), rel=1e-9)
@@ -69,8 +69,8 @@ def test_kernels_of_noise_lose_their_weights(criterion, classes):
 def test_starts_on_a_third_of_the_samples_end_as_low(classes):
     Ks, targets = make(4, n=240, classes=classes)
     stack = StoredStack(Ks)
-    of_all = learn_ridge(stack, targets, n_init=2, tol=1e-5, options=RidgeOptions(first_rows=1000))
-    found = learn_ridge(stack, targets, n_init=2, tol=1e-5, options=RidgeOptions(first_rows=50))
+    of_all = learn_ridge(stack, targets, options=RidgeOptions(n_init=2, tol=1e-5, first_rows=1000))
+    found = learn_ridge(stack, targets, options=RidgeOptions(n_init=2, tol=1e-5, first_rows=50))
     assert found.value == pytest.approx(of_all.value, rel=1e-5)
     assert_allclose(found.weights, of_all.weights, rtol=0.05, atol=1e-3)
     assert len(found.history) < len(of_all.history)
@@ -221,7 +221,9 @@ def test_widths_of_columns_that_do_not_matter_grow():
     targets = RidgeTargets(y[:, np.newaxis], np.ones(150))
     widths = {0: RadialWidths(Gaussian("learn", per_column=True), X)}
     for criterion in ("loo", "evidence"):
-        found = learn_ridge(StoredStack(np.zeros((1, 150, 150))), targets, criterion=criterion, widths=widths)
+        found = learn_ridge(
+            StoredStack(np.zeros((1, 150, 150))), targets, widths=widths, options=RidgeOptions(criterion)
+        )
         assert found.widths[0][0] < 0.4 * found.widths[0][1:].min()
         assert found.stationarity <= 1e-3
 
@@ -233,10 +235,9 @@ def test_widths_for_numbers_are_learned_where_they_gain_less_than_a_nat_each():
     y = np.sin(X[:, :1]) + X[:, 1:2] + 0.4 * rng.normal(size=(100, 1))
     widths = {0: RadialWidths(Gaussian("learn", per_column=True), X)}
     stack = StoredStack(np.array([np.zeros((100, 100)), X @ X.T / 6]))
-    found = learn_ridge(stack, RidgeTargets(y, np.ones(100)), criterion="evidence", widths=widths)
-    kept = learn_ridge(
-        StoredStack(np.array([Gaussian()(X), X @ X.T / 6])), RidgeTargets(y, np.ones(100)), criterion="evidence"
-    )
+    found = learn_ridge(stack, RidgeTargets(y, np.ones(100)), widths=widths, options=RidgeOptions("evidence"))
+    stack = StoredStack(np.array([Gaussian()(X), X @ X.T / 6]))
+    kept = learn_ridge(stack, RidgeTargets(y, np.ones(100)), options=RidgeOptions("evidence"))
     assert 1 < kept.value - found.value < 6
     assert found.widths[0][0] < 0.8 * found.widths[0][1:].min()
 

@@ -10,7 +10,7 @@ import pytest
 from tests.learning.problems import learn, make_problem
 
 from kernelmosaic.learning.simplex import SILP
-from kernelmosaic.solvers.linear_program import Master, solve_master
+from kernelmosaic.solvers.conic import Master, solve_master
 
 
 def plane_by_plane(constants, planes):

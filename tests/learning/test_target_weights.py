@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose
 from kernelmosaic.backend import NUMPY, torch_backend
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.learning.ridge_weights import RidgeTargets, learn_ridge
+from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets, learn_ridge
 from kernelmosaic.learning.target_weights import Kriging, TargetOptions, learn_frequencies, learn_target_weights
 
-FEW = TargetOptions(sizes=(20, 6, 6), points=300)
+FEW, GIVEN = TargetOptions(sizes=(20, 6, 6), points=300), TargetOptions(sizes=())
 
 
 def make(n=60, T=7, seed=0):
@@ -77,9 +77,8 @@ def test_features_give_what_their_matrices_give(device, criterion, grouped):
     stacks = StoredFeatures([backend.asarray(Z) for Z in Zs]), StoredStack(np.array([Z @ Z.T for Z in Zs]))
     run = {"criterion": criterion, "groups": np.array_split(np.arange(60), 20) if grouped else None}
     first = np.concatenate([np.exp(2.0 * rng.normal(size=(20, 3))), np.eye(3), np.zeros((1, 3))])
-    a, b = (
-        learn_target_weights(one, Y, weight, np.random.RandomState(0), first=first, fixed=True, **run) for one in stacks
-    )
+    given = {"first": first, "options": GIVEN, **run}
+    a, b = (learn_target_weights(one, Y, weight, np.random.RandomState(0), **given) for one in stacks)
     assert_allclose(a.ratios, b.ratios)
     assert_allclose(a.value, b.value, rtol=1e-9)
     assert_allclose(a.errors, b.errors, rtol=1e-9)
@@ -95,13 +94,13 @@ def test_features_give_what_their_matrices_give(device, criterion, grouped):
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
 def test_no_target_is_worse_than_with_the_best_candidate(criterion):
     Ks, Y, weight = make(T=30)
-    run = {"criterion": criterion, "options": FEW}
-    learned = learn_target_weights(StoredStack(Ks), Y, weight, np.random.RandomState(0), **run)
+    run = {"criterion": criterion}
+    learned = learn_target_weights(StoredStack(Ks), Y, weight, np.random.RandomState(0), options=FEW, **run)
     # The last thirty are for one target each.
     assert len(learned.candidates) == 56
     for gamma in learned.candidates[:26]:
         one = learn_target_weights(
-            StoredStack(Ks), Y, weight, np.random.RandomState(0), first=gamma[np.newaxis], fixed=True, **run
+            StoredStack(Ks), Y, weight, np.random.RandomState(0), first=gamma[np.newaxis], options=GIVEN, **run
         )
         assert np.all(learned.value <= one.value + 1e-9 * np.abs(one.value))
     assert list(learned.history) == sorted(learned.history, reverse=True)
@@ -139,7 +138,7 @@ def test_targets_that_leave_the_centre_of_their_group(device):
         assert 0.2 < learned.moved.mean() < 1.0
         assert list(learned.history) == sorted(learned.history, reverse=True)
         best = learn_target_weights(
-            stack, Y, weight, np.random.RandomState(0), first=learned.candidates[:100], fixed=True
+            stack, Y, weight, np.random.RandomState(0), first=learned.candidates[:100], options=GIVEN
         )
         exact = np.empty(80)
         for t in range(80):
@@ -147,7 +146,7 @@ def test_targets_that_leave_the_centre_of_their_group(device):
             K = np.tensordot(learned.ratios[t], Ks, 1) + np.diag(1 / weight)
             assert_allclose(K @ learned.beta[:, t] + learned.intercept[t], Y[:, t], atol=1e-8)
             assert abs(learned.beta[:, t].sum()) < 1e-8
-            own = {"first": learned.ratios[[t]], "fixed": True}
+            own = {"first": learned.ratios[[t]], "options": GIVEN}
             exact[t] = learn_target_weights(stack, Y[:, [t]], weight, np.random.RandomState(0), **own).value[0]
         # Criteria between candidates are interpolated, to a tenth of a nat, the others exact.
         off, moved = learned.value - exact, learned.moved
@@ -160,7 +159,7 @@ def test_targets_that_leave_the_centre_of_their_group(device):
 def test_one_target_is_learned_as_well_as_by_exact_slopes():
     Ks, Y, weight = make(n=80, T=1, seed=5)
     learned = learn_target_weights(StoredStack(Ks), Y, weight, np.random.RandomState(0))
-    exact = learn_ridge(StoredStack(Ks), RidgeTargets.of_numbers(Y, weight), n_init=3)
+    exact = learn_ridge(StoredStack(Ks), RidgeTargets.of_numbers(Y, weight), options=RidgeOptions(n_init=3))
     error = np.average(exact.residuals[:, 0] ** 2, weights=weight)
     assert 0.5 * weight.sum() * np.log(learned.errors[0] / error) < 0.5
 

@@ -14,8 +14,7 @@ from kernelmosaic.machines import SVC, SVR
 from kernelmosaic.solvers import Program, SolverOptions, solve_factored
 from kernelmosaic.solvers.factored import FactoredRounds, _compensation, _is_narrow, round_to_bounds
 from kernelmosaic.solvers.interior_point import CentralPath
-from kernelmosaic.solvers.options import DEFAULTS
-from kernelmosaic.solvers.program import assess
+from kernelmosaic.solvers.program import DEFAULTS, assess
 from kernelmosaic.solvers.working_set import SingleOutput
 
 RNG = np.random.RandomState(0)

@@ -15,7 +15,7 @@ from kernelmosaic.machines import SVC, SVR, OneClass
 from kernelmosaic.solvers import Program, solve_factored, solve_smo
 from kernelmosaic.solvers.factored import FactoredRounds
 from kernelmosaic.solvers.interior_point import CentralPath
-from kernelmosaic.solvers.options import DEFAULTS
+from kernelmosaic.solvers.program import DEFAULTS
 from kernelmosaic.solvers.working_set import SingleOutput
 
 often = settings(max_examples=80, derandomize=True, deadline=None)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kernelmosaic.solvers.line_search import line_search
+from kernelmosaic.solvers.line_search import Trials, line_search
 
 
 def searched(curve, slope, **options):
@@ -18,7 +18,7 @@ def searched(curve, slope, **options):
         tried.append(size)
         return SimpleNamespace(upper=curve(size))
 
-    return line_search(evaluate, SimpleNamespace(upper=curve(0.0)), slope, attempts=20, **options), tried
+    return line_search(evaluate, SimpleNamespace(upper=curve(0.0)), slope, Trials(20, **options)), tried
 
 
 def test_a_step_is_shortened_until_the_value_falls():

@@ -1,20 +1,18 @@
-"""Pair steps by NumPy and by compiled code: the same to the last bit, so that either may take over from the other."""
+"""Pair steps by NumPy and by compiled code: the same to the last bit, and chosen by the solve alone."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from tests.calls import recorded
 
-import kernelmosaic
-from kernelmosaic.solvers import Program
-from kernelmosaic.solvers.smo import PairSteps, maximise
+from kernelmosaic.solvers import Program, SolverOptions, smo, solve_smo
+from kernelmosaic.solvers.smo import maximise
 
-SOURCES = str(Path(kernelmosaic.__file__).parents[1])
+
+def program(n, C, epsilon):
+    """Return the kernel and the program alone."""
+    return problem(n, C, epsilon, 0.0, float, 0)[:2]
 
 
 def problem(n, C, epsilon, ridge, dtype, seed):
@@ -40,9 +38,9 @@ def test_numpy_and_compiled_code_take_the_same_steps(C, epsilon, ridge, dtype):
     ended = set()
     for n, most in ((1, 50), (2, 50), (40, 7), (150, 100_000)):
         found = []
-        for few in (0, 300):
+        for compiled in (True, False):
             K, program, beta, residual = problem(n, C, epsilon, ridge, dtype, n)
-            steps, left = maximise(K, program, beta, residual, 1e-6, most, PairSteps(few))
+            steps, left = maximise(K, program, beta, residual, 1e-6, most, compiled)
             assert beta.sum() == pytest.approx(0.0, abs=1e-9 * C * n)
             found.append((steps, left, beta.tobytes(), residual.tobytes()))
             ended.add(left <= 1e-6)
@@ -50,38 +48,29 @@ def test_numpy_and_compiled_code_take_the_same_steps(C, epsilon, ridge, dtype):
     assert ended == {True, False}  # by the tolerance, and by the number of steps
 
 
-def test_compiled_code_takes_over_and_stays():
-    pair_steps, taken = PairSteps(worth_compiling=20), []
-    for most in (15, 15, 5, 5):
-        assert maximise(*problem(60, 1.0, 0.0, 0.0, float, 0), 1e-9, most, pair_steps)[0] == most
-        taken.append(pair_steps.taken)
-    # NumPy counts its steps; compiled code keeps the count above what it takes to be worth loading.
-    assert taken == [15, 30, 21, 21]
+def test_which_code_takes_the_steps_depends_on_the_solve_alone():
+    easy, hard = (program(60, C, 0.1) for C in (1.0, 1e6))
+    with recorded(smo.maximise, lambda given: given["compiled"]) as compiled:
+        first = solve_smo(*easy, tol=1e-3)
+        alone, compiled[:] = compiled.copy(), []
+        solve_smo(*hard, tol=1e-9)
+        both, compiled[:] = set(compiled), []
+        again = solve_smo(*easy, tol=1e-3)
+    assert compiled == alone == [False] * len(alone)
+    assert both == {False, True}
+    assert first.beta.tobytes() == again.beta.tobytes()
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_solution_is_the_same_whoever_takes_the_steps(share):
+    K, given = program(60, 100.0, 0.1)
+    by_numpy = solve_smo(K, given, tol=1e-8, options=SolverOptions(numpy_steps=np.inf))
+    assert by_numpy.n_iter > 2 * 60
+    found = solve_smo(K, given, tol=1e-8, options=SolverOptions(numpy_steps=share))
+    assert (found.n_iter, found.beta.tobytes()) == (by_numpy.n_iter, by_numpy.beta.tobytes())
 
 
 def test_an_empty_problem_is_solved():
     none = np.zeros(0)
     program = Program(none, none, none, none)
     assert maximise(np.zeros((0, 0)), program, none, none, 1e-3, 10) == (0, 0.0)
-
-
-FITS = """
-import numpy as np, sys
-from kernelmosaic import MKLClassifier
-from kernelmosaic.solvers import smo
-rng = np.random.RandomState(0)
-X = rng.standard_normal((60, 4))
-y = X[:, 0] + 0.5 * rng.standard_normal(60) > 0
-for limit in (10**9, 300, -1):
-    smo.take_pairs.worth_compiling, smo.take_pairs.taken = limit, 0
-    model = MKLClassifier(C=100).fit(X, y)
-    print(model.objective_.hex(), model.dual_coef_.tobytes().hex(), "numba" in sys.modules)
-"""
-
-
-def test_a_fit_is_the_same_whoever_takes_the_steps():
-    env = os.environ | {"PYTHONPATH": SOURCES}
-    done = subprocess.run([sys.executable, "-c", FITS], env=env, capture_output=True, text=True, check=True)
-    plain, both, compiled = (line.split() for line in done.stdout.splitlines())
-    assert [one.pop() for one in (plain, both, compiled)] == ["False", "True", "True"]
-    assert plain == compiled == both

@@ -108,7 +108,7 @@ def test_a_newton_step_gains_and_stays_feasible(case, seed):
     assume(len(free) > 1)
     slope = residual[free] - p.epsilon * np.sign(beta[free])
     form = block_form(case.K[np.ix_(free, free)], p.ridge[free])
-    given = form, beta[free], slope, *p.sign_limits(free, beta[free]), p.total is not None
+    given = form, beta[free], slope, p.sign_limits(free, beta[free]), p.total is not None
     moved[free], _ = newton_on_free(*given, np.inf)
     assume(np.any(moved != beta))
     assert_feasible(p, moved)
@@ -119,7 +119,7 @@ def test_a_newton_step_alone_solves_a_problem_without_bounds():
     case = make_case("ridge", 20, 3.0, "narrow", 0)
     p, beta = case.program, np.zeros(20)
     form = block_form(case.K, p.ridge)
-    best, steps = newton_on_free(form, beta, p.target, p.lower, p.upper, p.total is not None, np.inf)
+    best, steps = newton_on_free(form, beta, p.target, (p.lower, p.upper), p.total is not None, np.inf)
     assert steps == 1
     assert case.dual(best) == pytest.approx(solve_smo(case.K, p, tol=1e-9).objective, rel=1e-8)
 
@@ -213,14 +213,14 @@ def test_the_same_answer_twice(kind):
     )
 
 
-def test_a_near_start_takes_fewer_steps():
-    steps = []
+def test_a_near_start_takes_fewer_pair_steps():
+    steps, pairs = [], SolverOptions(newton_after=np.inf)
     for seed in range(5):
         case = make_case("svm", 200, 10.0, "narrow", seed)
-        cold = solve_smo(case.K, case.program)
+        cold = solve_smo(case.K, case.program, options=pairs)
         rng = np.random.RandomState(seed)
         near = cold.beta * (1 + 0.05 * rng.standard_normal(200))
-        steps.append((cold.n_iter, solve_smo(case.K, case.program, warm_start=near).n_iter))
+        steps.append((cold.n_iter, solve_smo(case.K, case.program, near, options=pairs).n_iter))
     cold, warm = np.array(steps).T
     assert np.all(warm < cold)
     assert warm.sum() < 0.5 * cold.sum()

@@ -27,7 +27,6 @@ from kernelmosaic.engine.conformal import Conformal
 from kernelmosaic.engine.fit import Fit, Lead, Recipe, certify, follow, outputs, spread, training_set
 from kernelmosaic.engine.samples import FitInput, count_samples, is_streamed, level_of_caller
 from kernelmosaic.engine.tasks import ClassTask, Indicators, PathRule, class_factors, find_classes
-from kernelmosaic.engine.together import follow_together
 from kernelmosaic.gram.row_blocks import ArrayRows
 from kernelmosaic.kernels.views import term_names
 from kernelmosaic.learning.certificate import Start
@@ -602,7 +601,11 @@ def search_paths(
             both = zip(folds, starts, strict=True)
             return (task(norms, values, train, held, start) for (train, held), start in both)
 
-        together = None if given.device is None else follow_together(list(tasks()), HeldOut)
+        together = None
+        if given.device is not None:
+            from kernelmosaic.gpu import follow_together
+
+            together = follow_together(list(tasks()), HeldOut)
         spare = 1 if steps is not None else _spare_threads(model, given, folds)
         by_fold = []
         run = nullcontext(together) if together is not None else closing(_run(tasks(), options.n_jobs, spare))

@@ -54,7 +54,7 @@ from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, view_names
 from kernelmosaic.learning.certificate import CombinedKernel
 from kernelmosaic.learning.gated import Projections
-from kernelmosaic.learning.ridge_weights import RidgeTargets, learn_ridge
+from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets, learn_ridge
 
 Array = NDArray[np.float64]
 
@@ -203,7 +203,7 @@ class TrainingSet(ABC):
         key = str(content_hash([targets.Y, targets.weight]))
         if key not in self._loo:
             with self.threads():
-                weights = learn_ridge(self.stack, targets, n_init=2).weights
+                weights = learn_ridge(self.stack, targets, options=RidgeOptions(n_init=2)).weights
             self._loo[key] = weights / weights.sum()
         return self._loo[key]
 

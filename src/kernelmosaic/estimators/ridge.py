@@ -358,13 +358,10 @@ class BaseRidge(KernelEstimator):
         return learn_ridge(
             data.stack if stack is None else stack,
             targets,
-            criterion=self.criterion,
             alpha=None if self.alpha == "learn" else float(self.alpha),
             weights=given,
             ties=side_ties(data.kernel_set) if tied else None,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            n_init=self.n_init,
+            options=RidgeOptions(self.criterion, self.tol, self.max_iter, self.n_init),
             **start,
         )
 
@@ -644,6 +641,9 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
             sums = np.geomspace(1e-4, 1e6, 101) if self.alpha == "learn" else eta.sum() / np.array([float(self.alpha)])
             first = eta / eta.sum() * sums[:, np.newaxis]
         # One target has no others to be compared with: its weights are those by exact slopes.
+        options = replace(TargetOptions.of(self.n_candidates), verbose=bool(self.verbose))
+        if T == 1 or self.weights is not None:
+            options = replace(options, sizes=())
         learned = learn_target_weights(
             stack,
             Y,
@@ -652,9 +652,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
             criterion=self.criterion,
             groups=prepared.targets.groups,
             first=first,
-            fixed=T == 1 or self.weights is not None,
-            options=TargetOptions.of(self.n_candidates),
-            verbose=bool(self.verbose),
+            options=options,
         )
         self._keep_kernels(prepared)
         if self.alpha == "learn":

@@ -111,9 +111,9 @@ class FactoredGram(Gram):
     def squared_norms(self) -> Array:
         """Return the squared norms of the rows of Z."""
 
-    def increase_precision(self) -> bool:
-        """Form normal matrices more exactly from now on, which costs more; False if they are as exact as can be."""
-        return False
+    def in_double(self) -> FactoredGram | None:
+        """Return the same kernel with normal matrices in double precision; None if these are so already."""
+        return None
 
     # What K does ---------------------------------------------------------------------------------------------------
 

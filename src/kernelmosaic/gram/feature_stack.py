@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -45,8 +46,6 @@ class FeatureStack(GramStack):
         How passes over the rows are made.
     rows_read : int
         Rows of features read so far, over all operations.
-    precise : bool
-        Whether features in single precision are multiplied with each other in double.
     shareable : bool
         Whether several threads may work with it at once, and gain by it.
     """
@@ -55,7 +54,6 @@ class FeatureStack(GramStack):
     widths: NDArray[np.intp]
     options: PassOptions = PassOptions()
     rows_read: int = 0
-    precise: bool = False
     shareable: bool = False
 
     @abstractmethod
@@ -247,7 +245,15 @@ class ComputedFeatures(FeatureStack):
 
 
 class StackFactors(FactoredGram):
-    """The weighted features of a stack, side by side; gates, if there are any, multiply their rows."""
+    """The weighted features of a stack, side by side; gates, if there are any, multiply their rows.
+
+    Attributes
+    ----------
+    precise : bool
+        Whether features in single precision are multiplied with each other in double.
+    """
+
+    precise: bool = False
 
     def __init__(self, stack: FeatureStack, weights: Array, gates: Array | None = None) -> None:
         self.stack, self.backend, self.wide = stack, stack.backend, stack.options.wide
@@ -280,7 +286,7 @@ class StackFactors(FactoredGram):
     def normal_matrix(self, theta: ArrayOrTensor, precise: bool = False) -> ArrayOrTensor:
         backend, D, columns = self.backend, self.n_features + 1, self.stack.options.columns
         values = backend.asarray(theta)
-        dtype = self.stack.dtype if backend is NUMPY and not (precise or self.stack.precise) else np.dtype(np.float64)
+        dtype = self.stack.dtype if backend is NUMPY and not (precise or self.precise) else np.dtype(np.float64)
         strips = list(self.stack.strips(self._rows_that_count(values), copied=True))
         # Every thread adds up its own strips, always the same ones: sums round alike from run to run.
         count = min(allowed_threads(), len(strips)) if self.stored and backend is NUMPY else 1
@@ -309,11 +315,13 @@ class StackFactors(FactoredGram):
         for a in range(0, D, columns):
             out[a:, a : a + columns] += B[:, a:].T @ B[:, a : a + columns]
 
-    def increase_precision(self) -> bool:
+    def in_double(self) -> FactoredGram | None:
         # On a device products are in double precision always.
-        sharper = self.backend is NUMPY and self.stack.dtype == np.float32 and not self.stack.precise
-        self.stack.precise = True
-        return sharper
+        if self.precise or self.backend is not NUMPY or self.stack.dtype == np.float64:
+            return None
+        precise = copy(self)
+        precise.precise = True
+        return precise
 
     def placed_rows(self, which: RowIndex) -> ArrayOrTensor:
         which = self.backend.index(which)
@@ -359,9 +367,9 @@ def _times(Z: ArrayOrTensor, V: ArrayOrTensor, transposed: bool = False) -> Arra
     """Return ZV, or ZᵀV where Z is transposed, in double precision."""
     if not is_tensor(Z):
         return (Z.T if transposed else Z) @ V
-    from kernelmosaic.gram._torch_cuda import times
+    from kernelmosaic.gpu import multiply_features
 
-    return times(Z, V, transposed)
+    return multiply_features(Z, V, transposed)
 
 
 def _length(rows: RowIndex) -> int:

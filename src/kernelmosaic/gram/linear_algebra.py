@@ -99,9 +99,11 @@ def solve_block(
         jitter = rounding_jitter(backend.dtype(A), A.diagonal() + ridge)
     else:
         jitter = options.jitter * (float(A.diagonal().mean()) + float(ridge.mean()))
+    # A device has room for a larger factorisation, once a solve: the block, its factor, and working memory.
+    has_room = backend.name == "torch" and len(A) <= 36_000 and 3 * 8 * len(A) ** 2 <= backend.free_bytes()
     # Blocks this small gain little by a second thread, and lose much where the cores are busy.
     with one_blas_thread():
-        if len(A) > options.factorised and not _memory_allows(backend, len(A)):
+        if len(A) > options.factorised and not has_room:
             added = ridge + jitter
             diagonal = (backend.astype(A.diagonal(), dtype) + added)[:, None]
             times = lambda p: multiply(A, p) + added[:, None] * p  # noqa: E731
@@ -110,37 +112,6 @@ def solve_block(
             return Cholesky(A, ridge + jitter, 0.0 if backend.name == "numpy" else 0.01, dtype).solve(sides)
         except np.linalg.LinAlgError:
             return backend.zeros(right.shape)
-
-
-def solve_blocks(A: ArrayOrTensor, right: ArrayOrTensor, width: int = 256) -> ArrayOrTensor:
-    """Return A_b⁻¹ right_b of symmetric positive definite tensors, (B, n, n) and (B, n, k); A is overwritten.
-
-    A device factorises large matrices of a batch one by one: by panels of a few hundred columns all advance together.
-    """
-    xp, n, x = backend_of(A).xp, A.shape[1], right.clone()
-    panels = [slice(k, min(k + width, n)) for k in range(0, n, width)]
-    inverses = []
-    for own in panels:
-        below = slice(own.stop, n)
-        corner = xp.linalg.cholesky_ex(A[:, own, own])[0]
-        one = xp.eye(own.stop - own.start, dtype=A.dtype, device=A.device).expand_as(corner)
-        inverses.append(xp.linalg.solve_triangular(corner, one, upper=False))
-        x[:, own] = inverses[-1] @ x[:, own]
-        if own.stop < n:
-            panel = A[:, below, own] @ inverses[-1].transpose(1, 2)
-            A[:, below, own] = panel
-            A[:, below, below].baddbmm_(panel, panel.transpose(1, 2), alpha=-1.0)
-            x[:, below] -= panel @ x[:, own]
-    for own, inverse in zip(panels[::-1], inverses[::-1], strict=True):
-        if own.stop < n:
-            x[:, own] -= A[:, own.stop :, own].transpose(1, 2) @ x[:, own.stop :]
-        x[:, own] = inverse.transpose(1, 2) @ x[:, own]
-    return x
-
-
-def _memory_allows(backend: Backend, n: int, most: int = 36_000) -> bool:
-    """Whether a device has room for a larger factorisation, once a solve: the block, its factor, and working memory."""
-    return backend.name == "torch" and n <= most and 3 * 8 * n**2 <= backend.free_bytes()
 
 
 def conjugate_gradients(

@@ -365,21 +365,18 @@ def exact_forms(
 
 
 def known_forms(sizes: Array, beta: Array, weights: Array, values: Array, q: Array) -> Forms:
-    """Return the same for one output whose Σ_m η_m K_m β and ½ βᵀK_mβ were formed in double precision elsewhere."""
+    """Return the same where Σ_m η_m K_m β and ½ βᵀK_mβ, output by output, were formed in double precision elsewhere."""
     spread, double = _spread(sizes, beta), rounding(np.float64, len(beta))
-    q_error = 0.5 * double * spread**2
-    error = double * ((np.abs(weights) * spread) @ np.sqrt(sizes))
-    return Forms(values, error, q, q_error, float(weights @ q), float(np.abs(weights) @ q_error))
+    q_error, size = 0.5 * double * spread**2, np.abs(weights)
+    error = double * np.broadcast_to(np.tensordot(np.sqrt(sizes).T * size, spread, axes=1), values.shape)
+    return Forms(values, error, q, q_error, float((weights @ q).sum()), float((size @ q_error).sum()))
 
 
 def gated_forms(stack: GramStack, sizes: Array, beta: Array, gates: Array) -> Forms:
     """Return the same for the one kernel Σ_m g_m g_mᵀ ∘ K_m of gates g."""
     combined = np.einsum("im,mi->i", gates**2, np.broadcast_to(sizes, gates.T.shape))[np.newaxis]
-    values, spread = stack.exact_gated_products(beta, gates), _spread(combined, beta)
-    unit = rounding(np.float64, len(beta))
-    error = unit * np.broadcast_to(np.tensordot(np.sqrt(combined), spread, axes=(0, 0)), values.shape)
-    q, q_error = _quadratic(values[np.newaxis], beta), 0.5 * unit * spread**2
-    return Forms(values, error, q, q_error, float(q.sum()), float(q_error.sum()))
+    values = stack.exact_gated_products(beta, gates)
+    return known_forms(combined, beta, np.ones(1), values, _quadratic(values[np.newaxis], beta))
 
 
 def ridge_rounding(sizes: Array, beta: Array) -> float:

@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, LearnedClasses, Start
 from kernelmosaic.learning.norms import damped, trusted_floor
-from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.learning.problem import (
     ROUNDING,
     BoundTracker,
     Evaluation,
     ExhaustedError,
     Learner,
+    LearnerOptions,
     Numbers,
     WeightProblem,
-    free_curvature,
     gap_progress,
+    joint_curvature,
 )
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, Solution, certify, solve_smo
-from kernelmosaic.solvers.line_search import line_search
+from kernelmosaic.solvers.line_search import Trials, line_search
 
 Array = NDArray[np.float64]
 
@@ -83,9 +83,12 @@ class ClassWiseProblem(WeightProblem):
         return self._last
 
     def value(self, at: Evaluation) -> float:
-        """Return ½ Σθ plus the machine's primal value, before the classes are rescaled: what steps are to lower."""
+        """Return ½ Σθ plus the machine's primal value, before the classes are rescaled."""
         norms = np.sqrt(2.0 * np.sum(at.theta * at.q, axis=1))
         return at.upper + 0.5 * float(np.sum((np.sqrt(at.theta.sum(axis=1)) - norms) ** 2))
+
+    def slopes(self, at: Evaluation) -> Array:
+        return np.asarray(0.5 - at.q)
 
     def plane(self, at: Evaluation) -> tuple[float, Array]:
         return self.machine.program.linear_value(at.solution.beta), at.q - 0.5
@@ -99,7 +102,7 @@ class ClassWiseProblem(WeightProblem):
         """Return that of the free samples' blocks over all (c, r); None where they are too large or singular."""
         # Single also for few samples: the curvature of a class without weights is rounding, which a coarser one hides.
         single = self.options.tol >= self.options.single_tol
-        return free_curvature(self.combine(at.theta), self.machine.program, at, self.options.most_free, single)
+        return joint_curvature(self.combine(at.theta), self.machine.program, at, self.options.most_free, single)
 
     def balanced(self, at: Evaluation) -> Array:
         """Return ‖u_cr‖ = θ_cr (τ_cᵀK_rτ_c)^½: the weights that would balance every kernel of every class."""
@@ -199,32 +202,12 @@ class ClassSearch(BoundTracker):
         if not self.sharpen():
             raise _Done
 
-    def walk(self, here: Evaluation, direction: Array) -> Evaluation | None:
+    def along(self, here: Evaluation, direction: Array) -> Evaluation | None:
         """Go along the direction as far as pays; None if nothing does."""
-        value = self.problem.value(here)
-        slope = float(np.sum((0.5 - here.q) * direction))
+        gain = -float(np.sum(self.problem.slopes(here) * direction))
         # What the step should gain must show above the machine's own error, but for the last steps: they are too small.
-        self.increase_precision_to(max(0.1 * max(-slope, 0.0) / abs(value), 0.01 * self.options.tol))
-        closing: Evaluation | None = None
-
-        def hidden(size: float, trial: Evaluation) -> bool:
-            nonlocal closing
-            # Differences below the machine's own error say nothing about the weights; the bounds may.
-            if -size * slope > (here.solution.gap + trial.solution.gap) * abs(value):
-                return False
-            closing = trial if self.gap < self.options.closer * self.history[-2].gap else None
-            return True
-
-        found = line_search(
-            lambda size: self.evaluate(here.theta + size * direction),
-            here,
-            slope,
-            attempts=self.options.attempts,
-            value=self.problem.value,
-            slope_at=lambda at: float(np.sum((0.5 - at.q) * direction)),
-            hidden=hidden,
-        )
-        return closing if found is None else found[1]
+        self.increase_precision_to(max(0.1 * gain / abs(self.problem.value(here)), 0.01 * self.options.tol))
+        return self.walk(here, direction, self.evaluate)
 
 
 class ClassNewton(ClassWiseLearner):
@@ -246,7 +229,7 @@ class ClassNewton(ClassWiseLearner):
             if H is None:
                 break
             lowest = _lowest_point(here.theta.ravel(), here.q.ravel(), H).reshape(here.theta.shape)
-            trial = search.walk(here, lowest - here.theta)
+            trial = search.along(here, lowest - here.theta)
             failures = failures + 1 if trial is None else 0
             if trial is None:
                 search.increase_precision()
@@ -264,7 +247,7 @@ class QuasiNewton(ClassWiseLearner):
 
         def value(x: Array) -> tuple[float, Array]:
             trial = search.evaluate(x.reshape(search.best.theta.shape))
-            return search.problem.value(trial), (0.5 - trial.q).ravel()
+            return search.problem.value(trial), search.problem.slopes(trial).ravel()
 
         while True:
             start = search.problem.balanced(search.best).ravel()
@@ -283,13 +266,13 @@ class ProjectedGradient(ClassWiseLearner):
         here, size = search.evaluate(problem.balanced(search.best)), 1.0
 
         def projected(size: float) -> Evaluation:
-            return search.evaluate(np.maximum(here.theta - size * (0.5 - here.q), 0.0))
+            return search.evaluate(np.maximum(here.theta - size * problem.slopes(here), 0.0))
 
         while True:
-            slope = 0.5 - here.q
+            slope = problem.slopes(here)
             falling = np.where(here.theta > 0, slope, np.minimum(slope, 0.0))
             promise = -float(np.sum(falling**2))
-            found = line_search(projected, here, promise, attempts=20, size=size, value=problem.value)
+            found = line_search(projected, here, promise, Trials(20, size), value=problem.value)
             if found is None:
                 search.increase_precision()
                 size = 1.0

@@ -15,8 +15,14 @@ from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.options import LearnerOptions
-from kernelmosaic.learning.problem import BoundTracker, ExhaustedError, Learner, MachineProblem, gap_progress
+from kernelmosaic.learning.problem import (
+    BoundTracker,
+    ExhaustedError,
+    Learner,
+    LearnerOptions,
+    MachineProblem,
+    gap_progress,
+)
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, relative_gap
 from kernelmosaic.solvers.conic import ConicError, ConicProgram, pack_symmetric, unpack_symmetric

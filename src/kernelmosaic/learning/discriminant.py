@@ -15,8 +15,7 @@ from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.learning.certificate import COLD, Iteration, Learned, Start, ridge_rounding
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.options import LearnerOptions
-from kernelmosaic.learning.problem import Evaluation, Numbers, WeightProblem, make_problem
+from kernelmosaic.learning.problem import Evaluation, LearnerOptions, Numbers, WeightProblem, make_problem
 from kernelmosaic.machines.discriminant import Discriminant, Matrix
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.leave_one_out import RidgeSystem

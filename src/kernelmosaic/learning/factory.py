@@ -12,7 +12,6 @@ import numpy as np
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
-from kernelmosaic.learning.column_generation import ColumnGeneration
 from kernelmosaic.learning.conic import QCQP, SDP
 from kernelmosaic.learning.discriminant_sdp import (
     DiscriminantApproximateSDP,
@@ -22,10 +21,9 @@ from kernelmosaic.learning.discriminant_sdp import (
 )
 from kernelmosaic.learning.fixed import Alignment, EasyMKL, FixedWeights, given_weights
 from kernelmosaic.learning.hard_margin import LearnedC
-from kernelmosaic.learning.newton import Newton
+from kernelmosaic.learning.newton import ColumnGeneration, Newton
 from kernelmosaic.learning.norms import BesideFixed, WeightNorm, Weights, make_norm, make_penalties
-from kernelmosaic.learning.options import LearnerOptions
-from kernelmosaic.learning.problem import Learner
+from kernelmosaic.learning.problem import Learner, LearnerOptions
 from kernelmosaic.learning.simplex import SILP, ReducedGradient
 from kernelmosaic.machines.base import check_count
 

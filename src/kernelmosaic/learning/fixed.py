@@ -13,8 +13,7 @@ from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.norms import SumNorm, Weights, numbers
-from kernelmosaic.learning.options import LearnerOptions
-from kernelmosaic.learning.problem import Evaluation, Learner, make_problem
+from kernelmosaic.learning.problem import Evaluation, Learner, LearnerOptions, make_problem
 from kernelmosaic.machines import SVC, Machine
 from kernelmosaic.solvers import Program
 

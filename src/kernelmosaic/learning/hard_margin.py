@@ -16,8 +16,7 @@ from kernelmosaic.kernels.base import Block
 from kernelmosaic.learning.certificate import CombinedKernel, Learned, Start
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import WeightNorm
-from kernelmosaic.learning.options import LearnerOptions
-from kernelmosaic.learning.problem import Learner
+from kernelmosaic.learning.problem import Learner, LearnerOptions
 from kernelmosaic.machines import SVC, Machine
 from kernelmosaic.solvers import Program, certify
 from kernelmosaic.solvers.program import Vector

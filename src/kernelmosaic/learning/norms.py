@@ -15,7 +15,7 @@ from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.gram import GramStack
 from kernelmosaic.machines.base import check_positive
 from kernelmosaic.solvers import Program, solve_smo
-from kernelmosaic.solvers.linear_program import solve_master
+from kernelmosaic.solvers.conic import solve_master
 
 Weights = NDArray[np.float64]
 

@@ -21,8 +21,9 @@ from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.learning.certificate import COLD, CombinedKernel, Iteration, Learned, Start
 from kernelmosaic.learning.norms import WeightNorm, Weights
-from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.solvers import certify, relative_gap
+from kernelmosaic.solvers.free_newton import free_curvature
+from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 from kernelmosaic.solvers.smooth_newton import solve_curved
 
@@ -37,6 +38,54 @@ ROUNDING = (
 
 
 # What learners are ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LearnerOptions:
+    """What an estimator asks of a learner, and the tuning values of the searches.
+
+    Attributes
+    ----------
+    norm : WeightNorm
+        The set of weights.
+    penalties : ndarray of shape (P,)
+        The d_m; infinite for a kernel that is to have no weight.
+    tol : float
+        Relative duality gap at which to stop.
+    max_iter : int
+        Most iterations.
+    verbose : bool
+        Whether to show a progress bar.
+    """
+
+    norm: WeightNorm
+    penalties: NDArray[np.float64]
+    tol: float = 1e-3
+    max_iter: int = 100
+    verbose: bool = False
+
+    # How exactly the machine is solved: relative gaps.
+    first_tol: float = 1e-2  # the first one, and that of parts whose weights are only a start
+    sharper: float = 0.03  # factor of the next one where no step pays
+    sharpest: float = 1e-13  # the last one: rounding hides smaller gaps
+
+    # When a search ends.
+    attempts: int = 8  # most evaluations in one line search
+    closer: float = 0.9  # factor of the gap that counts as progress where rounding hides the value
+    n_idle: int = 20  # iterations in a row that leave the gap as it was: rounding is reached
+
+    # Sizes.
+    least_part: int = 200  # samples: the weights of a smaller part are too far from those of all to be a start
+    near: float = 0.8  # share of the steepest slope below which a kernel cannot enter soon, and is not read
+    few_samples: int = 500  # up to here double precision costs little
+    single_tol: float = 1e-4  # down to this tol single precision suffices for curvatures and matrices of classes
+    most_free: int = 4000  # samples: factorising a larger block costs more than the solves that it saves
+    most_entries: int = 20_000_000  # of the matrices of a conic program; interior points keep several times as many
+    most_sdp_samples: int = 100  # weights of any sign factorise a matrix of order n²/2
+
+    def in_single(self, n_samples: int) -> bool:
+        """Whether matrices that no certificate reads are in single precision."""
+        return self.tol >= self.single_tol and n_samples > self.few_samples
 
 
 class Learner(ABC):
@@ -268,6 +317,14 @@ class WeightProblem(Problem):
         constant, slopes = self.plane(at)
         return constant - self.norm.support(slopes[at.known])
 
+    def value(self, at: Evaluation) -> float:
+        """Return what steps are to lower."""
+        return at.upper
+
+    def slopes(self, at: Evaluation) -> Weights:
+        """Return its slopes in θ; NaN where they are not known."""
+        return -at.q
+
     def complete(self, at: Evaluation) -> Evaluation:
         """Return the evaluation with the slopes of all kernels."""
         return at
@@ -392,11 +449,7 @@ class MachineProblem(WeightProblem):
         V = products[output].T
         right = np.column_stack([V, np.ones(len(free))])
         answer = self.combine(at.theta).solve_free(free, program.ridge[free], right)
-        H = V.T @ answer[:, :-1]
-        if program.total is not None and answer[:, -1].sum() > 0:
-            shift = V.T @ answer[:, -1]
-            H -= np.outer(shift, shift) / answer[:, -1].sum()
-        return np.asarray(H)
+        return np.asarray(free_curvature(V, answer[:, :-1], None if program.total is None else answer[:, -1]))
 
     def _products(self, at: Evaluation, rows: NDArray[np.intp], kernels: NDArray[np.intp]) -> Array:
         """Return K_m β / d_m² at these samples for these kernels, from the stack."""
@@ -440,7 +493,7 @@ class MulticlassProblem(MachineProblem):
         """Return that of the free coefficients where they can be factorised, else that of the slopes' secants."""
         K, program = self.combine(at.theta), self.machine.program
         most = self.options.most_free if self.stack.stores_combined else min(self.options.most_free, K.block_samples)
-        H = free_curvature(K, program, at, most, self.options.in_single(self.stack.n_samples))
+        H = joint_curvature(K, program, at, most, self.options.in_single(self.stack.n_samples))
         if H is not None:
             # All classes share the weights: their blocks, and those between them, add up.
             return np.asarray(H.reshape(program.n_classes, len(at.q), program.n_classes, -1).sum(axis=(0, 2)))
@@ -451,9 +504,7 @@ class MulticlassProblem(MachineProblem):
     def _secant_curvature(self, at: Evaluation) -> Array:
         """Return the update by Broyden, Fletcher, Goldfarb and Shanno of what was returned last."""
         if self._secant is None:
-            # A slope falls at most with the power 2 of θ when only the kernel's own weight changes.
-            safe = np.maximum(at.theta, 1e-3 / len(at.theta))
-            return np.diag(2.0 * np.maximum(at.q, 1e-12 * at.q.max(initial=0.0)) / safe)
+            return np.diag(steepest_curvature(at.theta, np.maximum(at.q, 1e-12 * at.q.max(initial=0.0))))
         here, H = self._secant
         s, change = at.theta - here.theta, here.q - at.q
         Hs, along = H @ s, float(s @ change)
@@ -463,7 +514,12 @@ class MulticlassProblem(MachineProblem):
         return np.asarray(H - np.outer(Hs, Hs) / float(s @ Hs) + np.outer(change, change) / along)
 
 
-def free_curvature(K: Any, program: Any, at: Evaluation, most: int, single: bool) -> Array | None:
+def steepest_curvature(theta: Weights, q: Weights) -> Weights:
+    """Return the largest ∂²J/∂θ_m² of slopes q: they fall at most with the power 2 of θ as one weight alone changes."""
+    return np.asarray(2.0 * q / np.maximum(theta, 1e-3 / len(theta)))
+
+
+def joint_curvature(K: Any, program: Any, at: Evaluation, most: int, single: bool) -> Array | None:
     """Return ∂²J/∂θ² over all (class, kernel) of a joint machine; None for more free samples, or a singular block."""
     beta = at.solution.beta
     if free_coefficients(program, beta).any(axis=1).sum() > most:
@@ -541,6 +597,42 @@ class BoundTracker:
             return False
         self.best = trial
         return True
+
+    def walk(
+        self, here: Evaluation, direction: Weights, evaluate: Callable[[Weights], Evaluation]
+    ) -> Evaluation | None:
+        """Return the end of a step along a direction that lowers the value or closes the gap; None if none does.
+
+        `evaluate` solves the machine at θ and takes note of the bounds.
+        """
+        problem, before, moves = self.problem, self.gap, direction != 0
+        options, value = problem.options, problem.value(here)
+
+        def slope_at(at: Evaluation) -> float:
+            return float(problem.slopes(at)[moves] @ direction[moves])
+
+        def hidden(size: float, end: Evaluation) -> bool:
+            # Differences below the machine's own gap say nothing about the weights.
+            error = max(here.solution.gap, end.solution.gap) * abs(value)
+            return self.gap <= options.tol or -size * slope <= error
+
+        slope = slope_at(here)
+        found = line_search(
+            lambda size: evaluate(here.theta + size * direction),
+            here,
+            slope,
+            Trials(options.attempts),
+            value=problem.value,
+            slope_at=slope_at,
+            hidden=hidden,
+        )
+        if found is not None:
+            end: Evaluation = found[1]
+            return end
+        # Rounding hides what the step gains in the value, but not what it gains in the bound.
+        rise = problem.value(self.proved) - value
+        closer = self.gap < options.closer * before and rise <= (here.solution.gap + 1e-12) * abs(value)
+        return self.proved if closer else None
 
     def sharpen(self) -> bool:
         """Solve the machine more exactly from now on; False if rounding hides smaller gaps."""

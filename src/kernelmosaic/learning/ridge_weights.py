@@ -44,6 +44,14 @@ class RidgeOptions:
 
     Attributes
     ----------
+    criterion : {"loo", "evidence"}
+        Leave-one-out error (squares; log-loss if there are labels), or evidence.
+    tol : float
+        The stationarity to stop at.
+    max_iter : int
+        Most steps.
+    n_init : int
+        Ridges to start from, if nothing else is given; the best after a few steps is followed.
     weight_prior, alpha_prior, scale_prior : float
         Strengths, in nats of the criterion: on log η about equal weights of sum one, on log α about `alpha_mean`, on
         log a about zero.
@@ -79,6 +87,10 @@ class RidgeOptions:
         Of kernels of pairs, most conjugate-gradient steps of a linear system, and the residual at which they end.
     """
 
+    criterion: str = "loo"
+    tol: float = 1e-3
+    max_iter: int = 100
+    n_init: int = 1
     weight_prior: float = 0.2
     alpha_prior: float = 0.05
     scale_prior: float = 0.02
@@ -101,13 +113,8 @@ class RidgeOptions:
     product_steps: int = 400
     product_tol: float = 1e-4
 
-    def first_logs(self, n_kernels: int) -> Array:
-        """Return log η, log α and log a to start from."""
-        return np.array([*np.full(n_kernels, -np.log(n_kernels)), self.first_alpha, self.first_scale])
 
-    def alpha_shifts(self, count: int) -> list[float]:
-        """Return by how much log α of every start differs from that of the first: smaller and larger in turn."""
-        return [0.0] + [float((-1) ** k * ((k + 1) // 2) * np.log(30.0)) for k in range(1, count)]
+DEFAULTS = RidgeOptions()
 
 
 def centre_and_unit(Y: Array, weight: Array) -> tuple[Array, Array]:
@@ -215,16 +222,12 @@ def learn_ridge(
     stack: MatrixStack | FeatureStack,
     targets: RidgeTargets,
     *,
-    criterion: str = "loo",
     alpha: float | None = None,
     weights: Array | None = None,
     ties: Array | None = None,
     widths: Mapping[int, RadialWidths] | None = None,
     start: RidgeLearned | None = None,
-    tol: float = 1e-3,
-    max_iter: int = 100,
-    n_init: int = 1,
-    options: RidgeOptions | None = None,
+    options: RidgeOptions = DEFAULTS,
 ) -> RidgeLearned:
     """Minimise the criterion over the logarithms of weights, ridge, scale and widths by quasi-Newton steps.
 
@@ -238,8 +241,6 @@ def learn_ridge(
         The kernels.
     targets : RidgeTargets
         Targets, weights and groups of the samples.
-    criterion : {"loo", "evidence"}
-        Leave-one-out error (squares; log-loss if there are labels), or evidence.
     alpha, weights : float, ndarray of shape (P,), optional
         Given ones are kept.
     ties : ndarray of shape (P, k), optional
@@ -248,26 +249,20 @@ def learn_ridge(
         The kernels of the stack that have widths to learn.
     start : RidgeLearned, optional
         Where to start; by default at equal weights.
-    tol : float
-        The stationarity to stop at.
-    max_iter : int
-        Most steps.
-    n_init : int
-        Ridges to start from, if nothing else is given; the best after a few steps is followed.
     options : RidgeOptions
-        Priors and start.
+        The criterion, its priors, where to start and when to stop.
 
     Returns
     -------
     RidgeLearned
     """
-    options = RidgeOptions() if options is None else options
     P, widths = stack.n_kernels, dict(widths or {})
-    form = _make_form(stack, targets, criterion, widths, options)
-    problem = RidgeProblem(form, P, criterion == "loo" and targets.labels is not None, options, widths)
-    if start is None and n_init > 1 and alpha is None and not widths and isinstance(form, MatrixForm):
-        start = _learn_ridge_of_some(form.stack, targets, criterion, weights, tol, max_iter, n_init, options)
-    first = options.first_logs(P) if start is None else start.logs()
+    form = _make_form(stack, targets, widths, options)
+    problem = RidgeProblem(form, P, options.criterion == "loo" and targets.labels is not None, options, widths)
+    if start is None and options.n_init > 1 and alpha is None and not widths and isinstance(form, MatrixForm):
+        start = _learn_ridge_of_some(form.stack, targets, weights, options)
+    equal = np.array([*np.full(P, -np.log(P)), options.first_alpha, options.first_scale])
+    first = equal if start is None else start.logs()
     x = np.concatenate([first, *(one.start for one in widths.values())])
     free = np.arange(len(x)) < P + 2
     low = np.where(free, options.range[0], x + options.width_range[0])
@@ -300,7 +295,7 @@ def learn_ridge(
             return found, np.concatenate([slope[alone], moves[tied].T @ slope[tied]])
 
         end, slopes = x.copy(), np.zeros(len(x))
-        limits = {"maxiter": steps, "gtol": tol * samples, "ftol": 1e-14, "maxcor": 20}
+        limits = {"maxiter": steps, "gtol": options.tol * samples, "ftol": 1e-14, "maxcor": 20}
         reach = 0.5 * (options.range[1] - options.range[0])
         bounds = [*zip(low[alone], high[alone], strict=True), *[(-reach, reach)] * moves.shape[1]]
         first = np.concatenate([x[alone], np.zeros(moves.shape[1])])
@@ -311,19 +306,19 @@ def learn_ridge(
         slopes[tied] = np.abs(found.jac[alone.sum() :]).max(initial=0.0)
         return end, float(found.fun), slopes
 
-    if start is None and free[P] and n_init > 1:
+    if start is None and free[P] and options.n_init > 1:
         begun = []
-        for shift in options.alpha_shifts(n_init):
+        for k in range(options.n_init):
             one = x.copy()
-            one[P] += shift
-            begun.append(improve(one, free, min(options.first_steps, max_iter)))
+            one[P] += (-1) ** k * ((k + 1) // 2) * np.log(30.0)  # smaller and larger in turn
+            begun.append(improve(one, free, min(options.first_steps, options.max_iter)))
         x = min(begun, key=lambda one: one[1])[0]
     slope = np.zeros(len(x))
     if free.any():
-        x, _, slope = improve(x, free, max_iter)
+        x, _, slope = improve(x, free, options.max_iter)
     if is_width.any() and targets.labels is not None:
         reached = problem.value(x)[0]
-        end, lower, there = improve(x, free | is_width, max_iter)
+        end, lower, there = improve(x, free | is_width, options.max_iter)
         if reached - lower > is_width.sum():
             x, slope = end, there
     # A parameter at the end of its range is level where the slope leads out of it.
@@ -348,14 +343,7 @@ def learn_ridge(
 
 
 def _learn_ridge_of_some(
-    stack: MatrixStack,
-    targets: RidgeTargets,
-    criterion: str,
-    weights: Array | None,
-    tol: float,
-    max_iter: int,
-    n_init: int,
-    options: RidgeOptions,
+    stack: MatrixStack, targets: RidgeTargets, weights: Array | None, options: RidgeOptions
 ) -> RidgeLearned | None:
     """Return ridge and scale of at most a third of the samples, whose systems cost a 27th, with equal weights.
 
@@ -365,27 +353,18 @@ def _learn_ridge_of_some(
     if count < options.first_rows:
         return None
     rows = np.linspace(0, stack.n_samples - 1, count).astype(np.intp)
-    found = learn_ridge(
-        stack.take(rows, stored=True),
-        targets.take(rows),
-        criterion=criterion,
-        weights=weights,
-        tol=tol,
-        max_iter=max_iter,
-        n_init=n_init,
-        options=options,
-    )
+    found = learn_ridge(stack.take(rows, stored=True), targets.take(rows), weights=weights, options=options)
     return replace(found, weights=np.full(stack.n_kernels, found.weights.mean()))
 
 
 def _make_form(
     stack: MatrixStack | FeatureStack,
     targets: RidgeTargets,
-    criterion: str,
     widths: Mapping[int, RadialWidths],
     options: RidgeOptions,
 ) -> RidgeForm:
     """Return the criterion in features, if the stack has them, by products of pairs, or else in matrices."""
+    criterion = options.criterion
     if isinstance(stack, PairStack):
         return PairForm(stack, targets, criterion, options)
     if not isinstance(stack, FeatureStack):

@@ -11,7 +11,7 @@ from kernelmosaic.learning.certificate import Learned, Start
 from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import ROUNDING, BoundTracker, Evaluation, Learner, WeightProblem, make_problem
-from kernelmosaic.solvers.linear_program import Master
+from kernelmosaic.solvers.conic import Master
 
 # Descent along the reduced gradient ----------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.learning.problem import Evaluation
-from kernelmosaic.solvers.line_search import line_search
+from kernelmosaic.solvers.line_search import Trials, line_search
 
 Array = NDArray[np.float64]
 At = TypeVar("At", bound=Evaluation)
@@ -59,7 +59,7 @@ class ArmijoStep(Step):
         if norm == 0:
             return None
         first = self.first_length / norm if self.size is None else 2.0 * self.size
-        found = line_search(lambda size: evaluate(x - size * slope), at, -(norm**2), attempts=self.trials, size=first)
+        found = line_search(lambda size: evaluate(x - size * slope), at, -(norm**2), Trials(self.trials, first))
         if found is None:
             return None
         self.size = found[0]
@@ -87,9 +87,8 @@ class QuasiNewtonStep(Step):
 
         def search(direction: Array, size: float, grow: bool) -> tuple[Array, At] | None:
             steep = float(direction @ slope)
-            found = line_search(
-                lambda size: evaluate(x + size * direction), at, steep, attempts=self.trials, size=size, grow=grow
-            )
+            trials = Trials(self.trials, size, grow=grow)
+            found = line_search(lambda size: evaluate(x + size * direction), at, steep, trials)
             return None if found is None else (x + found[0] * direction, found[1])
 
         direction = self._direction(slope)

@@ -43,7 +43,7 @@ class TargetOptions:
     ----------
     sizes : tuple of int
         Candidates of the design, and of every round after it, of which the last is for groups of targets; of a round
-        never more than targets.
+        never more than targets. Without any, the candidates that are given are the only ones.
     operations : float
         Every target is a group of its own where so many are enough: n³ of each.
     sums : tuple of float
@@ -63,6 +63,8 @@ class TargetOptions:
         Of the targets that are worked on at once; None stands for 32 MiB on the host and 256 MiB on a device.
     kept_bytes : float or None
         Up to which size, with their coefficients, they are kept in memory; None stands for what is free.
+    verbose : bool
+        Whether to show the progress.
     """
 
     sizes: tuple[int, ...] = (60, 40, 50, 60)
@@ -77,11 +79,15 @@ class TargetOptions:
     grouped: int = 20_000
     batch_bytes: int | None = None
     kept_bytes: float | None = None
+    verbose: bool = False
 
     @classmethod
     def of(cls, n_candidates: int) -> TargetOptions:
         """Return the rounds of about so many candidates."""
         return cls(sizes=tuple(max(5, round(n_candidates * one / sum(cls.sizes))) for one in cls.sizes))
+
+
+DEFAULTS = TargetOptions()
 
 
 @dataclass(frozen=True)
@@ -130,9 +136,7 @@ def learn_target_weights(
     criterion: str = "loo",
     groups: Groups = None,
     first: Array | None = None,
-    fixed: bool = False,
-    options: TargetOptions | None = None,
-    verbose: bool = False,
+    options: TargetOptions = DEFAULTS,
 ) -> TargetsLearned:
     """Choose the ratios γ of weights and ridge for every target.
 
@@ -152,29 +156,24 @@ def learn_target_weights(
         Samples that are left out together.
     first : ndarray of shape (k, P), optional
         Candidates to try before all others.
-    fixed : bool
-        Whether these are the only ones.
     options : TargetOptions
         Numbers of candidates.
-    verbose : bool
-        Whether to show the progress.
 
     Returns
     -------
     TargetsLearned
     """
-    options = TargetOptions() if options is None else options
     targets = TargetBatches.of(Y, weight, stack.backend, options)
     systems = FeatureSystems(stack, targets) if isinstance(stack, FeatureStack) else MatrixSystems(stack, targets)
     search, none = _Candidates(systems, targets, criterion, groups), np.zeros((0, stack.n_kernels))
-    (n, T), rounds = Y.shape, [] if fixed else list(options.sizes[1:])
+    (n, T), rounds, fixed = Y.shape, list(options.sizes[1:]), not options.sizes
     if rounds and T * n**3 <= options.operations:
         rounds[-1] = T
     rounds = [min(size, T) for size in rounds]
     design = none if fixed else _rounded(_design(search.units, options.sizes[0], rng, options))
     seeds = none if first is None else first if fixed else _rounded(first)
     between, total = None, len(seeds) + len(design) + sum(rounds)
-    with progress("Weights per target", total, verbose) as show:
+    with progress("Weights per target", total, options.verbose) as show:
 
         def evaluate(new: Iterable[Any], judge: Callable[[Any], None]) -> None:
             for one in new:

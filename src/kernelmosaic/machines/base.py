@@ -14,8 +14,7 @@ from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.solvers import Program, Solution, certify, solve_factored, solve_smo, solve_working_set
-from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
-from kernelmosaic.solvers.program import Vector, assess
+from kernelmosaic.solvers.program import DEFAULTS, SolverOptions, Vector, assess
 from kernelmosaic.solvers.smo import most_steps
 from kernelmosaic.solvers.working_set import solve_on_demand
 

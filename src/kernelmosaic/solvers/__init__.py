@@ -2,8 +2,7 @@
 
 from kernelmosaic.solvers.factored import solve_factored
 from kernelmosaic.solvers.multiclass import solve_multiclass
-from kernelmosaic.solvers.options import RoundOptions, SolverOptions
-from kernelmosaic.solvers.program import Program, Solution, certify, relative_gap
+from kernelmosaic.solvers.program import Program, RoundOptions, Solution, SolverOptions, certify, relative_gap
 from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.working_set import solve_working_set
 

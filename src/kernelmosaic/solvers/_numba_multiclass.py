@@ -13,6 +13,8 @@ from kernelmosaic._numba_cache import njit
 from kernelmosaic._typing import AnyArray
 
 Vector = NDArray[np.float64]
+#: Of every sample the class, C, and the upper bound of the coefficient of its class.
+Box = tuple[AnyArray, Vector, Vector]
 
 
 @njit(inline="always")
@@ -134,22 +136,20 @@ def _fill_violations(
 def _maximise_samples(
     K: AnyArray,
     shift: float,
-    labels: AnyArray,
-    sample_C: Vector,
-    own_upper: Vector,
+    box: Box,
     beta: AnyArray,
     residual: AnyArray,
     order: AnyArray,
     threshold: float,
-    slopes: Vector,
-    curvature: Vector,
-    new: Vector,
+    room: AnyArray,
 ) -> int:
     """Solve the samples of the order that violate optimality by more than the threshold, one after the other.
 
     K has shape (1, n, n) where the classes share their kernel, else (classes, n, n); `shift` is added to every entry.
-    The last three arrays are room for the classes of one sample. Returns the number of steps.
+    `room`, of shape (3, classes), is for the classes of one sample. Returns the number of steps.
     """
+    labels, sample_C, own_upper = box
+    slopes, curvature, new = room[0], room[1], room[2]
     k = beta.shape[1]
     steps = 0
     for o in range(order.shape[0]):
@@ -181,15 +181,7 @@ def _maximise_samples(
 
 
 def maximise_in_rounds(
-    K: AnyArray,
-    shift: float,
-    labels: AnyArray,
-    sample_C: Vector,
-    own_upper: Vector,
-    beta: AnyArray,
-    residual: AnyArray,
-    most: int,
-    enough: float,
+    K: AnyArray, shift: float, box: Box, beta: AnyArray, residual: AnyArray, most: int, enough: float
 ) -> int:
     """Visit the samples with much to gain until it is little, the others not at all, then look at all again.
 
@@ -200,7 +192,7 @@ def maximise_in_rounds(
     room = np.empty((3, beta.shape[1]))
     taken = 0
     while taken < most:
-        v = violations(beta, residual, labels, sample_C, own_upper)
+        v = violations(beta, residual, *box)
         if v.max() <= enough:
             break
         threshold = 0.5 * v.max()
@@ -209,7 +201,7 @@ def maximise_in_rounds(
         before = taken
         for _ in range(5):
             visited = order[: most - taken]
-            steps = _maximise_samples(K, shift, labels, sample_C, own_upper, beta, residual, visited, threshold, *room)
+            steps = _maximise_samples(K, shift, box, beta, residual, visited, threshold, room)
             taken += steps
             if steps == 0:
                 break

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._numba_cache import njit
 from kernelmosaic._typing import AnyArray
-from kernelmosaic.solvers.program import FLAT, Vector
+from kernelmosaic.solvers.program import FLAT, Movable, Vector
 
 #: Samples handled at once: the keys of a strip stay in the first-level cache.
 STRIP = 512
@@ -94,8 +94,7 @@ def _subtract_two(
     row_j: AnyArray,
     change_i: float,
     change_j: float,
-    residual: Vector,
-    rising: Vector,
+    at: Movable,
     floor: float,
     keys: Vector,
     bits: NDArray[np.int64],
@@ -104,6 +103,7 @@ def _subtract_two(
 
     Rises to at most the floor do not count; −1 if there is no other.
     """
+    residual, rising = at.residual, at.rising
     n = residual.shape[0]
     best = -1
     where = -1
@@ -142,47 +142,24 @@ def _pair_ends(
 
 
 @njit(inline="always")
-def _place(
-    k: int,
-    new: float,
-    beta: Vector,
-    residual: Vector,
-    rising: Vector,
-    falling: Vector,
-    ridge: Vector,
-    lower: Vector,
-    upper: Vector,
-    epsilon: float,
-) -> float:
+def _place(at: Movable, k: int, new: float) -> float:
     """Give one coefficient its new value and return the change; the kernel's part of the residual is left to do."""
-    change: float = new - beta[k]
-    beta[k] = new
-    residual[k] -= change * ridge[k]
-    # What to add to the residual for the slopes of the objective as β grows and as it shrinks.
-    rising[k] = -np.inf if new >= upper[k] else (-epsilon if new >= 0.0 else epsilon)
-    falling[k] = np.inf if new <= lower[k] else (-epsilon if new > 0.0 else epsilon)
+    epsilon = at.epsilon
+    change: float = new - at.beta[k]
+    at.beta[k] = new
+    at.residual[k] -= change * at.ridge[k]
+    at.rising[k] = -np.inf if new >= at.upper[k] else (-epsilon if new >= 0.0 else epsilon)
+    at.falling[k] = np.inf if new <= at.lower[k] else (-epsilon if new > 0.0 else epsilon)
     return change
 
 
 # No `fastmath`: `smo.maximise_pairs` takes the same steps in NumPy, to the last bit.
 @njit(cache=True, nogil=True)
 def maximise_pairs(
-    K: AnyArray,
-    diagonal: Vector,
-    ridge: Vector,
-    beta: Vector,
-    residual: Vector,
-    rising: Vector,
-    falling: Vector,
-    lower: Vector,
-    upper: Vector,
-    epsilon: float,
-    tolerance: float,
-    max_steps: int,
-    keys: Vector,
-    bits: NDArray[np.int64],
+    K: AnyArray, at: Movable, tolerance: float, max_steps: int, keys: Vector, bits: NDArray[np.int64]
 ) -> int:
     """As `smo.maximise_pairs`, with room for the keys of a strip and for the bits of the keys."""
+    beta, residual, rising, falling, diagonal = at.beta, at.residual, at.rising, at.falling, at.diagonal
     n = beta.shape[0]
     start, stop = 0, n
     for step in range(max_steps):
@@ -196,13 +173,13 @@ def maximise_pairs(
         floor = residual[j] + falling[j]
         curvature = diagonal[i] + diagonal[j] - 2.0 * K[i, j]
         size = (steepest - floor) / (curvature if curvature > FLAT else FLAT)
-        new_i, new_j = _pair_ends(beta[i], beta[j], upper[i], lower[j], epsilon, size)
-        change_i = _place(i, new_i, beta, residual, rising, falling, ridge, lower, upper, epsilon)
-        change_j = _place(j, new_j, beta, residual, rising, falling, ridge, lower, upper, epsilon)
+        new_i, new_j = _pair_ends(beta[i], beta[j], at.upper[i], at.lower[j], at.epsilon, size)
+        change_i = _place(at, i, new_i)
+        change_j = _place(at, j, new_j)
         # A step too small for the coefficients' rounding would be chosen again for ever.
         if change_i == 0.0 and change_j == 0.0:
             return step
-        strip = _subtract_two(K[i], K[j], change_i, change_j, residual, rising, floor, keys, bits)
+        strip = _subtract_two(K[i], K[j], change_i, change_j, at, floor, keys, bits)
         start, stop = 0, n
         if strip >= 0:
             start, stop = strip, (strip + STRIP if strip + STRIP < n else n)
@@ -230,33 +207,21 @@ def _best_single(diagonal: Vector, residual: Vector, rising: Vector, falling: Ve
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
-def maximise_singles(
-    K: AnyArray,
-    diagonal: Vector,
-    ridge: Vector,
-    beta: Vector,
-    residual: Vector,
-    rising: Vector,
-    falling: Vector,
-    lower: Vector,
-    upper: Vector,
-    epsilon: float,
-    tolerance: float,
-    max_steps: int,
-) -> int:
-    """Take the steps of `smo.maximise` for single coefficients, given the shifts of the slopes."""
+def maximise_singles(K: AnyArray, at: Movable, tolerance: float, max_steps: int) -> int:
+    """Take the steps of `smo.maximise` for single coefficients."""
+    beta, residual, epsilon = at.beta, at.residual, at.epsilon
     n = beta.shape[0]
     for step in range(max_steps):
-        i, change, violation = _best_single(diagonal, residual, rising, falling)
+        i, change, violation = _best_single(at.diagonal, residual, at.rising, at.falling)
         if i < 0 or violation <= tolerance:
             return step
         if change > 0.0:
-            end = 0.0 if epsilon > 0.0 and beta[i] < 0.0 else upper[i]
+            end = 0.0 if epsilon > 0.0 and beta[i] < 0.0 else at.upper[i]
             new = end if change >= end - beta[i] else beta[i] + change
         else:
-            end = 0.0 if epsilon > 0.0 and beta[i] > 0.0 else lower[i]
+            end = 0.0 if epsilon > 0.0 and beta[i] > 0.0 else at.lower[i]
             new = end if -change >= beta[i] - end else beta[i] + change
-        change = _place(i, new, beta, residual, rising, falling, ridge, lower, upper, epsilon)
+        change = _place(at, i, new)
         if change == 0.0:
             return step
         row = K[i]

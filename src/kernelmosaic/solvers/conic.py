@@ -1,9 +1,10 @@
-"""Conic programs: by Clarabel, block by block; with few variables and large matrices, by a barrier."""
+"""Conic programs by Clarabel, those with few variables and large matrices by a barrier, and linear ones by HiGHS."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from scipy import sparse
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.gram.linear_algebra import Cholesky
+from kernelmosaic.solvers.line_search import Trials, descend
 from kernelmosaic.solvers.program import Vector
 
 Matrix = NDArray[np.float64]
@@ -205,28 +207,34 @@ def solve_matrix_inequalities(
     x, P = np.concatenate([s, t]), len(s)
     order = P + sum(len(one.constant) for one in inequalities)
     steepness, n_iter, decrement = order / max(float(np.abs(linear) @ np.abs(x)), 1e-300), 0, 0.0
-    if not np.isfinite(_barrier(steepness * linear, inequalities, x, P)):
+    if not np.isfinite(_barrier(steepness * linear, inequalities, x, P).upper):
         return MatrixSolution(s, t, [np.eye(len(one.constant)) for one in inequalities], np.inf, 0)
+
+    def line(here: _Inside) -> tuple[Callable[[float], _Inside], float] | None:
+        nonlocal n_iter, decrement
+        n_iter += 1
+        slopes, newton = steepness * linear, _newton(steepness * linear, inequalities, here.x, P)
+        decrement = np.inf if newton is None else newton[1]
+        if newton is None or decrement <= 1e-2:  # rounding hides the curvature, or this is the centre
+            return None
+        return lambda size: _barrier(slopes, inequalities, here.x + size * newton[0], P), -decrement
+
     while True:
-        for _ in range(100):
-            n_iter += 1
-            newton = _newton(steepness * linear, inequalities, x, P)
-            if newton is None:
-                decrement = np.inf
-                break
-            direction, decrement = newton
-            moved = None
-            if decrement > 1e-2:  # not yet in the centre
-                moved = _search(linear * steepness, inequalities, x, direction, decrement, P)
-            if moved is None:
-                break
-            x = moved
+        # The first point inside may hug the boundary, from where the next steps are tiny: shorten as long as it pays.
+        x = descend(_barrier(steepness * linear, inequalities, x, P), line, Trials(40, least=0.5, shrink=True), 100).x
         gap = order / steepness
         # A thousand steps are about ten times what the hardest problems take that rounding does not hide.
         if gap <= tol * float(np.abs(linear) @ np.abs(x)) or decrement > 1.0 or n_iter >= 1000:
             inverses = [Cholesky(one.value(x[:P], x[P:]), most=0.0).inverse() for one in inequalities]
             return MatrixSolution(x[:P], x[P:], [F / steepness for F in inverses], gap, n_iter)
         steepness *= 3.0
+
+
+class _Inside(NamedTuple):
+    """A point with the value of the barrier there, infinite where it is not inside."""
+
+    upper: float
+    x: Vector
 
 
 def _derivatives(inequalities: list[MatrixInequality], x: Vector, P: int) -> tuple[Vector, Matrix]:
@@ -264,32 +272,117 @@ def _newton(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: 
     return direction, float(-slope @ direction)
 
 
-def _search(
-    linear: Vector, inequalities: list[MatrixInequality], x: Vector, direction: Vector, decrement: float, P: int
-) -> Vector | None:
-    """Return a point along the direction that is inside and low enough, or None when rounding hides all such."""
-    here, size, best, lowest = _barrier(linear, inequalities, x, P), 1.0, None, np.inf
-    for _ in range(40):
-        point = x + size * direction
-        value = _barrier(linear, inequalities, point, P)
-        # The first point inside may hug the boundary, from where the next steps are tiny: shorten as long as it pays.
-        if best is not None and value >= lowest:
-            return best
-        if value <= here - 0.1 * size * decrement:
-            best, lowest = point, value
-            if size == 1.0:
-                return best
-        size *= 0.5
-    return best
-
-
-def _barrier(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: int) -> float:
+def _barrier(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: int) -> _Inside:
     if not np.all(x[:P] > 0):
-        return np.inf
+        return _Inside(np.inf, x)
     value = float(linear @ x - np.log(x[:P]).sum())
     for one in inequalities:
         try:
             value -= Cholesky(one.value(x[:P], x[P:]), most=0.0).log_det
         except np.linalg.LinAlgError:
-            return np.inf
-    return value
+            return _Inside(np.inf, x)
+    return _Inside(value, x)
+
+
+# Cutting planes over the simplex: Master needs highspy, which keeps its program warm; all at once, SciPy's HiGHS serves
+
+
+class Master:
+    """Minimise the largest of constants_k − ⟨slopes_k, θ⟩ over θ ≥ 0 with Σθ = 1, the planes k coming one by one.
+
+    The solver keeps its basis, so that one plane more costs it a few pivots and not a new start.
+
+    Parameters
+    ----------
+    n_weights : int
+        The length of θ.
+    """
+
+    def __init__(self, n_weights: int) -> None:
+        import highspy
+
+        self.n_weights = n_weights
+        self.constants: list[float] = []
+        self.slopes: list[Vector] = []
+        self._scale = 0.0
+        untyped: Any = highspy.Highs
+        self._highs = untyped()
+        self._highs.setOptionValue("output_flag", False)
+        infinity = highspy.kHighsInf
+        all_columns = np.arange(n_weights + 1, dtype=np.int32)
+        none = np.empty(0, dtype=np.int32)
+        costs, floor = np.append(np.zeros(n_weights), 1.0), np.append(np.zeros(n_weights), -infinity)
+        self._highs.addCols(n_weights + 1, costs, floor, np.full(n_weights + 1, infinity), 0, none, none, np.empty(0))
+        self._highs.addRow(1.0, 1.0, n_weights, all_columns[:-1], np.ones(n_weights))
+        self._all_columns, self._infinity, self._refused = all_columns, infinity, highspy.HighsStatus.kError
+
+    def add(self, constant: float, slopes: Vector) -> bool:
+        """Add the plane constant − ⟨slopes, θ⟩, unless its numbers are too large; return whether it was added."""
+        if not self._scale:
+            self._scale = max(abs(constant), float(np.abs(slopes).max())) or 1.0
+        status = self._highs.addRow(
+            constant / self._scale,
+            self._infinity,
+            self.n_weights + 1,
+            self._all_columns,
+            np.append(slopes / self._scale, 1.0),
+        )
+        # Numbers beyond 10¹⁵ are refused; the bound of the other planes holds without this one.
+        accepted = bool(status != self._refused)
+        if accepted:
+            self.constants.append(float(constant))
+            self.slopes.append(slopes)
+        return accepted
+
+    def solve(self) -> tuple[Vector, float, Vector]:
+        """Return a minimiser, a lower bound of the minimum, and the shares of the planes that prove it.
+
+        Returns
+        -------
+        theta : ndarray of shape (n_weights,)
+            In the simplex to the last digit.
+        value : float
+            No more than any θ attains, whatever the linear program's own rounding.
+        shares : ndarray of shape (planes,)
+            Not negative, of sum one: the planes mixed by them have this bound.
+        """
+        self._highs.run()
+        found = self._highs.getSolution()
+        if not found.value_valid:
+            status = self._highs.modelStatusToString(self._highs.getModelStatus())
+            raise RuntimeError(f"HiGHS could not solve the master problem: {status}")
+        theta = np.maximum(np.asarray(found.col_value)[:-1], 0.0)
+        shares = np.asarray(found.row_dual)[1:]
+        return theta / theta.sum(), *_mixed_bound(shares, np.array(self.constants), np.array(self.slopes))
+
+
+def solve_master(constants: Vector, slopes: NDArray[np.float64]) -> tuple[Vector, float, Vector]:
+    """Return what `Master` finds, for planes given all at once; `slopes` has shape (cuts, n_weights)."""
+    # Loads a good part of SciPy, which most fits do without.
+    from scipy.optimize import linprog
+
+    cuts, P = slopes.shape
+    scale = max(float(np.abs(constants).max()), float(np.abs(slopes).max())) or 1.0
+    found = linprog(
+        np.append(np.zeros(P), 1.0),
+        A_ub=np.column_stack([-slopes / scale, -np.ones(cuts)]),
+        b_ub=-constants / scale,
+        A_eq=np.append(np.ones(P), 0.0)[np.newaxis],
+        b_eq=[1.0],
+        bounds=[(0.0, None)] * P + [(None, None)],
+        method="highs",
+    )
+    if found.x is None:
+        raise RuntimeError(f"HiGHS could not solve the master problem: {found.message}")
+    theta = np.maximum(found.x[:-1], 0.0)
+    return theta / theta.sum(), *_mixed_bound(-found.ineqlin.marginals, constants, slopes)
+
+
+def _mixed_bound(shares: Vector, constants: Vector, slopes: NDArray[np.float64]) -> tuple[float, Vector]:
+    """Return the bound of the planes mixed by these multipliers, and the shares of the mixture.
+
+    Any mixture of the planes bounds the minimum from below, so the multipliers need not be exact for it to hold.
+    """
+    shares = np.maximum(shares, 0.0)
+    shares = shares / shares.sum() if shares.sum() > 0 else np.full(len(shares), 1.0 / len(shares))
+    return float(shares @ constants - (shares @ slopes).max()), shares

@@ -11,8 +11,7 @@ from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.interior_point import CentralPath, PathEnd
-from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
-from kernelmosaic.solvers.program import MET, Program, Solution, Vector, assess, certify
+from kernelmosaic.solvers.program import DEFAULTS, MET, Program, Solution, SolverOptions, Vector, assess, certify
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
@@ -114,7 +113,10 @@ def _by_interior_points(
 ) -> Solution:
     """Follow the central path and round its end to the bounds, more and more exactly until the gap is met."""
     passes = 0 if best is None else best.n_iter
-    softened = _softened(gram, program)
+    softened = program
+    if gram.shift is not None:  # its ridge, and the primal of every such program
+        ridge = program.ridge + gram.shift
+        softened = Program(program.target, program.lower, program.upper, ridge, program.epsilon, program.total)
     few = gram.stored and gram.backend is NUMPY and gram.n_samples <= options.few
     central = CentralPath(gram.take(np.arange(gram.n_samples)) if few else gram, softened)
     # The path stops at these shares of the gap asked for: rounding coefficients to their bounds costs the rest. The gap
@@ -129,17 +131,8 @@ def _by_interior_points(
             return best
     inside = assess(gram, program, program.feasible(path.beta), passes + path.n_iter)
     best = inside if best is None or inside.gap < best.gap else best
-    if best.gap > tol and gram.increase_precision():
-        return _by_interior_points(gram, program, tol, options, best)
-    return best
-
-
-def _softened(gram: FactoredGram, program: Program) -> Program:
-    """Return the program of ZZᵀ with the kernel's diagonal in its ridge, and with the primal of every such program."""
-    if gram.shift is None:
-        return program
-    ridge = program.ridge + gram.shift
-    return Program(program.target, program.lower, program.upper, ridge, program.epsilon, program.total)
+    precise = gram.in_double() if best.gap > tol else None
+    return best if precise is None else _by_interior_points(precise, program, tol, options, best)
 
 
 def _is_narrow(gram: FactoredGram, options: SolverOptions) -> bool:

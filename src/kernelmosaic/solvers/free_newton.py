@@ -22,8 +22,10 @@ from kernelmosaic.solvers.program import Vector
 class Form(ABC):
     """The quadratic form K + diag ρ of the free samples that have not met a bound yet."""
 
-    #: What a further direction costs, in the units of the budget.
-    cost: float
+    @property
+    @abstractmethod
+    def cost(self) -> float:
+        """What a further direction costs, in the units of the budget."""
 
     @abstractmethod
     def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
@@ -42,17 +44,39 @@ class Form(ABC):
         xp = backend_of(slope).xp
         x, ones = self.solve(xp.stack([slope, xp.ones_like(slope)], axis=1)).T
         if sums:
-            x = x - x.sum() / ones.sum() * ones
+            x = keep_sum(x, ones)
             x = x - x.mean()  # along a flat direction both terms are huge, and what they leave rounds badly
         return x
+
+
+def keep_sum(x: ArrayOrTensor, ones: ArrayOrTensor) -> ArrayOrTensor:
+    """Return solutions x = A⁻¹r less the multiples of A⁻¹1, given as `ones`, with which their last axes sum to zero."""
+    return x - _share_of_sum(x.sum(-1), ones)[..., None] * ones
+
+
+def free_curvature(V: ArrayOrTensor, answer: ArrayOrTensor, ones: ArrayOrTensor | None = None) -> ArrayOrTensor:
+    """Return VᵀA⁻¹V of columns V with A⁻¹V as `answer`; less what keeping the sum takes off where A⁻¹1 is given.
+
+    The first axes of the arrays, if there are more than two, are problems side by side.
+    """
+    H = V.swapaxes(-1, -2) @ answer
+    if ones is None:
+        return H
+    shift = (V * ones[..., None]).sum(-2)
+    return H - shift[..., :, None] * _share_of_sum(shift, ones[..., None, :])[..., None, :]
+
+
+def _share_of_sum(x: ArrayOrTensor, ones: ArrayOrTensor) -> ArrayOrTensor:
+    """Return x over the sum of the ones; zero where rounding leaves nothing of it."""
+    xp, total = backend_of(x).xp, ones.sum(-1)
+    return xp.where(total > 0, x / xp.where(total > 0, total, 1.0), 0.0)
 
 
 def newton_on_free(
     form: Form,
     beta: ArrayOrTensor,
     slope: ArrayOrTensor,
-    lower: ArrayOrTensor,
-    upper: ArrayOrTensor,
+    box: tuple[ArrayOrTensor, ArrayOrTensor],
     sums: bool,
     budget: float,
     *,
@@ -69,8 +93,10 @@ def newton_on_free(
     ----------
     form : Form
         K + diag ρ between the free samples; used up.
-    beta, slope, lower, upper : array of shape (n_free,)
-        Where the samples are, the slopes of the objective, and the bounds.
+    beta, slope : array of shape (n_free,)
+        Where the samples are, and the slopes of the objective.
+    box : pair of array of shape (n_free,)
+        The bounds.
     sums : bool
         Whether the coefficients keep their sum.
     budget : float
@@ -82,7 +108,7 @@ def newton_on_free(
     """
     backend = backend_of(beta)
     xp, new, inside = backend.xp, backend.copy(beta), backend.index(np.arange(len(beta)))
-    steps, first = 0, 0.0
+    (lower, upper), steps, first = box, 0, 0.0
     while len(inside) > 1:
         direction = form.direction(slope, sums)
         steps += 1
@@ -179,7 +205,7 @@ class LowRankForm(Form):
         self.L, self.D = L, D
 
     @property
-    def cost(self) -> float:  # type: ignore[override]
+    def cost(self) -> float:
         return float(self.L.shape[0] * self.L.shape[1] ** 2)
 
     def multiply(self, x: Vector) -> Vector:
@@ -208,7 +234,7 @@ class InverseForm(Form):
         self.leaving: list[int] = []
 
     @property
-    def cost(self) -> float:  # type: ignore[override]
+    def cost(self) -> float:
         n = len(self.A)
         return float(self.flops_per_entry * n**2 + (3 * n**3 if self.inverse is None else 0))
 

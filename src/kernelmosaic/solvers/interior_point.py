@@ -57,6 +57,52 @@ def centring(mu: float, ahead: float) -> float:
     return mu * (ahead / mu) ** 3 if mu > 0 else 0.0
 
 
+class Bounds:
+    """Distances of variables to their lower and to their upper bounds, and the multipliers of both, on a first axis.
+
+    Parameters
+    ----------
+    room, force : array of shape (2, …)
+        The distances, one where there is no bound, and the multipliers, zero there.
+    has : array of shape (2, …)
+        Whether there is a bound.
+    """
+
+    def __init__(self, room: ArrayOrTensor, force: ArrayOrTensor, has: ArrayOrTensor) -> None:
+        backend = backend_of(room)
+        self.room, self.force, self.has, self.xp, self.count = room, force, has, backend.xp, int(has.sum())
+        # A variable that grows leaves its lower bound and nears its upper one.
+        self.side = backend.asarray(np.array([1.0, -1.0]).reshape(2, *[1] * (room.ndim - 1)))
+
+    def only(self, array: ArrayOrTensor) -> ArrayOrTensor:
+        """Return an array with zeros where there is no bound."""
+        return self.xp.where(self.has, array, 0.0)
+
+    def stiffness(self) -> ArrayOrTensor:
+        """Return what the bounds add to the diagonal of the Newton system."""
+        return (self.force / self.room).sum(0)
+
+    def pull(self, right: ArrayOrTensor) -> ArrayOrTensor:
+        """Return what they add to its right-hand side, for right-hand sides of the products."""
+        return (self.side * (self.force + right / self.room)).sum(0)
+
+    def change(self, dx: ArrayOrTensor, right: ArrayOrTensor) -> ArrayOrTensor:
+        """Return the changes of the multipliers with those of the variables."""
+        return self.only((right - self.side * self.force * dx) / self.room)
+
+    def products(self, dx: Any = 0.0, change: Any = 0.0, size: float = 0.0) -> ArrayOrTensor:
+        """Return the products of distances and multipliers after a step."""
+        return self.only((self.room + size * self.side * dx) * (self.force + size * change))
+
+    def aimed(self, aim: float, dx: ArrayOrTensor, change: ArrayOrTensor) -> ArrayOrTensor:
+        """Return the right-hand sides for products of one size, less what a predictor's step adds in second order."""
+        return self.only(aim - self.products() - self.side * dx * change)
+
+    def longest_step(self, dx: ArrayOrTensor, change: ArrayOrTensor) -> float:
+        """Return how far all variables and multipliers stay on their side."""
+        return longest_step((self.room, self.only(self.side * dx)), (self.force, change))
+
+
 class CentralPath:
     """Mehrotra's predictor and corrector along the central path.
 
@@ -85,11 +131,8 @@ class CentralPath:
             return gram.backend.asarray(array, dtype=None)
 
         self.sign, self.ridge, self.cost = place(start.sign), place(program.ridge), place(start.cost)
-        self.moves, self.has_lower, self.has_upper = place(start.moves), place(start.has_lower), place(start.has_upper)
-        self.n_bounds = int(start.has_lower.sum() + start.has_upper.sum())
         self.x, self.intercept, self.values = place(start.x), start.intercept, place(start.values)
-        self.room_lower, self.room_upper = place(start.room_lower), place(start.room_upper)
-        self.z_lower, self.z_upper = place(start.z_lower), place(start.z_upper)
+        self.moves, self.bounds = place(start.moves), Bounds(place(start.room), place(start.force), place(start.has))
 
     def follow(self, tol: float) -> PathEnd:
         """Go on from where the iterate is until the relative gap is at most `tol`, or rounding ends it."""
@@ -100,7 +143,7 @@ class CentralPath:
                     moved = self.step()
                 except np.linalg.LinAlgError:  # overflown, in single precision
                     break
-                self.n_iter += int(moved or self.n_bounds == 0)
+                self.n_iter += int(moved or self.bounds.count == 0)
                 if not moved:
                     break
         return self.stop(self.n_iter)
@@ -123,96 +166,67 @@ class CentralPath:
 
     def step(self) -> bool:
         """Take one predictor and corrector step; False when rounding is all that is left."""
-        stiffness = self.ridge + self.z_lower / self.room_lower + self.z_upper / self.room_upper
+        bounds = self.bounds
+        stiffness = self.ridge + bounds.stiffness()
         moving = self.moves & (stiffness > 0)
         self.inverse_stiffness = self.xp.where(moving, 1.0 / self.xp.where(moving, stiffness, 1.0), 0.0)
         system = _System(self.gram, self.inverse_stiffness.sum(axis=0), self.program.total is not None)
-        products = self.room_lower * self.z_lower, self.room_upper * self.z_upper
-        mu = float(products[0].sum() + products[1].sum()) / max(self.n_bounds, 1)
-        predictor = self._direction(system, -products[0], -products[1])
-        if self.n_bounds == 0:
+        products = bounds.products()
+        predictor = self._direction(system, -products)
+        if bounds.count == 0:
             return self._move(predictor, 1.0)
-        size = min(self._longest_step(predictor), 1.0)
-        ahead = self._mu(predictor, size)
-        aim = centring(mu, ahead)
-        lower = self._only_lower(aim - products[0] - predictor.x * predictor.z_lower)
-        upper = self._only_upper(aim - products[1] + predictor.x * predictor.z_upper)
-        chosen = self._direction(system, lower, upper)
-        longest = self._longest_step(chosen)
+        size = min(bounds.longest_step(predictor.x, predictor.force), 1.0)
+        ahead = float(bounds.products(predictor.x, predictor.force, size).sum()) / bounds.count
+        aim = centring(float(products.sum()) / bounds.count, ahead)
+        right = bounds.aimed(aim, predictor.x, predictor.force)
+        chosen = self._direction(system, right)
+        longest = bounds.longest_step(chosen.x, chosen.force)
         # Corrections of outlying products, unless the step is long enough; each is to make it longer by 0.3.
         for _ in range(3 if longest < 0.95 else 0):
-            more = self._outliers(chosen, min(longest + 0.3, 1.0), max(aim, ahead))
-            lower, upper = lower + more[0], upper + more[1]
-            other = self._direction(system, lower, upper)
-            longer = self._longest_step(other)
+            right = right + self._outliers(chosen, min(longest + 0.3, 1.0), max(aim, ahead))
+            other = self._direction(system, right)
+            longer = bounds.longest_step(other.x, other.force)
             if longer < longest + 0.03:
                 break
             chosen, longest = other, longer
         return self._move(chosen, min(SHORT * longest, 1.0))
 
-    def _only_lower(self, array: ArrayOrTensor) -> ArrayOrTensor:
-        """Return the array with zeros where there is no lower bound."""
-        return self.xp.where(self.has_lower, array, 0.0)
-
-    def _only_upper(self, array: ArrayOrTensor) -> ArrayOrTensor:
-        return self.xp.where(self.has_upper, array, 0.0)
-
-    def _products(self, d: _Direction, size: float) -> tuple[Any, Any]:
-        """The products, after a step, of a variable's distance to a bound and that bound's multiplier."""
-        lower = (self.room_lower + size * d.x) * (self.z_lower + size * d.z_lower)
-        upper = (self.room_upper - size * d.x) * (self.z_upper + size * d.z_upper)
-        return self._only_lower(lower), self._only_upper(upper)
-
-    def _outliers(self, d: _Direction, size: float, mu: float) -> tuple[Any, Any]:
+    def _outliers(self, d: _Direction, size: float, mu: float) -> ArrayOrTensor:
         """How much the products after a step are too small or too large, which is what makes steps short."""
-        clip = self.xp.clip
-        lower, upper = (clip(clip(one, 0.1 * mu, 10 * mu) - one, -10 * mu, None) for one in self._products(d, size))
-        return self._only_lower(lower), self._only_upper(upper)
+        clip, products = self.xp.clip, self.bounds.products(d.x, d.force, size)
+        return self.bounds.only(clip(clip(products, 0.1 * mu, 10 * mu) - products, -10 * mu, None))
 
-    def _mu(self, d: _Direction, size: float) -> float:
-        """The mean product after a step."""
-        return float(sum(one.sum() for one in self._products(d, size))) / self.n_bounds
-
-    def _direction(self, system: _System, lower: ArrayOrTensor, upper: ArrayOrTensor) -> _Direction:
+    def _direction(self, system: _System, right: ArrayOrTensor) -> _Direction:
         """Solve the Newton system for the given right-hand sides of the products with the multipliers."""
         slope = self.ridge * self.x + self.sign * (self.values + self.intercept) + self.cost
-        right = -(slope - self.z_lower + self.z_upper) + lower / self.room_lower - upper / self.room_upper
-        free = (self.sign * right * self.inverse_stiffness).sum(axis=0)
+        pull = self.bounds.pull(right) - slope
+        free = (self.sign * pull * self.inverse_stiffness).sum(axis=0)
         total = self.program.total
         missing = 0.0 if total is None else total - float(self.beta.sum())
         change, intercept = system.solve(free, missing)
-        dx = self.inverse_stiffness * (right - self.sign * (change + intercept))
-        dz_lower = self._only_lower((lower - self.z_lower * dx) / self.room_lower)
-        dz_upper = self._only_upper((upper + self.z_upper * dx) / self.room_upper)
-        return _Direction(dx, dz_lower, dz_upper, intercept, change)
-
-    def _longest_step(self, d: _Direction) -> float:
-        """How far all variables and multipliers stay on their side."""
-        rooms = (self.room_lower, self._only_lower(d.x)), (self.room_upper, self._only_upper(-d.x))
-        return longest_step(*rooms, (self.z_lower, d.z_lower), (self.z_upper, d.z_upper))
+        dx = self.inverse_stiffness * (pull - self.sign * (change + intercept))
+        return _Direction(dx, self.bounds.change(dx, right), intercept, change)
 
     def _move(self, d: _Direction, size: float) -> bool:
         # A step this short shows that rounding is in the way.
         if not np.isfinite(size) or size <= 1e-8 or not bool(self.xp.isfinite(d.x).all()):
             return False
         self.x = self.x + size * d.x
-        # Kept by themselves: far from zero, x would round them away.
-        self.room_lower = self.xp.where(self.has_lower, self.room_lower + size * d.x, 1.0)
-        self.room_upper = self.xp.where(self.has_upper, self.room_upper - size * d.x, 1.0)
-        self.z_lower = self.z_lower + size * d.z_lower
-        self.z_upper = self.z_upper + size * d.z_upper
+        bounds = self.bounds
+        # Distances are kept by themselves: far from zero, x would round them away.
+        bounds.room = self.xp.where(bounds.has, bounds.room + size * bounds.side * d.x, 1.0)
+        bounds.force = bounds.force + size * d.force
         self.intercept += size * d.intercept
         self.values = self.values + size * d.values
-        return self.n_bounds > 0
+        return bounds.count > 0
 
     def stop(self, n_iter: int) -> PathEnd:
         """Say where the path leads: a bound is met if its multiplier outgrows the distance to it."""
         p, beta = self.program, self._fetch(self.beta)
         size = max(float(abs(self.x).max()), 1e-300)
         slope = max(float(np.abs(p.target).max(initial=0.0)), p.epsilon, float(abs(self.values).max()), 1e-300)
-        near_lower = self.has_lower & (self.room_lower / size < self.z_lower / slope) | ~self.moves
-        near_upper = self.has_upper & (self.room_upper / size < self.z_upper / slope)
-        low, high = self._fetch(near_lower), self._fetch(near_upper)
+        near = self.bounds.has & (self.bounds.room / size < self.bounds.force / slope)
+        low, high = self._fetch(near[0] | ~self.moves), self._fetch(near[1])
         if not p.epsilon:
             return PathEnd(beta, low[0], high[0], self.gap(), n_iter)
         zero = low.all(axis=0)
@@ -232,16 +246,12 @@ class _Start:
         self._meet_total()
         self.values = gram.apply(gram.adjoint((self.sign * self.x).sum(axis=0)))
         self.intercept = program.best_intercept(self.values)
-        self.room_lower = np.where(self.has_lower, self.x - self.lower, 1.0)
-        self.room_upper = np.where(self.has_upper, self.upper - self.x, 1.0)
+        side = np.array([1.0, -1.0]).reshape(2, 1, 1)
+        self.room = np.where(self.has, side * (self.x - np.stack([self.lower, self.upper])), 1.0)
         slope = program.ridge * self.x + self.sign * (self.values + self.intercept) + self.cost
-        nearest = np.minimum(
-            np.where(self.has_lower, self.room_lower, np.inf), np.where(self.has_upper, self.room_upper, np.inf)
-        )
-        bounded = self.has_lower | self.has_upper
+        nearest, bounded = np.where(self.has, self.room, np.inf).min(axis=0), self.has.any(axis=0)
         mu = max(float(np.mean(np.abs(slope[bounded]) * nearest[bounded])) if bounded.any() else 0.0, 1e-12)
-        self.z_lower = np.where(self.has_lower, np.maximum(slope, 0.0) + mu / self.room_lower, 0.0)
-        self.z_upper = np.where(self.has_upper, np.maximum(-slope, 0.0) + mu / self.room_upper, 0.0)
+        self.force = np.where(self.has, np.maximum(side * slope, 0.0) + mu / self.room, 0.0)
 
     def _read_bounds(self) -> None:
         p = self.program
@@ -254,8 +264,7 @@ class _Start:
             self.lower, self.upper = p.lower[np.newaxis], p.upper[np.newaxis]
         self.cost = p.epsilon - self.sign * p.target
         self.moves = self.upper > self.lower
-        self.has_lower = self.moves & np.isfinite(self.lower)
-        self.has_upper = self.moves & np.isfinite(self.upper)
+        self.has = self.moves & np.isfinite(np.stack([self.lower, self.upper]))
 
     def _middle(self) -> Array:
         """Return variables between their bounds, about as large as coefficients may become."""
@@ -264,12 +273,13 @@ class _Start:
         sample = self.gram.rows(np.unique(np.linspace(0, n - 1, min(n, 200)).astype(np.intp)))
         size = float(np.mean(np.einsum("ij,ij->i", sample, sample))) + float(p.ridge.mean()) or 1.0
         expected = max(float(np.abs(p.target).mean()) / size, abs(total) / n, 1e-12)
-        width = np.where(self.has_lower & self.has_upper, self.upper - self.lower, np.inf)
+        (has_lower, has_upper), bounded = self.has, self.has.any(axis=0)
+        width = np.where(self.has.all(axis=0), self.upper - self.lower, np.inf)
         # Where coefficients end up far from there, at a distant bound, the first step would be lost in rounding.
         inside = np.minimum(0.5 * width, np.maximum(expected, 1e-5 * np.where(np.isfinite(width), width, 0.0)))
-        base = np.where(self.has_lower, self.lower, np.where(self.has_upper, self.upper - 2 * inside, 0.0))
+        base = np.where(has_lower, self.lower, np.where(has_upper, self.upper - 2 * inside, 0.0))
         fixed = np.where(np.isfinite(self.lower), self.lower, 0.0)
-        return np.where(self.moves, base + np.where(self.has_lower | self.has_upper, inside, 0.0), fixed)
+        return np.where(self.moves, base + np.where(bounded, inside, 0.0), fixed)
 
     def _meet_total(self) -> None:
         """Shrink the coefficients of one sign, or let them grow towards their bounds, until the sum is met."""
@@ -293,8 +303,7 @@ class _Direction:
     """Changes of the variables, of their multipliers, of the intercept, and of Kβ."""
 
     x: ArrayOrTensor
-    z_lower: ArrayOrTensor
-    z_upper: ArrayOrTensor
+    force: ArrayOrTensor
     intercept: float
     values: ArrayOrTensor
 

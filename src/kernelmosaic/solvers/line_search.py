@@ -1,26 +1,49 @@
-"""A line search of sufficient decrease, for the weights of kernels as for those of features."""
+"""A line search of sufficient decrease, for the weights of kernels as for those of features, and steps that take it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+At = TypeVar("At")
+
 #: Share of the value below which rounding hides the sign of a slope.
 FLAT = 1e-14
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Which steps a line search tries.
+
+    Attributes
+    ----------
+    attempts : int
+        Most evaluations until the value is low enough.
+    size : float
+        Of the first step.
+    least : float
+        The smallest share of a step that is tried next where only values are known; 0.5 halves steps.
+    grow, shrink : bool
+        Whether to double a first step that is low enough, and to halve a later one, as long as that pays.
+    """
+
+    attempts: int
+    size: float = 1.0
+    least: float = 0.1
+    grow: bool = False
+    shrink: bool = False
 
 
 def line_search(
     evaluate: Callable[[float], Any],
     here: Any,
     slope: float,
+    trials: Trials,
     *,
-    attempts: int,
-    size: float = 1.0,
-    grow: bool = False,
-    least: float = 0.1,
     value: Callable[[Any], float] = attrgetter("upper"),
     slope_at: Callable[[Any], float] | None = None,
     hidden: Callable[[float, Any], bool] = lambda size, end: False,
@@ -36,38 +59,50 @@ def line_search(
     slope : float
         Of the value at `here` along the direction. A line that rises is not searched; of one whose slope is zero within
         rounding the first step alone is tried, for where it ends may prove more than the value shows.
-    attempts : int
-        Most evaluations until the value is low enough.
-    size : float
-        Of the first step.
-    grow : bool
-        Whether to double a first step that is low enough, as long as that pays.
-    least : float
-        The smallest share of a step that is tried next where only values are known; 0.5 halves steps.
+    trials : Trials
+        Which steps to try.
     value, slope_at : callable
         From an evaluation to the value, and to its slope along the direction where that is known.
     hidden : callable
         From the size and the evaluation at its end to whether shorter steps would show nothing, either.
     """
+    attempts, size = trials.attempts, trials.size
     if 0.0 <= slope <= FLAT * abs(value(here)):
         slope, attempts = -np.finfo(np.float64).tiny, min(attempts, 1)
     for attempt in range(attempts if slope < 0 else 0):
         end = evaluate(size)
         rise = value(end) - value(here)
         if rise <= 1e-4 * size * slope:  # Armijo's rule: a share of what the slope promises
-            for _ in range(6 if grow and attempt == 0 else 0):
-                beyond = evaluate(2.0 * size)
+            factor = 2.0 if attempt == 0 else 0.5
+            for _ in range(6 if (trials.shrink if attempt else trials.grow) else 0):
+                beyond = evaluate(factor * size)
                 if not value(beyond) < value(end):
                     break
-                size, end = 2.0 * size, beyond
+                size, end = factor * size, beyond
             return size, end
         if hidden(size, end):
             return None
         if slope_at is None:
-            size *= _parabola(rise / size, slope, least)
+            size *= _parabola(rise / size, slope, trials.least)
         else:
             size *= _shrink(rise / size, slope, slope_at(end), smooth=attempt == 0)
     return None
+
+
+def descend(
+    here: At, line: Callable[[At], tuple[Callable[[float], At], float] | None], trials: Trials, most: int
+) -> At:
+    """Take steps with a line search, at most so many, until no line is left or none falls, and return their end.
+
+    `line` returns where steps of a size along a direction end, and the slope there, of the evaluation that it is given.
+    """
+    for _ in range(most):
+        ahead = line(here)
+        found = None if ahead is None else line_search(ahead[0], here, ahead[1], trials)
+        if found is None:
+            break
+        here = found[1]
+    return here
 
 
 def _parabola(rise: float, slope: float, least: float) -> float:

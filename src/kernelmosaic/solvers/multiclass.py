@@ -21,8 +21,7 @@ from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.solvers.multiclass_interior import solve_interior
 from kernelmosaic.solvers.multiclass_newton import DampedNewton, free_coefficients
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
-from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
-from kernelmosaic.solvers.program import Solution, certify
+from kernelmosaic.solvers.program import DEFAULTS, Solution, SolverOptions, certify
 from kernelmosaic.solvers.working_set import RoundState, WorkingSet
 
 
@@ -285,7 +284,7 @@ class MultiOutput(WorkingSet[RoundState]):
                 break
             left = self.limit - self.n_iter - taken
             most = min(self.rounds.steps * len(beta), left)
-            steps = self.loops.maximise_in_rounds(K, float(self.shift), *bounds, beta, slopes, most, enough)
+            steps = self.loops.maximise_in_rounds(K, float(self.shift), bounds, beta, slopes, most, enough)
             taken += steps
             if steps < most or steps == left:
                 break

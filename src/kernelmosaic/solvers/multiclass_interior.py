@@ -15,7 +15,7 @@ from scipy.linalg.lapack import dgetrf, dgetrs
 
 from kernelmosaic._typing import AnyArray
 from kernelmosaic.gram.gram import ClassGram
-from kernelmosaic.solvers.interior_point import SHORT, centring, longest_step
+from kernelmosaic.solvers.interior_point import SHORT, Bounds, centring
 from kernelmosaic.solvers.multiclass_newton import factorise, invert
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
 from kernelmosaic.solvers.program import Solution, Vector, certify
@@ -116,24 +116,27 @@ class _State:
         self.x[rows, labels] = 0.5 * own_upper[:, 0]
         self.nu, self.b = np.zeros(n), np.zeros(k)
         force = max(1.0, float(np.abs(self.target - _times(self.K, self.x)).max()))
-        self.below, self.above = np.full((n, k), force), np.full((n, k), force)
+        both = np.ones((2, n, k))
+        self.bounds = Bounds(self._room(), force * both, both > 0)
+
+    def _room(self) -> NDArray[np.float64]:
+        return np.stack([self.x - self.lower, self.upper - self.x])
 
     def gap(self) -> float:
         """Return about the relative gap: what is left of the products, over the value."""
-        left = np.sum(self.below * (self.x - self.lower)) + np.sum(self.above * (self.upper - self.x))
+        left = np.sum(self.bounds.products())
         value = abs(np.sum(self.target * self.x) - 0.5 * np.sum(self.x * _times(self.K, self.x)))
         return float(left / max(value, 1e-300))
 
     def snapped(self) -> Matrix:
         """Return the coefficients, those at their bounds whose multipliers are larger than the distance to these."""
-        x = np.where(self.x - self.lower < self.below, self.lower, self.x)
-        return np.where(self.upper - self.x < self.above, self.upper, x)
+        lower, upper = self.bounds.room < self.bounds.force
+        return np.where(upper, self.upper, np.where(lower, self.lower, self.x))
 
     def step(self) -> bool:
         """Take a predictor and a corrector step; False if rounding is in the way."""
-        a, e = self.x - self.lower, self.upper - self.x
-        n, k = self.x.shape
-        D = self.below / a + self.above / e + self.jitter
+        bounds, (n, k) = self.bounds, self.x.shape
+        D = bounds.stiffness() + self.jitter
         A = np.repeat(self.K, k, axis=0) if len(self.K) == 1 else self.K.copy()
         A[:, np.arange(n), np.arange(n)] += D.T
         try:
@@ -174,23 +177,20 @@ class _State:
             return dx, dnu, db
 
         dx, _, _ = direction(slopes, refined=0)
-        below, above = -self.below - self.below * dx / a, -self.above + self.above * dx / e
-        mu = float(np.sum(self.below * a) + np.sum(self.above * e)) / (2 * n * k)
-        size = min(1.0, longest_step((a, dx), (e, -dx), (self.below, below), (self.above, above)))
-        after = np.sum((self.below + size * below) * (a + size * dx))
-        after += np.sum((self.above + size * above) * (e - size * dx))
-        centre = centring(mu, float(after) / (2 * n * k))
-        low, high = centre - dx * below, centre + dx * above
-        dx, dnu, db = direction(slopes + low / a - high / e)
-        below = low / a - self.below - self.below * dx / a
-        above = high / e - self.above + self.above * dx / e
-        size = min(1.0, SHORT * longest_step((a, dx), (e, -dx), (self.below, below), (self.above, above)))
+        products = bounds.products()
+        change = bounds.change(dx, -products)
+        size = min(1.0, bounds.longest_step(dx, change))
+        mu, ahead = (float(one.mean()) for one in (products, bounds.products(dx, change, size)))
+        right = bounds.aimed(centring(mu, ahead), dx, change)
+        dx, dnu, db = direction(slopes + bounds.pull(right))
+        change = bounds.change(dx, right)
+        size = min(1.0, SHORT * bounds.longest_step(dx, change))
         if not (np.isfinite(size) and np.all(np.isfinite(dx)) and np.all(np.isfinite(dnu)) and mu > 0):
             return False
         self.x = self.x + size * dx
-        self.below, self.above = self.below + size * below, self.above + size * above
+        bounds.room, bounds.force = self._room(), bounds.force + size * change
         self.nu, self.b = self.nu + size * dnu, self.b + size * db
-        return bool(np.all(self.x > self.lower) and np.all(self.x < self.upper))
+        return bool(np.all(bounds.room > 0))
 
 
 def _times(K: NDArray[np.float64], x: Matrix) -> Matrix:

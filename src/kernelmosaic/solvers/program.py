@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import fsum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex, TargetLike
-from kernelmosaic.backend import NUMPY, Backend, backend_of
+from kernelmosaic.backend import NUMPY, TINY, Backend, backend_of
 
 Vector = NDArray[np.float64]
+
+#: The attributes of a program with one number per sample.
+VECTORS = ("target", "lower", "upper", "ridge")
 
 #: Below this curvature a direction counts as flat: the kernel is positive semi-definite only up to rounding.
 FLAT = 1e-12
@@ -64,14 +68,15 @@ class Program:
 
     def placed(self, backend: Backend) -> Program:
         """Return the program with its vectors where a backend keeps them."""
-        if backend is NUMPY:
-            return self
-        vectors = ("target", "lower", "upper", "ridge")
-        return replace(self, **{name: backend.asarray(getattr(self, name)) for name in vectors})
+        return self if backend is NUMPY else self.mapped(backend.asarray)
+
+    def mapped(self, change: Callable[[Any], Any]) -> Self:
+        """Return the program with a function of each of its vectors in their place."""
+        return replace(self, **{name: change(getattr(self, name)) for name in VECTORS})
 
     def linear_term(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Everything in the objective that does not read the kernel: ⟨t, β⟩ − ε‖β‖₁ − ½Σρβ²."""
-        return self.target @ beta - self.epsilon * abs(beta).sum() - 0.5 * (self.ridge @ beta**2)
+        return self._terms(beta, self.target).sum(-1)
 
     def linear_value(self, beta: Vector) -> float:
         """The same as a number."""
@@ -94,8 +99,11 @@ class Program:
         return self._loss(self.conjugate_argmax(residual), residual, intercept)
 
     def _loss(self, u: ArrayOrTensor, residual: ArrayOrTensor, intercept: Any) -> ArrayOrTensor:
-        terms = u * residual - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
-        return terms.sum() + intercept * (self.total or 0.0)
+        return self._terms(u, residual).sum(-1) + intercept * (self.total or 0.0)
+
+    def _terms(self, u: ArrayOrTensor, slope: ArrayOrTensor) -> ArrayOrTensor:
+        """Return uᵢsᵢ − ε|uᵢ| − ½ρᵢuᵢ², sample by sample."""
+        return u * slope - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
 
     def primal_value(self, quadratic: float, values: Vector, intercept: float) -> float:
         """Return the primal objective of the machine f + intercept, where values = Kβ and quadratic = ½βᵀKβ."""
@@ -157,7 +165,7 @@ class Program:
     def _each_loss(self, residual: Vector) -> Vector:
         u = self.conjugate_argmax(residual)
         with np.errstate(invalid="ignore", over="ignore"):
-            terms = u * residual - self.epsilon * np.abs(u) - 0.5 * self.ridge * u**2
+            terms = self._terms(u, residual)
         return np.where(np.isfinite(u), terms, np.inf)
 
     def primal_bound(self, quadratic: float, values: Vector, intercept: float, error: Vector) -> float:
@@ -373,6 +381,32 @@ class Program:
             )
 
 
+class Movable(NamedTuple):
+    """What steps of one coefficient or two read and change; arrays of shape (n,).
+
+    Attributes
+    ----------
+    beta, residual : ndarray
+        The coefficients and t − Kβ − ρβ, changed in place.
+    rising, falling : ndarray
+        What to add to the residual for the slopes as β grows and as it shrinks, infinite where it may not; changed.
+    diagonal : ndarray
+        That of K + diag ρ.
+    ridge, lower, upper, epsilon : ndarray, float
+        Of the program.
+    """
+
+    beta: Vector
+    residual: Vector
+    rising: Vector
+    falling: Vector
+    diagonal: Vector
+    ridge: Vector
+    lower: Vector
+    upper: Vector
+    epsilon: float
+
+
 @dataclass(frozen=True)
 class Solution:
     """A feasible β with what it is worth.
@@ -463,3 +497,84 @@ def relative_gap(primal: float, dual: float, noise: float = 0.0) -> float:
         return np.inf
     scale = max(abs(primal), abs(dual))
     return float(max(primal - dual, 0.0) / scale) if scale > 0 and abs(dual) >= noise else 0.0
+
+
+# How programs are solved: what tests and benchmarks vary, and the values that were tuned -----------------------------
+
+
+@dataclass(frozen=True)
+class RoundOptions:
+    """How the driver of working sets takes rounds."""
+
+    # Samples per round; None for what suits their number and the kernel: `share` of all samples within the limits
+    # `least` and `largest`, which the host solves as fast as a device does the rest.
+    size: int | None = None
+    share: float = 1 / 4
+    least: int = 1024
+    largest: int = 4096
+    # A round ends when no violation is above this share of the largest it began with, or after so many steps a sample.
+    inner: float = 0.1
+    steps: int = 10
+    # Rounds in a row that neither raise the value by more than `rounding` of it, nor lower the gap to `lower` of it,
+    # before rounding is blamed: near the optimum the value has converged while the gap has half as many digits.
+    idle: int = 5
+    rounding: float = 1e-14
+    lower: float = 0.9
+    # Share of the tolerance that rounds aim at: the certificate includes what single precision leaves out.
+    room: float = 1.0
+    # How many certificates may be above the tolerance before the best is returned.
+    certificates: int = 4
+    # Newton steps are tried on at most this many free samples; their block is factorised up to `factorised` samples,
+    # larger ones take conjugate-gradient steps.
+    newton_free: int = 400_000
+    factorised: int = 6000
+    # Most rounds between Newton steps, whose number doubles while a round gains more than they do.
+    longest_wait: int = 16
+
+
+@dataclass(frozen=True)
+class SolverOptions:
+    """How the programs are solved."""
+
+    # Samples up to which NumPy does what compiled code does for more: it need not be loaded for them unless a solve
+    # takes more than `numpy_steps` pair steps per sample.
+    few: int = TINY
+    numpy_steps: float = 10
+
+    # Pair steps on a stored matrix. The active samples are copied out and solved alone when they are fewer than this
+    # share of all and the problem has at least `compact_samples`, for the copy to pay.
+    compact_share: float = 0.5
+    compact_samples: int = 2000
+    # Newton steps on the free samples are tried once this many steps per sample have not been enough, while there are
+    # at most `newton_free` of them, and |F|³ is at most `flops_per_step` × steps × samples, which takes no longer.
+    # Those of up to `few` samples cost next to nothing: they are tried after a sixth as many steps.
+    newton_after: float = 3
+    newton_free: int = 4000
+    flops_per_step: float = 20
+
+    # Rounds of a matrix on a device; of a kernel that is not stored, which must halve the gap in `idle` rounds; and of
+    # the program of several classes, where forming a larger block costs more than the rounds it saves.
+    rounds: RoundOptions = RoundOptions()
+    free_rounds: RoundOptions = RoundOptions(idle=30, rounding=np.inf, lower=0.5, room=0.9, certificates=3)
+    class_rounds: RoundOptions = RoundOptions(largest=3000, steps=5)
+    # All free samples are in a round of a kernel that is not stored unless they take more than this share of it.
+    free_share: float = 0.8
+    # Rounds that hold less than one sample in so many start from low-rank factors of the kernel.
+    far: int = 4
+
+    # Kernels in factors. Pair steps per sample, for few samples, before interior points are faster.
+    pairs: int = 50
+    # Least samples of a working set on the host.
+    least_factored: int = 1000
+    # Working sets that must at least halve the gap, or interior points are faster.
+    patience: int = 3
+    # Proximal Newton steps after which interior points are faster.
+    newton_steps: int = 50
+
+    # Several classes. Most Newton steps in a round that leaves no sample out.
+    class_newton: int = 20
+    # Coefficients up to which interior points take over from steps that solve one sample each.
+    small: int = 1500
+
+
+DEFAULTS = SolverOptions()

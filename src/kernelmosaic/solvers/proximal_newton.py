@@ -25,9 +25,8 @@ from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram, NewtonPass
 from kernelmosaic.gram.linear_algebra import Cholesky
-from kernelmosaic.solvers.line_search import line_search
-from kernelmosaic.solvers.options import SolverOptions
-from kernelmosaic.solvers.program import MET, Program, Solution, Vector, certify, relative_gap
+from kernelmosaic.solvers.line_search import Trials, line_search
+from kernelmosaic.solvers.program import MET, Program, Solution, SolverOptions, Vector, certify, relative_gap
 
 
 class ProximalNewton:
@@ -167,9 +166,9 @@ class ProximalNewton:
             return _Point(self._value(w, values, b), w, values)
 
         here = _Point(self.value, self.w, self.values)
-        whole = line_search(lambda size: end(size, intercept), here, steep, attempts=1)
+        whole = line_search(lambda size: end(size, intercept), here, steep, Trials(1))
         # Halvings: the value is piecewise quadratic, and parabolas lead too near.
-        found = whole or line_search(end, here, steep, attempts=12, least=0.5)
+        found = whole or line_search(end, here, steep, Trials(12, least=0.5))
         if found is None:
             return False
         _, self.w, self.values = found[1]

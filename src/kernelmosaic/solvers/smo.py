@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray
 from kernelmosaic.backend import one_blas_thread
 from kernelmosaic.solvers.free_newton import block_form, newton_on_free
-from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
-from kernelmosaic.solvers.program import FLAT, Program, Solution, Vector, certify, relative_gap
+from kernelmosaic.solvers.program import (
+    DEFAULTS,
+    FLAT,
+    Movable,
+    Program,
+    Solution,
+    SolverOptions,
+    Vector,
+    certify,
+    relative_gap,
+)
 
 
 def solve_smo(
@@ -88,6 +95,8 @@ class SMOState:
         self.n_iter = 0
         self.exhausted = False
         self.last_newton = 0
+        self.is_few = program.n_samples <= options.few
+        self.newton_after = options.newton_after / 6 if self.is_few else options.newton_after
         self.allowance = float(options.flops_per_step)
         self.refresh()
         self.tolerance = np.inf
@@ -96,7 +105,8 @@ class SMOState:
 
     def solve(self, tol: float, limit: int) -> Solution:
         """Take steps until the certified gap is at most `tol`, they are used up, or rounding hides what is left."""
-        steps, looks = max(self.program.n_samples, 1000), 0
+        n, looks = self.program.n_samples, 0
+        steps = max(n // 2, 100) if self.is_few else max(n, 1000)
         gap = self.gap()
         while True:
             if gap <= tol:
@@ -180,7 +190,7 @@ class SMOState:
     def advance(self, gap: float, tol: float, limit: int) -> float:
         """Take the larger steps that pay when a run of pair steps was not enough, and return the gap they leave."""
         n, options = self.program.n_samples, self.options
-        if self.n_iter > options.newton_after * n:
+        if self.n_iter > self.newton_after * n:
             gap = self.newton_step(gap)
         if gap > tol and n >= options.compact_samples and len(active := self.active()) < options.compact_share * n:
             self.aim(gap, tol)
@@ -193,9 +203,10 @@ class SMOState:
 
         Every time more is allowed: the problem has proved to be a hard one.
         """
-        free = self.program.free(self.beta)
-        flops = self.allowance * (self.n_iter - self.last_newton) * self.program.n_samples
-        if not 2 <= len(free) <= self.options.newton_free or len(free) ** 3 > flops:
+        free, since = self.program.free(self.beta), self.n_iter - self.last_newton
+        # Of few samples they cost next to nothing.
+        flops = np.inf if self.is_few else self.allowance * since * self.program.n_samples
+        if not since or not 2 <= len(free) <= self.options.newton_free or len(free) ** 3 > flops:
             return gap
         before = self.beta[free]
         slope = self.residual[free] - self.program.epsilon * np.sign(before)
@@ -203,7 +214,7 @@ class SMOState:
         # One thread: many small steps lose much where the cores are busy.
         with one_blas_thread():
             form = block_form(self.K[np.ix_(free, free)], self.program.ridge[free])
-            self.beta[free], _ = newton_on_free(form, before, slope, *limits, self.program.total is not None, flops)
+            self.beta[free], _ = newton_on_free(form, before, slope, limits, self.program.total is not None, flops)
         changes = self.beta[free] - before
         moved = changes != 0
         self._subtract(free[moved], changes[moved])
@@ -213,7 +224,9 @@ class SMOState:
 
     def run(self, max_steps: int) -> None:
         """Take steps of all samples."""
-        steps, self.violation = maximise(self.K, self.program, self.beta, self.residual, self.tolerance, max_steps)
+        compiled = not self.is_few or self.n_iter >= self.options.numpy_steps * self.program.n_samples
+        given = self.K, self.program, self.beta, self.residual, self.tolerance, max_steps
+        steps, self.violation = maximise(*given, compiled=compiled)
         self.n_iter += steps
         # No step taken although the aim was not met: rounding hides whatever is left to gain.
         scale = max(1.0, float(np.abs(self.residual).max(initial=0.0)))
@@ -243,38 +256,6 @@ class SMOState:
 # Steps of one coefficient or two -------------------------------------------------------------------------------------
 
 
-class PairSteps:
-    """Pair steps by NumPy while they are few, in the whole process, and by compiled code from then on.
-
-    Both take the same steps, to the last bit, so the results do not depend on when one takes over from the other.
-
-    Parameters
-    ----------
-    few : int
-        Samples up to which NumPy takes the steps, ...
-    worth_compiling : int
-        ... until so many are taken: loading Numba takes half a second, compiling two.
-    """
-
-    def __init__(self, few: int = SolverOptions.few, worth_compiling: int = 30_000) -> None:
-        self.few, self.worth_compiling, self.taken = few, worth_compiling, 0
-
-    def __call__(self, K: AnyArray, *given: Any) -> int:
-        if len(K) <= self.few and self.taken <= self.worth_compiling:
-            steps = maximise_pairs(K, *given)
-            self.taken += steps
-            return steps
-        from kernelmosaic.solvers import _numba_smo
-
-        # Once it is loaded, compiled code serves any number of samples.
-        self.taken = self.worth_compiling + 1
-        keys, loop = np.empty(_numba_smo.STRIP), cast(Any, _numba_smo.maximise_pairs)
-        return int(loop(K, *given, keys, keys.view(np.int64)))
-
-
-take_pairs = PairSteps()
-
-
 def maximise(
     K: AnyArray,
     program: Program,
@@ -282,92 +263,90 @@ def maximise(
     residual: Vector,
     tolerance: float,
     max_steps: int,
-    pair_steps: PairSteps = take_pairs,
+    compiled: bool = True,
 ) -> tuple[int, float]:
     """Move pairs of coefficients, or single ones if their sum is free, until none rises steeper than the tolerance.
 
     beta and residual = t − Kβ − ρβ are updated in place; the program's target is not read. A pair is the steepest riser
-    and the partner that promises the largest gain to second order. Returns the steps taken and the steepness left.
+    and the partner that promises the largest gain to second order. NumPy and compiled code move pairs by the same
+    steps, to the last bit. Returns the steps taken and the steepness left.
     """
     rising, falling = program.slopes(beta, np.zeros(len(beta)))  # what shifts the residual
-    given = K, np.diagonal(K) + program.ridge, program.ridge, beta, residual, rising, falling
-    bounds = program.lower, program.upper, program.epsilon
-    if program.total is None:
-        from kernelmosaic.solvers._numba_smo import maximise_singles
-
-        steps = int(maximise_singles(*given, *bounds, tolerance, max_steps))
+    diagonal = np.diagonal(K) + program.ridge
+    box = program.ridge, program.lower, program.upper, float(program.epsilon)
+    at = Movable(beta, residual, rising, falling, diagonal, *box)
+    if program.total is not None and not compiled:
+        steps = maximise_pairs(K, at, tolerance, max_steps)
     else:
-        steps = pair_steps(*given, *bounds, tolerance, max_steps)
+        from kernelmosaic.solvers import _numba_smo
+
+        if program.total is None:
+            steps = int(_numba_smo.maximise_singles(K, at, tolerance, max_steps))
+        else:
+            keys = np.empty(_numba_smo.STRIP)
+            steps = int(_numba_smo.maximise_pairs(K, at, tolerance, max_steps, keys, keys.view(np.int64)))
     with np.errstate(invalid="ignore"):  # the reader of the residual refuses what is no number
         highest, lowest = (residual + rising).max(initial=-np.inf), (residual + falling).min(initial=np.inf)
     return steps, program.violation(float(highest), float(lowest))
 
 
-def maximise_pairs(
-    K: AnyArray,
-    diagonal: Vector,
-    ridge: Vector,
-    beta: Vector,
-    residual: Vector,
-    rising: Vector,
-    falling: Vector,
-    lower: Vector,
-    upper: Vector,
-    epsilon: float,
-    tolerance: float,
-    max_steps: int,
-) -> int:
-    """Take the steps of `maximise` for pairs, given the shifts of the slopes, and return how many.
+def maximise_pairs(K: AnyArray, at: Movable, tolerance: float, max_steps: int) -> int:
+    """Take the steps of `maximise` for pairs and return how many.
 
     `_numba_smo.maximise_pairs` does the same in the same order, and rounds alike.
     """
+    beta, residual, rising, falling, diagonal, ridge, lower, upper, epsilon = at
     if len(beta) == 0:
         return 0
     K = np.asarray(K, dtype=np.float64)  # so that products round in double precision
-    slopes, drops, keys, curvatures = np.empty((4, len(beta)))
+    curvatures = np.add.outer(diagonal, diagonal) - 2.0 * K
+    np.maximum(curvatures, FLAT, out=curvatures)
+    slopes, drops, keys = np.empty((3, len(beta)))
+    # Numbers of lists are read and written in less time than those of arrays.
+    b, rho, least, most = beta.tolist(), ridge.tolist(), lower.tolist(), upper.tolist()
 
     def place(k: int, new: float) -> float:
-        change = new - float(beta[k])
-        beta[k] = new
-        residual[k] -= change * ridge[k]
-        rising[k] = -np.inf if new >= upper[k] else (-epsilon if new >= 0.0 else epsilon)
-        falling[k] = np.inf if new <= lower[k] else (-epsilon if new > 0.0 else epsilon)
-        return change
+        change = new - b[k]
+        b[k] = new
+        residual[k] -= change * rho[k]
+        rising[k] = -np.inf if new >= most[k] else (-epsilon if new >= 0.0 else epsilon)
+        falling[k] = np.inf if new <= least[k] else (-epsilon if new > 0.0 else epsilon)
+        return float(change)
 
+    steps = max_steps
     with np.errstate(all="ignore"):  # the reader of the residual refuses what is no number
         for step in range(max_steps):
             np.add(residual, rising, out=slopes)
             i = int(slopes.argmax())
-            steepest = slopes[i]
+            steepest = float(slopes[i])
             np.add(residual, falling, out=slopes)
             np.subtract(steepest, slopes, out=drops)
             np.maximum(drops, 0.0, out=drops)
-            np.add(diagonal, diagonal[i], out=curvatures)
-            np.multiply(K[i], 2.0, out=keys)
-            np.subtract(curvatures, keys, out=curvatures)
-            np.maximum(curvatures, FLAT, out=curvatures)
             np.multiply(drops, drops, out=keys)
-            np.divide(keys, curvatures, out=keys)
+            np.divide(keys, curvatures[i], out=keys)
             j = int(keys.argmax())
             if not keys[j] > 0.0 or drops[j] <= tolerance:
                 # The best partner need not be the lowest one, and only the lowest one ends the loop.
                 j = int(slopes.argmin())
                 if slopes[j] == np.inf or steepest - slopes[j] <= tolerance or i == j:
-                    return step
-            size = float((steepest - slopes[j]) / curvatures[j])
+                    steps = step
+                    break
+            size = float((steepest - slopes[j]) / curvatures[i, j])
             # A coefficient stops where it changes sign: the slope jumps by 2ε there.
-            end_i = 0.0 if epsilon > 0.0 and beta[i] < 0.0 else float(upper[i])
-            end_j = 0.0 if epsilon > 0.0 and beta[j] > 0.0 else float(lower[j])
-            room_i, room_j = end_i - float(beta[i]), float(beta[j]) - end_j
+            end_i = 0.0 if epsilon > 0.0 and b[i] < 0.0 else most[i]
+            end_j = 0.0 if epsilon > 0.0 and b[j] > 0.0 else least[j]
+            room_i, room_j = end_i - b[i], b[j] - end_j
             size = min(size, room_i, room_j)
             # Ends are met exactly, or rounding would leave a coefficient just inside its bound.
-            change_i = place(i, end_i if size >= room_i else float(beta[i]) + size)
-            change_j = place(j, end_j if size >= room_j else float(beta[j]) - size)
+            change_i = place(i, end_i if size >= room_i else b[i] + size)
+            change_j = place(j, end_j if size >= room_j else b[j] - size)
             # A step too small for the coefficients' rounding would be chosen again for ever.
             if change_i == 0.0 and change_j == 0.0:
-                return step
+                steps = step
+                break
             np.multiply(K[i], change_i, out=slopes)
             np.multiply(K[j], change_j, out=drops)
             np.add(slopes, drops, out=slopes)
             np.subtract(residual, slopes, out=residual)
-    return max_steps
+    beta[:] = b
+    return steps

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram.linear_algebra import conjugate_gradients
 from kernelmosaic.gram.options import BlockOptions
-from kernelmosaic.solvers.line_search import line_search
+from kernelmosaic.solvers.line_search import Trials, descend
 from kernelmosaic.solvers.program import Solution, Vector, relative_gap, require_finite, sum_rounding
 
 Array = NDArray[np.float64]
@@ -145,27 +145,22 @@ def solve_smooth(
         # A start far from the solution may be worse than none.
         warm = look(warm_start, np.asarray(gram.products(warm_start)))
         here = warm if warm.upper < here.upper else here
-    best: SmoothSolution | None = None
-    for n_iter in range(1, max_iter + 1):
+    seen: list[SmoothSolution] = []
+
+    def line(here: _End) -> tuple[Callable[[float], _End], float] | None:
         beta = -here.loss.slopes
         residual = beta - here.beta
         change = np.asarray(gram.products(residual))
-        found = _assess(program, beta, here.values + change, here, n_iter)
-        best = found if best is None or found.gap < best.gap else best
-        if best.gap <= tol:
-            break
+        seen.append(_assess(program, beta, here.values + change, here, len(seen) + 1))
+        if (gap := seen[-1].gap) <= tol:
+            return None
         # The nearer the solution is, the more exact the step: convergence is quadratic.
-        step, along = solve_curved(gram.products, here.loss.times, residual, min(0.1, found.gap**0.5), change)
-        slope = -float(residual @ along)
+        step, along = solve_curved(gram.products, here.loss.times, residual, min(0.1, gap**0.5), change)
+        ends = lambda size: look(here.beta + size * step, here.values + size * along)  # noqa: E731
+        return ends, -float(residual @ along)
 
-        def end(size: float, here: _End = here, step: Vector = step, along: Vector = along) -> _End:
-            return look(here.beta + size * step, here.values + size * along)
-
-        moved = line_search(end, here, slope, attempts=30)
-        if moved is None:
-            break
-        here = moved[1]
-    assert best is not None
+    descend(here, line, Trials(30), max_iter)
+    best = min(seen, key=lambda one: one.gap)
     exact = np.asarray(gram.products(best.beta, exact=True))
     return _assess(program, best.beta, exact, look(best.beta, best.point), best.n_iter)
 

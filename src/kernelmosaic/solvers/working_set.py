@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,17 @@ from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.solvers.free_newton import GramForm, newton_on_free
-from kernelmosaic.solvers.options import DEFAULTS, RoundOptions, SolverOptions
-from kernelmosaic.solvers.program import Program, Solution, Vector, assess, certify, relative_gap
+from kernelmosaic.solvers.program import (
+    DEFAULTS,
+    Program,
+    RoundOptions,
+    Solution,
+    SolverOptions,
+    Vector,
+    assess,
+    certify,
+    relative_gap,
+)
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import initial_point, maximise, require_numbers, solve_smo
 
@@ -195,35 +204,14 @@ class Slopes(RoundState):
     falling: ArrayOrTensor
 
 
-class RoundPolicy(Protocol):
-    """Which samples a round has, and how their problem is solved.
-
-    Attributes
-    ----------
-    rounds : RoundOptions
-        How the driver takes rounds.
-    crowded : bool
-        Whether rounds do not hold all free samples, so that Newton steps on these are worth trying.
-    wait : int
-        Rounds before the first Newton steps.
-    """
-
-    rounds: RoundOptions
-    crowded: bool
-    wait: int
-
-    def rows(self, state: SingleOutput, at: Slopes) -> RowIndex:
-        """Return the samples of a round."""
-
-    def solve(self, state: SingleOutput, rows: RowIndex, at: Slopes, tol: float) -> tuple[Vector, int, Gram | None]:
-        """Return better coefficients of these samples, the steps taken, and the samples' kernel if it is at hand."""
-
-    def continues(self, at: Slopes, found: Solution, tol: float) -> bool:
-        """Whether more rounds can help after a certificate above the tolerance."""
-
-
 class SingleOutput(WorkingSet[Slopes]):
-    """Rounds of the program with one output; β and its residual t − Kβ − ρβ live where the kernel is."""
+    """Rounds of the program with one output; β and its residual t − Kβ − ρβ live where the kernel is.
+
+    The policy says which samples a round has (`rows`), how their problem is solved (`solve`: better coefficients, the
+    steps taken, and the samples' kernel if it is at hand), and whether more rounds can help after a certificate above
+    the tolerance (`continues`). It is `crowded` if rounds do not hold all free samples, so that Newton steps on these
+    are worth trying, after `wait` rounds.
+    """
 
     gram: Gram
     program: Program
@@ -233,7 +221,7 @@ class SingleOutput(WorkingSet[Slopes]):
         gram: Gram,
         program: Program,
         beta: Vector,
-        policy: RoundPolicy,
+        policy: MostViolating | FreeThenViolating,
         values: Vector | None = None,
         n_iter: int = 0,
     ) -> None:
@@ -344,13 +332,11 @@ class SingleOutput(WorkingSet[Slopes]):
         if not 2 <= len(free) <= self.rounds.newton_free:
             return 0
         beta = self.beta[free]
-        lower, upper = p.sign_limits(free, beta)
+        box, sums = p.sign_limits(free, beta), p.total is not None
         slope = self.residual[free] - p.epsilon * self.backend.xp.sign(beta)
         form = GramForm(self.gram.take(free), p.ridge[free], self.rounds.factorised)
         # A few steps, each without the coefficients that met a bound, before all slopes are looked at again.
-        new, steps = newton_on_free(
-            form, beta, slope, lower, upper, p.total is not None, budget=3, cut_backs=4, worth=0.02
-        )
+        new, steps = newton_on_free(form, beta, slope, box, sums, budget=3, cut_backs=4, worth=0.02)
         moved = bool((new != beta).any())
         self._place(free, new)
         self.n_iter += steps

@@ -5,8 +5,8 @@ formula off them, so that a combined matrix costs one write of it, and a product
 are sums of squared differences in double precision: exactly zero on the diagonal and exactly symmetric. Features in
 single precision are multiplied with vectors in double, which a product of matrices would need a copy for.
 
-The compiler is a private door of torch: where it is not to be had, or does not agree with the plain operations, those
-serve.
+The compiler is a private function of torch: where it is missing, or its results differ from those of the plain
+operations, those are used.
 """
 
 from __future__ import annotations
@@ -190,14 +190,12 @@ def available(device: torch.device) -> bool:
         return False
     try:
         return all(_gaussians_agree(device)) and all(_features_agree(device))
-    except Exception:  # whatever goes wrong behind a private door, the plain operations serve
+    except Exception:  # whatever a private function raises, the plain operations are used
         return False
 
 
 def _gaussians_agree(device: torch.device) -> list[bool]:
-    generator = torch.Generator().manual_seed(0)
-    X = torch.randn((301, 7), generator=generator, dtype=torch.float64).to(device)
-    beta = torch.randn((2, 301), generator=generator, dtype=torch.float64).to(device)
+    X, beta = _random(device, (301, 7), (2, 301))
     rates, weights = [-0.1, -2.0], [0.25, 1.5]
     D = ((X[:, None] - X[None]) ** 2).sum(-1)
     K = [torch.exp(rate * D) for rate in rates]
@@ -219,13 +217,17 @@ def _gaussians_agree(device: torch.device) -> list[bool]:
 
 
 def _features_agree(device: torch.device) -> list[bool]:
-    generator = torch.Generator().manual_seed(0)
-    Z = torch.randn((1301, 77), generator=generator).to(device)
-    w, v = (torch.randn(size, generator=generator, dtype=torch.float64).to(device) for size in (77, 1301))
+    Z, w, v = _random(device, (1301, 77), (77,), (1301,))
+    Z = Z.float()
     return [
         _near(_rows_times(Z, w), Z.double() @ w, _DOUBLE),
         _near(_columns_times(Z, v), Z.double().T @ v, _DOUBLE),
     ]
+
+
+def _random(device: torch.device, *shapes: tuple[int, ...]) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes]
 
 
 def _near(found: Tensor, expected: Tensor, tolerance: float) -> bool:
@@ -330,10 +332,7 @@ def _roughly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor) -> Ten
 @lru_cache(maxsize=8)
 def _rough_available(device: torch.device) -> bool:
     try:
-        generator = torch.Generator().manual_seed(0)
-        X = torch.randn((301, 7), generator=generator, dtype=torch.float64).to(device)
-        beta = torch.randn((2, 301), generator=generator, dtype=torch.float64).to(device)
-        rates = [-0.1, -2.0]
+        (X, beta), rates = _random(device, (301, 7), (2, 301)), [-0.1, -2.0]
         found = _multiply_roughly(X[10:240].T, X, rates, beta)
         return _near(found, _multiply(X[10:240].T, X, rates, beta, True), _SINGLE)
     except Exception:  # as in `available`
@@ -378,7 +377,7 @@ def _constants(rates: tuple[float, ...], weights: tuple[float, ...], device: tor
 # Features in single precision --------------------------------------------------------------------------------------
 
 
-def times(Z: Tensor, V: Tensor, transposed: bool = False, strip: int = _STRIP) -> Tensor:
+def multiply_features(Z: Tensor, V: Tensor, transposed: bool = False, strip: int = _STRIP) -> Tensor:
     """Return ZV, or ZᵀV where Z is transposed, in double precision, copying at most `strip` numbers at once."""
     n, width = Z.shape
     plain = Z.is_cuda and Z.dtype == torch.float32 and Z.is_contiguous() and V.ndim == 1 and Z.numel() > 0

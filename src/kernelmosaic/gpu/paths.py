@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import ArrayOrTensor
-from kernelmosaic.gram.columns import ColumnKernels
-from kernelmosaic.gram.stack import StoredStack
-from kernelmosaic.learning.certificate import AIM, Iteration, Learned, Start, known_forms
-from kernelmosaic.learning.fixed import FixedWeights
-from kernelmosaic.learning.problem import Learner
-from kernelmosaic.solvers.batch import (
+from kernelmosaic.gpu.programs import (
     BatchState,
+    ColumnKernels,
+    Columns,
     ProgramBatch,
     SharedInverse,
     free_samples,
     solve_free_blocks,
     take_steps,
 )
+from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.learning.certificate import AIM, Iteration, Learned, Start, known_forms
+from kernelmosaic.learning.fixed import FixedWeights
+from kernelmosaic.learning.problem import Learner, steepest_curvature
+from kernelmosaic.solvers.free_newton import free_curvature, keep_sum
 from kernelmosaic.solvers.program import Solution, relative_gap
 
 Array = NDArray[np.float64]
@@ -111,13 +113,14 @@ def learn_paths(
     """
     options, counts = options or BatchOptions(), counts or Counts()
     kernels = ColumnKernels(stack, options.half)
+    task = _Task(kernels, sizes, options, counts)
     search: _Search | None = None
     found: list[list[Learned]] = [[] for _ in paths]
     for some in _neighbours(paths[0], max(1, options.columns // len(paths)), options.apart):
         machines = [machine for path in paths for machine in path[some]]
         many = len(machines) // len(paths)
         each = [learner for learner in learners for _ in range(many)]
-        search = _Search(kernels, sizes, machines, each, options, counts, search, many)
+        search = _Search(task, machines, each, many, search)
         for column, one in enumerate(search.learn()):
             found[column // many].append(one)
     counts.products += kernels.n_products
@@ -139,8 +142,28 @@ def _neighbours(path: Sequence[Any], most: int, apart: float) -> Iterator[slice]
             first = i
 
 
+@dataclass(frozen=True)
+class _Task:
+    """What the problems of all paths share."""
+
+    kernels: ColumnKernels
+    sizes: Array
+    options: BatchOptions
+    counts: Counts
+
+
 class _Search:
-    """The problems that advance together; every array has one row per problem."""
+    """The problems that advance together; every array has one row per problem.
+
+    Parameters
+    ----------
+    task : _Task
+        What they share with all others.
+    machines, learners : list
+        Theirs, `many` of each path in turn.
+    before : _Search, optional
+        The problems whose ends are where these start.
+    """
 
     eta: Array
     beta: Any
@@ -148,23 +171,21 @@ class _Search:
 
     def __init__(
         self,
-        kernels: ColumnKernels,
-        sizes: Array,
+        task: _Task,
         machines: list[Any],
         learners: list[Learner],
-        options: BatchOptions,
-        counts: Counts,
-        before: _Search | None,
         many: int,
+        before: _Search | None,
     ) -> None:
-        self.kernels, self.sizes, self.machines, self.learners = kernels, sizes, machines, learners
-        self.options, self.counts, self.many = options, counts, many
-        self.backend, self.xp = kernels.backend, kernels.backend.xp
+        self.kernels, self.sizes, self.options, self.counts = task.kernels, task.sizes, task.options, task.counts
+        self.machines, self.learners, self.many = machines, learners, many
+        self.backend, self.xp = self.kernels.backend, self.kernels.backend.xp
         self.program = ProgramBatch.of([machine.program for machine in machines], self.backend)
         # An entry takes 32 bytes: its place, two copies in single and two in double precision.
-        self.entries = max(min(options.entries, self.backend.free_bytes() / 64), len(machines))
+        self.entries = max(min(self.options.entries, self.backend.free_bytes() / 64), len(machines))
         self.tol = learners[0].options.tol
         self.keeps_weights = isinstance(learners[0], FixedWeights)
+        self.learns = not self.keeps_weights and self.kernels.n_kernels > 1
         self.best: list[Learned | None] = [None] * len(machines)
         self._start(before)
 
@@ -186,9 +207,8 @@ class _Search:
             room, own = old.upper[at] - old.lower[at], p.upper - p.lower
             grown = xp.where(xp.isfinite(room) & (room > 0), own / room.clip(1e-300), 1.0)
             beta = p.nearest(before.beta[at] * grown)
-        zero = xp.zeros_like(beta)
         values = self.kernels.each(beta)
-        self.state = BatchState(beta, beta.clone(), zero, beta.clone(), values)
+        self.state = BatchState.at(beta, values)
         V = xp.einsum("bm,mbn->bn", self.backend.asarray(self.eta), values)
         self.state.y = p.target - V - p.intercepts(p.target - V)
         self.beta = beta.clone()
@@ -201,7 +221,7 @@ class _Search:
         stack: Any = self.kernels.stack
         first: Any = self.learners[0]
         if self.keeps_weights:
-            return np.array([learner.weights for learner in self.learners])  # type: ignore[attr-defined]
+            return np.array([learner.weights for learner in self.learners if isinstance(learner, FixedWeights)])
         known = first._from_a_part(stack, self.machines[0])
         theta = first.options.norm.start(stack.n_kernels) if known is None else known * first.options.penalties**2
         return np.array([theta / learner.options.penalties**2 for learner in self.learners])
@@ -233,10 +253,11 @@ class _Search:
             program, state, eta = self.program.rows(at), self.state.rows(at), self.eta[left]
             residuals = take_steps(self.kernels, program, state, eta, shared, self.options.steps, half)
             self.counts.steps += self.options.steps
-            known = state.base, state.base_values
+            base, values = state.base, state.base_values
             gaps, balance = self._look(left, program, state, residuals)
             if np.isnan(gaps).any():
-                state.restart(self.backend.index(np.flatnonzero(np.isnan(gaps))), *known)
+                lost = self.backend.index(np.flatnonzero(np.isnan(gaps)))
+                state.store(lost, BatchState.at(base[lost], values[:, lost]))
                 half = False
             self.state.store(at, state)
             self.beta[at] = state.base
@@ -275,59 +296,49 @@ class _Search:
         self, left: NDArray[np.intp], program: ProgramBatch, state: BatchState, residuals: tuple[Any, Any]
     ) -> tuple[Array, float]:
         """Return the gaps of columns, and by which factor ρ would balance their residuals; move their weights."""
-        eta = self.eta[left]
-        at = self._bounds(program, state.base, state.base_values, program.nearest(state.z), eta)
+        at = self._bounds(program, state.base, state.base_values, program.nearest(state.z), self.eta[left])
         free = free_samples(program, at.beta)
         packed = self._fetch(at.numbers, free.sum(1), *residuals)
         counts, primal, dual = packed[:, -3:].T
-        worth = self._worth(left, packed[:, :-3])
-        learns = not self.keeps_weights and self.kernels.n_kernels > 1
-        settled = learns & (worth.own <= self.options.settled * worth.gap)
+        here = _Look(left, program, state, at, self._worth(left, packed[:, :-3]), free, counts)
+        gap = here.worth.gap
+        settled = self.learns & (here.worth.own <= self.options.settled * gap)
         most = int(np.sqrt(self.entries / len(left)))
         # What a Newton step may improve: coefficients, where all that are free fit a block, or weights.
-        some = np.flatnonzero(~(worth.gap <= 0.9 * self.tol) & ((counts <= most) | settled))
+        some = np.flatnonzero(~(gap <= 0.9 * self.tol) & ((counts <= most) | settled))
         if len(some):
             # Where blocks are for weights alone, half as many samples stand for all.
             most = int(np.sqrt(self.entries / len(some)))
-            most = most if np.any(counts[some] <= most) else most // 2
-            at, worth = self._improve(left, some, program, state, at, worth, free, counts, most, learns)
+            self._improve(here, some, most if np.any(counts[some] <= most) else most // 2)
         state.base, state.base_values = at.beta, at.each
         balance = np.sqrt(np.maximum(primal, 1e-300) / np.maximum(dual, 1e-300))
-        return worth.gap, float(np.clip(np.median(balance), 0.1, 10.0))
+        return gap, float(np.clip(np.median(balance), 0.1, 10.0))
 
-    def _improve(
-        self,
-        left: NDArray[np.intp],
-        some: NDArray[np.intp],
-        program: ProgramBatch,
-        state: BatchState,
-        at: _Bounds,
-        worth: _Worth,
-        free: Any,
-        counts: Array,
-        most: int,
-        learns: bool,
-    ) -> tuple[_Bounds, _Worth]:
+    def _improve(self, here: _Look, some: NDArray[np.intp], most: int) -> None:
         """Take Newton steps of some columns, on their coefficients where that is better, and on their weights."""
-        xp, which, eta = self.xp, self.backend.index(some), self.eta[left[some]]
-        own, mine, known = program.rows(which), at.rows(which), worth.rows(some)
-        rows, step, H, share = self._newton(own, mine, free[which], counts[some], eta, most)
+        xp, which, state, left = self.xp, self.backend.index(some), here.state, here.left[some]
+        eta, own, mine, known = self.eta[left], here.program.rows(which), here.at.rows(which), here.worth.rows(some)
+        rows, step, H, share = self._newton(own, mine, here.free[which], here.counts[some], eta, most)
         exact = self.backend.asarray(share == 1, np.bool_)[:, None]
         near = own.nearest(mine.beta.scatter_add(1, rows, xp.where(exact, step, 0.0)))
         polished = self._bounds(own, mine.beta, mine.each, near, eta)
-        width, packed = at.numbers.shape[1], self._fetch(polished.numbers, H.flatten(1))
-        other = self._worth(left[some], packed[:, :width])
+        width, packed = mine.numbers.shape[1], self._fetch(polished.numbers, H.flatten(1))
+        other = self._worth(left, packed[:, :width])
         better = other.own < known.own
-        take = self.backend.asarray(better, np.bool_)[:, None]
-        mine, known = polished.where(take, mine, xp), other.where(better, known)
+        take = self.backend.asarray(better, np.bool_)
+        mine, known = polished.where(take, mine), other.where(better, known)
         # Where the Newton step is better, the steps go on from it.
+        take = take[:, None]
         state.x[which] = xp.where(take, mine.beta, state.x[which])
         state.z[which] = xp.where(take, mine.beta, state.z[which])
         state.y[which] = xp.where(take, own.target - mine.values - mine.intercept, state.y[which])
-        if learns:
+        if self.learns:
             P = self.kernels.n_kernels
-            self._move_weights(left[some], known, packed[:, width:].reshape(-1, P, P), state, which, mine)
-        return at.replaced(which, mine), worth.replaced(some, known)
+            change = self._move_weights(left, known, packed[:, width:].reshape(-1, P, P))
+            # The multipliers follow the outputs.
+            state.y[which] -= xp.einsum("bm,mbn->bn", self.backend.asarray(change), mine.each)
+        here.at.store(which, mine)
+        here.worth.store(some, known)
 
     def _fetch(self, *numbers: Any) -> Array:
         """Bring numbers of the columns to this process, all at once."""
@@ -343,17 +354,12 @@ class _Search:
         slope = program.target - at.values - program.ridge * at.beta - at.intercept
         if program.epsilon:
             slope = slope - program.epsilon * xp.sign(at.beta)
-        each = at.each.permute(1, 2, 0)
+        sums, each = program.total is not None, at.each.permute(1, 2, 0)
         right = xp.cat([xp.stack([slope, xp.ones_like(slope)], 2), each], 2)
         rows, answer, share = solve_free_blocks(self.kernels, program, free, right, eta, counts, most)
         step, ones = answer[:, :, 0], answer[:, :, 1]
-        own = xp.take_along_dim(each, rows[:, :, None], 1).transpose(1, 2)
-        H = own @ answer[:, :, 2:]
-        if program.total is not None:
-            total = ones.sum(1, keepdim=True).clip(1e-300)
-            step = step - step.sum(1, keepdim=True) / total * ones
-            shift = (own @ ones[:, :, None])[:, :, 0]
-            H = H - shift[:, :, None] * shift[:, None, :] / total[:, :, None]
+        H = free_curvature(xp.take_along_dim(each, rows[:, :, None], 1), answer[:, :, 2:], ones if sums else None)
+        step = keep_sum(step, ones) if sums else step
         return rows, step, H * self.backend.asarray(share)[:, None, None], share
 
     def _bounds(self, program: ProgramBatch, base: Any, known: Any, beta: ArrayOrTensor, eta: Array) -> _Bounds:
@@ -378,10 +384,11 @@ class _Search:
         own = np.array([relative_gap(*both) for both in zip(upper, dual, strict=True)])
         return _Worth(gap, own, upper, dual, q)
 
-    def _move_weights(
-        self, left: NDArray[np.intp], worth: _Worth, curvature: Array, state: BatchState, which: Any, at: _Bounds
-    ) -> None:
-        """Take Newton steps on the weights where machines are solved well enough, or shorten and damp them."""
+    def _move_weights(self, left: NDArray[np.intp], worth: _Worth, curvature: Array) -> Array:
+        """Take Newton steps on the weights where machines are solved well enough, or shorten and damp them.
+
+        Returns the changes.
+        """
         changed = self.eta[left].copy()
         for k, b in enumerate(left):
             done = worth.gap[k] <= 0.9 * self.tol or not np.isfinite(worth.gap[k])
@@ -403,16 +410,13 @@ class _Search:
                 self.damping[b] *= 0.25
             self.upper[b], self.from_eta[b] = worth.upper[k], self.eta[b]
             theta, slopes = self.eta[b] / scale, worth.q[k] * scale
-            # A slope falls at most with the power 2 of θ when only the kernel's own weight changes.
-            steepest = 2.0 * slopes / np.maximum(theta, 1e-3 / len(theta))
-            H = curvature[k] * np.outer(scale, scale) + np.diag(self.damping[b] * steepest)
+            H = curvature[k] * np.outer(scale, scale) + np.diag(self.damping[b] * steepest_curvature(theta, slopes))
             new = options.norm.retract(theta + options.norm.newton_direction(theta, slopes, H))
             self.promised[b] = slopes @ (new - theta) - 0.5 * (new - theta) @ H @ (new - theta)
             changed[k] = new * scale
-        change = self.backend.asarray(changed - self.eta[left])
-        # The multipliers follow the outputs.
-        state.y[which] -= self.xp.einsum("bm,mbn->bn", change, at.each)
+        change = changed - self.eta[left]
         self.eta[left] = changed
+        return change
 
     # The certificate -----------------------------------------------------------------------------------------------
 
@@ -449,8 +453,8 @@ class _Search:
         return best if best.gap <= one.gap else one
 
 
-@dataclass(frozen=True)
-class _Bounds:
+@dataclass
+class _Bounds(Columns):
     """What feasible coefficients are worth: K_mβ, Kβ, the intercepts, and ⟨t, β⟩ …, the losses and ½βᵀK_mβ."""
 
     beta: Any
@@ -458,28 +462,11 @@ class _Bounds:
     values: Any
     intercept: Any
     numbers: Any
-
-    def where(self, take: Any, other: _Bounds, xp: Any) -> _Bounds:
-        """Return these where a mask of columns, (B, 1), says so, and others elsewhere."""
-        both = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
-        return _Bounds(*(xp.where(take, mine, theirs) for mine, theirs in both))
-
-    def rows(self, which: Any) -> _Bounds:
-        """Return those of some columns."""
-        return _Bounds(
-            self.beta[which], self.each[:, which], self.values[which], self.intercept[which], self.numbers[which]
-        )
-
-    def replaced(self, which: Any, some: _Bounds) -> _Bounds:
-        """Return these with what `rows` returned replaced, in their place."""
-        self.each[:, which] = some.each
-        for name in ("beta", "values", "intercept", "numbers"):
-            getattr(self, name)[which] = getattr(some, name)
-        return self
+    by_kernel = ("each",)
 
 
-@dataclass(frozen=True)
-class _Worth:
+@dataclass
+class _Worth(Columns):
     """Relative gaps of columns, those of the machines alone, upper bounds, the machines' dual values, and ½βᵀK_mβ."""
 
     gap: Array
@@ -488,17 +475,15 @@ class _Worth:
     dual: Array
     q: Array
 
-    def where(self, take: NDArray[np.bool_], other: _Worth) -> _Worth:
-        """Return these where a mask of columns says so, and others elsewhere."""
-        both = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
-        return _Worth(*(np.where(take.reshape(-1, *[1] * (mine.ndim - 1)), mine, theirs) for mine, theirs in both))
 
-    def rows(self, which: NDArray[np.intp]) -> _Worth:
-        """Return those of some columns."""
-        return _Worth(*(getattr(self, one.name)[which] for one in fields(self)))
+@dataclass(frozen=True)
+class _Look:
+    """What the columns `left` are worth where they stand, and which of their samples are free."""
 
-    def replaced(self, which: NDArray[np.intp], some: _Worth) -> _Worth:
-        """Return these with what `rows` returned replaced, in their place."""
-        for one in fields(self):
-            getattr(self, one.name)[which] = getattr(some, one.name)
-        return self
+    left: NDArray[np.intp]
+    program: ProgramBatch
+    state: BatchState
+    at: _Bounds
+    worth: _Worth
+    free: Any
+    counts: Array

@@ -7,9 +7,9 @@ import pytest
 from sklearn.datasets import make_classification
 
 from kernelmosaic import MKLClassifierCV, MKLRegressorCV
-from kernelmosaic.engine import together as _together
+from kernelmosaic.gpu import folds as _together
+from kernelmosaic.gpu.paths import BatchOptions, Counts
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.learning.batch import BatchOptions, Counts
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
