@@ -20,7 +20,7 @@ ROOT = SRC / "kernelmosaic"
 
 #: Rooms from the ground up. A room may import those on lower floors, never one above nor a neighbour.
 FLOORS = (
-    {"_typing"},
+    {"_checks", "_typing"},
     {"backend", "files", "stacking"},
     {"_numba_cache"},
     {"kernels"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any, NamedTuple, overload
 
@@ -208,6 +208,29 @@ def _is_gram(table: MatrixLike) -> bool:
         return False
     values = np.asarray(table)
     return values.dtype.kind in "iuf" and bool(np.allclose(values, values.T, equal_nan=True))
+
+
+def by_view(values: Any, views: Sequence[str]) -> dict[str, Any]:
+    """Return values, whose last axis is that of the kernels, summed over the kernels of every view.
+
+    Parameters
+    ----------
+    values : array-like of shape (..., P)
+        Numbers of the kernels.
+    views : sequence of str
+        The view of each kernel; one alone is that of all.
+
+    Returns
+    -------
+    dict from view to float, or to ndarray of shape (...)
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if len(views) < values.shape[-1]:
+        values = values.sum(axis=-1, keepdims=True)
+    found: dict[str, Any] = {}
+    for view, one in zip(views, np.moveaxis(values, -1, 0), strict=True):
+        found[view] = found.get(view, 0.0) + (float(one) if one.ndim == 0 else one)
+    return found
 
 
 # Names of rows -------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,13 +117,6 @@ class Calibration:
             p = np.hstack([1.0 - p, p]) if p.shape[1] == 1 else p
         p = np.where(known, np.maximum(p, self.least), 0.0)
         return np.asarray(p / p.sum(axis=1, keepdims=True))
-
-
-def check_calibration(calibration: Any) -> str:
-    """Return the name of a calibration, or raise naming the ones there are."""
-    if not isinstance(calibration, str) or calibration not in CALIBRATIONS:
-        raise ValueError(f"calibration={calibration!r}: choose {' or '.join(map(repr, CALIBRATIONS))}.")
-    return calibration
 
 
 def _columns(outputs: Array) -> Array:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
+
+from kernelmosaic._checks import check_choice
 
 Array = NDArray[np.float64]
 
 #: What a search may choose: the best score, or the smoothest model within one standard error of it.
 RULES = ("best", "one_standard_error")
-
-
-def check_rule(rule: Any) -> str:
-    """Return the rule by which a search chooses, or raise if there is none of this name."""
-    if rule not in RULES:
-        raise ValueError(f"rule={rule!r}: choose one of {', '.join(map(repr, RULES))}.")
-    return str(rule)
 
 
 def choose(
@@ -48,7 +41,7 @@ def choose(
         # Folds of 16 and 17 samples: as many right answers differ by less than one sample in their mean.
         margin = max(margin, 0.5 / (len(sizes) * int(np.max(sizes))))
     m, i = _smoothest(means, margin, margin, descending)
-    if check_rule(rule) == "best" or scores.shape[1] == 1:
+    if check_choice("rule", rule, RULES) == "best" or scores.shape[1] == 1:
         return m, i
     error = float(scores[m, :, i].std(ddof=1)) / scores.shape[1] ** 0.5
     below = float(np.nanmax(means) - means[m, i])

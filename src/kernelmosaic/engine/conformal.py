@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.calibration import NEVER
+from kernelmosaic.engine.labels import Labels, per_class
 
 Array = NDArray[np.float64]
 
@@ -139,7 +140,7 @@ class Conformal:
         for rows in row_strips(len(found), BLOCK // len(self.at)):
             for c in range(len(self.classes)):
                 found[rows, c] = ranked(self.scores[:, 0], -self._by_sample(values[:, rows, c]), coverage) >= 0
-        found[np.arange(len(found)), np.searchsorted(self.classes, predicted)] = True
+        found[np.arange(len(found)), Labels(self.classes).codes(predicted)] = True
         return found
 
     def _by_sample(self, values: Array) -> Array:
@@ -178,17 +179,14 @@ def _distances(band: Array, y: AnyArray) -> Array:
 def _class_values(model: Estimator, X: MatrixLike, classes: AnyArray) -> Array:
     """Return decision values, or probabilities where there are none, with one column per class of the whole set."""
     says: Any = model.decision_function if hasattr(model, "decision_function") else model.predict_proba
-    values = np.asarray(says(X), dtype=np.float64)
-    columns = np.column_stack([-values, values]) if values.ndim == 1 else values
-    # Of a class that the model has no sample of; differences of such numbers are finite.
-    full = np.full((len(columns), len(classes)), -NEVER / 8)
-    full[:, np.searchsorted(classes, model.classes_)] = columns
-    return full
+    values = per_class(np.asarray(says(X), dtype=np.float64))
+    # A class that the model has no sample of has a value whose differences from others are finite.
+    return Labels(classes).spread(values, model.classes_, -NEVER / 8)
 
 
 def _own_misfits(model: Estimator, X: MatrixLike, y: AnyArray, classes: AnyArray) -> Array:
     """Return the misfit of every sample's own class; infinite if it is none of the classes."""
     known, found = np.isin(y, classes), np.full(len(y), np.inf)
     every = misfits(_class_values(model, X, classes))[known]
-    found[known] = every[np.arange(len(every)), np.searchsorted(classes, y[known])]
+    found[known] = every[np.arange(len(every)), Labels(classes).codes(y[known])]
     return found

@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.engine.fit import fit
+from kernelmosaic.engine.labels import single
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.search import CalibrationFolds, cross_calibrate
 from kernelmosaic.engine.tasks import Classes, PathRule, accuracy, find_classes
@@ -60,8 +61,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
 
     def decision_function(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return one output per class; for two classes a single one of shape (n_samples,), positive for the second."""
-        outputs = self._outputs(X)
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+        return single(self._outputs(X))
 
     @WithProbabilities
     def predict_proba(self, X: MatrixLike) -> NDArray[np.float64]:

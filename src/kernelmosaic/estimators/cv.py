@@ -14,9 +14,10 @@ from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._checks import check_choice, check_count
 from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, Settings, TargetLike
-from kernelmosaic.engine.calibration import check_calibration
-from kernelmosaic.engine.choice import check_rule
+from kernelmosaic.engine.calibration import CALIBRATIONS
+from kernelmosaic.engine.choice import RULES
 from kernelmosaic.engine.conformal import Conformal
 from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.samples import FitInput, is_streamed
@@ -28,7 +29,6 @@ from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.machines.base import check_count
 from kernelmosaic.machines.survival import PartialLikelihood
 from kernelmosaic.metrics import concordance, integrated_brier_score
 from kernelmosaic.stacking import check_row_names
@@ -114,7 +114,7 @@ class PathSearch(BaseEstimator):
 
     def _search(self, estimator: Estimator, given: FitInput, routed: Bunch) -> tuple[PathResult, int, int]:
         """Follow the paths of all folds; return what was found, and the numbers of the norm and the C chosen."""
-        rule, scorer, choice = path_rule(estimator), self._scorer(), check_rule(self.rule)
+        rule, scorer, choice = path_rule(estimator), self._scorer(), check_choice("rule", self.rule, RULES)
         strata = given.y if rule.strata is None else rule.strata(given.y)
         folds = list(self._splitter(estimator, strata).split(given.X, strata, **routed.splitter.split))
         shown: Any = progress(type(self).__name__, len(folds)) if self.verbose else nullcontext(lambda *state: None)
@@ -314,7 +314,7 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
     norms = (1, 2, "uniform")
 
     def _plain(self, given: FitInput) -> MKLClassifier:
-        check_calibration(self.calibration)
+        check_choice("calibration", self.calibration, CALIBRATIONS)
         return MKLClassifier(**self._plain_params())
 
     def predict_set(self, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.bool_]:

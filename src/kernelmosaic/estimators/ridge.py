@@ -19,6 +19,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import (
     AnyArray,
     ArrayOrTensor,
@@ -32,9 +33,10 @@ from kernelmosaic._typing import (
 from kernelmosaic.backend import NUMPY, row_strips, tensor_device, to_host, torch_backend
 from kernelmosaic.engine.conformal import BLOCK, interval, misfits, ranked
 from kernelmosaic.engine.function import Function, StripFunction
+from kernelmosaic.engine.labels import Labels, per_class
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, Standardizer, is_streamed, level_of_caller
 from kernelmosaic.engine.store import active_store
-from kernelmosaic.engine.tasks import decide_classes, find_classes
+from kernelmosaic.engine.tasks import find_classes
 from kernelmosaic.engine.training_set import ExactSet, FeatureSet, KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.estimators._base import KernelEstimator, parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
@@ -59,7 +61,6 @@ from kernelmosaic.learning.ridge_weights import (
     learn_ridge,
 )
 from kernelmosaic.learning.target_weights import TargetOptions, learn_target_weights
-from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.solvers.leave_one_out import RidgeSystem, variances
 from kernelmosaic.stacking import check_row_names
 
@@ -173,8 +174,7 @@ class BaseRidge(KernelEstimator):
         super()._check_parameters()
         check_count("max_iter", self.max_iter)
         check_count("n_init", self.n_init)
-        if self.criterion not in ("loo", "evidence"):
-            raise ValueError(f"criterion={self.criterion!r}: give 'loo' or 'evidence'.")
+        check_choice("criterion", self.criterion, ("loo", "evidence"))
         if isinstance(self.alpha, str):
             if self.alpha != "learn":
                 raise ValueError(f"alpha={self.alpha!r}: give a positive number or 'learn'.")
@@ -193,7 +193,7 @@ class BaseRidge(KernelEstimator):
         rows = np.arange(whole.X.shape[0]) if whole.weight is None else np.flatnonzero(whole.weight)
         given = whole if len(rows) == whole.X.shape[0] else whole.take(rows)
         Y = self._targets(given.y)
-        labels = np.searchsorted(self.classes_, np.asarray(given.y)) if has_classes else None
+        labels = Labels(self.classes_).codes(given.y) if has_classes else None
         n = len(Y)
         if n < 2:
             raise ValueError(f"n_samples={n} of positive weight: leaving one out takes two samples; give more.")
@@ -948,15 +948,15 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         if self.class_weight is not None:
             weight[counted] *= compute_sample_weight(self.class_weight, given.y[counted])
         learned, outputs = self._learn_ridge(replace(given, weight=weight), groups, has_classes=True)
-        labels = np.searchsorted(self.classes_, np.asarray(given.y)[counted])
+        labels = Labels(self.classes_).codes(given.y[counted])
         self._calibration, shift = ScaledSoftmax.fit(outputs[counted], labels, weight[counted])
         self.intercept_ = learned.intercept + shift
         self.function_ = replace(self.function_, intercept=self.intercept_)
         self.loo_predictions_ = self.decide(outputs + shift)
         self.loo_probabilities_ = self._probabilities(outputs + shift)
         self.best_score_ = float(np.average(self.loo_predictions_ == given.y, weights=given.weight))
-        every = misfits(_per_class((outputs + shift)[self.support_]))
-        own = np.searchsorted(self.classes_, np.asarray(given.y)[self.support_])
+        every = misfits(per_class((outputs + shift)[self.support_]))
+        own = Labels(self.classes_).codes(given.y[self.support_])
         self._own_misfits = every[np.arange(len(own)), own]
         return self
 
@@ -983,7 +983,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         Z = self._validate(X, reset=False)
         found = np.zeros((Z.shape[0], len(self.classes_)), dtype=bool)
         for rows, without in self._without(Z):
-            for c, shift in enumerate(np.moveaxis(-misfits(_per_class(without)), -1, 0)):
+            for c, shift in enumerate(np.moveaxis(-misfits(per_class(without)), -1, 0)):
                 found[rows, c] = ranked(self._own_misfits, shift, coverage) >= 0
         found[np.arange(len(found)), np.searchsorted(self.classes_, self.predict(X))] = True
         return found
@@ -993,13 +993,11 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         return found
 
     def _targets(self, y: TargetLike) -> Array:
-        labels = np.searchsorted(self.classes_, np.asarray(y))
-        if len(self.classes_) == 2:
-            return np.where(labels == 1, 1.0, -1.0)[:, np.newaxis]
-        return np.eye(len(self.classes_))[labels]
+        indicators = Labels(self.classes_).indicators(y)
+        return 2.0 * indicators[:, 1:] - 1.0 if len(self.classes_) == 2 else indicators
 
     def decide(self, outputs: Array) -> AnyArray:
-        return decide_classes(self.classes_, outputs)
+        return Labels(self.classes_).decide(outputs)
 
 
 @dataclass(frozen=True)
@@ -1023,7 +1021,7 @@ class ScaledSoftmax:
 
         The priors, in nats, are 3 b² and 0.02 (log a)².
         """
-        scores = _per_class(outputs)
+        scores = per_class(outputs)
         n, c = scores.shape
         hot = np.eye(c)[labels]
 
@@ -1042,11 +1040,5 @@ class ScaledSoftmax:
 
     def probabilities(self, outputs: Array) -> Array:
         """Return the probabilities of the classes, of shape (n, classes)."""
-        p = softmax(self.scale * _per_class(outputs), axis=1)
+        p = softmax(self.scale * per_class(outputs), axis=1)
         return np.asarray((self.total * p + 1.0 / p.shape[1]) / (self.total + 1.0))
-
-
-def _per_class(outputs: Array) -> Array:
-    """Return one score per class; a single output counts for the second class, and its negative for the first."""
-    columns: Array = outputs if outputs.ndim > 1 else outputs[:, np.newaxis]
-    return columns if columns.shape[-1] > 1 else np.concatenate([-columns, columns], axis=-1)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
+from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.inspection._refits import Rows, Task, fit, labelled, last_step, prepare, refit, text_table
-from kernelmosaic.machines.base import check_count, check_positive
 
 Array = NDArray[np.float64]
 
@@ -123,8 +123,7 @@ def stability(
     1.0
     """
     n_resamples = check_count("n_resamples", n_resamples)
-    if method not in ("subsample", "bootstrap"):
-        raise ValueError(f"method={method!r}: choose 'subsample' or 'bootstrap'.")
+    check_choice("method", method, ("subsample", "bootstrap"))
     for name, share in (("fraction", fraction), ("confidence_level", confidence_level)):
         if check_positive(name, share) >= 1:
             raise ValueError(f"{name}={share!r}: give a number between 0 and 1.")

@@ -10,8 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
 
+from kernelmosaic._checks import check_choice, check_count
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.backend import to_host
+from kernelmosaic.engine.labels import Labels
+from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.samples import DistinctSamples, FitInput
 from kernelmosaic.engine.training_set import TrainingSet, read_training_set
 from kernelmosaic.estimators.survival import MKLSurvival
@@ -19,7 +22,6 @@ from kernelmosaic.gram import GramStack
 from kernelmosaic.inspection._refits import (
     Rows,
     Task,
-    behind_pipeline,
     fit,
     labelled,
     last_step,
@@ -27,7 +29,6 @@ from kernelmosaic.inspection._refits import (
     refit,
     text_table,
 )
-from kernelmosaic.machines.base import check_count
 from kernelmosaic.stacking import check_row_names
 
 Array = NDArray[np.float64]
@@ -152,8 +153,7 @@ def kernel_significance(
     [False, True]
     """
     N = check_count("n_permutations", n_permutations)
-    if correction not in (None, "max", "fdr"):
-        raise ValueError(f"correction={correction!r}: choose one of None, 'max', 'fdr'.")
+    check_choice("correction", correction, (None, "max", "fdr"))
     check_row_names(X, groups=groups)
     estimator, y, weight, random = prepare(estimator, X, y, sample_weight, random_state)
     if isinstance(last_step(estimator), MKLSurvival) or not (y.ndim == 1 or y.dtype.kind in "biuf"):
@@ -222,7 +222,7 @@ def _targets(model: Estimator, y: AnyArray) -> Array:
     """Return what kernels are to be aligned with, of shape (n, columns): the targets, or indicators of the classes."""
     if not hasattr(model, "classes_") or y.ndim == 2:
         return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-    return np.asarray(y[:, np.newaxis] == model.classes_, dtype=np.float64)
+    return Labels(model.classes_).indicators(y)
 
 
 def alignments(stack: GramStack, Y: Array, orders: Sequence[Rows], weight: Array, by_column: bool) -> Array:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import _safe_indexing, check_random_state
 
+from kernelmosaic._checks import check_choice, check_count
 from kernelmosaic._typing import MatrixLike, Seed, TargetLike
-from kernelmosaic.kernels.base import is_whole
 from kernelmosaic.kernels.pairs import Members
 
 Rows = NDArray[np.intp]
@@ -134,7 +134,5 @@ class PairSplit(BaseCrossValidator):  # type: ignore[misc]
         return sides[0], sides[1]
 
     def _check_parameters(self) -> None:
-        if not is_whole(self.n_splits, 2):
-            raise ValueError(f"n_splits={self.n_splits!r}: give a whole number of at least 2.")
-        if self.new not in NEW:
-            raise ValueError(f"new={self.new!r}: choose one of {', '.join(map(repr, NEW))}.")
+        check_count("n_splits", self.n_splits, least=2)
+        check_choice("new", self.new, NEW)

@@ -12,9 +12,11 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike, SampleWeight, TargetLike
-from kernelmosaic.engine.calibration import check_calibration
-from kernelmosaic.engine.search import divide_pipeline, path_rule, predicts_targets, read_samples
+from kernelmosaic.engine.calibration import CALIBRATIONS
+from kernelmosaic.engine.pipelines import divide_pipeline
+from kernelmosaic.engine.search import path_rule, predicts_targets, read_samples
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.cv import PathSearch, in_memory
 from kernelmosaic.stacking import check_row_names
@@ -156,7 +158,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         """
         method = self.calibration if is_classifier(self.estimator) else None
         if method is not None:
-            check_calibration(method)
+            check_choice("calibration", method, CALIBRATIONS)
         path_rule(self.estimator)
         check_row_names(X, y=y, sample_weight=params.get("sample_weight"), groups=params.get("groups"))
         routed = self._routed(params.pop("sample_weight", None), params)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, Settings
+from kernelmosaic.engine.pipelines import unwrap
 
 Array = NDArray[np.float64]
 
@@ -46,13 +47,7 @@ def pyplot() -> ModuleType:
 def fitted_model(estimator: Estimator) -> Estimator:
     """Return the fitted estimator itself, of a search its best one, of a pipeline its last step."""
     check_is_fitted(estimator)
-    while True:
-        if hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif hasattr(estimator, "steps"):
-            estimator = estimator.steps[-1][1]
-        else:
-            return estimator
+    return unwrap(estimator)
 
 
 def attribute(model: Estimator, name: str, display: str, shown: str = "estimators of kernelmosaic") -> Any:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, TargetLike
 from kernelmosaic.inspection import (
     FeatureImportance,
@@ -143,9 +144,7 @@ class KernelSignificanceDisplay(InspectionDisplay):
             Whose weights to draw, where every class has its own.
         """
         self.dots_ = self.image_ = None
-        if statistic not in ("weight", "alignment"):
-            raise ValueError(f"statistic={statistic!r}: choose 'weight' or 'alignment'.")
-        one, weights = self.result, statistic == "weight"
+        one, weights = self.result, check_choice("statistic", statistic, ("weight", "alignment")) == "weight"
         p = one.weight_pvalues if weights else one.alignment_pvalues
         what = "p-value" if one.correction is None else f"p-value ({one.correction})"
         if one.classes is not None and of_class is None:

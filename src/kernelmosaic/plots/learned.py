@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic import stacking
 from kernelmosaic._typing import AxesOrNone, Estimator, Settings
 from kernelmosaic.plots._common import (
     MARKERS,
@@ -22,13 +23,6 @@ from kernelmosaic.plots._common import (
 )
 
 # Weights --------------------------------------------------------------------------------------------------------------
-
-
-def summed_by_view(weights: Array, views: list[str]) -> Array:
-    """Return weights, whose last axis is that of the kernels, summed over the kernels of every view."""
-    names = list(dict.fromkeys(views))
-    which = np.array([[name == view for view in names] for name in views], dtype=np.float64)
-    return np.asarray(weights @ which if len(views) == weights.shape[-1] else weights.sum(axis=-1, keepdims=True))
 
 
 @dataclass
@@ -123,11 +117,12 @@ class KernelWeightsDisplay(Display):
         names = attribute(model, "kernel_names_", cls.__name__)
         weights = model.weight_shares_
         equal = getattr(model, "norm_", None) == "uniform"
-        others = (getattr(model, "weights_by_norm_", {}) if equal else {}) if learned is None else learned
-        beside = {f"learned, norm {norm}": one for norm, one in others.items() if norm != "uniform"}
+        learned = (getattr(model, "weights_by_norm_", {}) if equal else {}) if learned is None else learned
+        beside = {f"learned, norm {norm}": one for norm, one in learned.items() if norm != "uniform"}
         if by_view:
-            beside = {name: summed_by_view(one, model.view_names_) for name, one in beside.items()}
-            weights, names = summed_by_view(weights, model.view_names_), list(dict.fromkeys(model.view_names_))
+            sums = [stacking.by_view(one, model.view_names_) for one in (weights, *beside.values())]
+            weights, *others = (np.stack(list(one.values()), axis=-1) for one in sums)
+            names, beside = list(sums[0]), dict(zip(beside, others, strict=True))
         if weights.ndim == 2 and np.ndim(getattr(model, "alpha_", 0.0)) == 1:
             raise ValueError(f"{cls.__name__}: every target has weights of its own; use TargetSharesDisplay.")
         classes = list(getattr(model, "classes_", range(len(weights)))) if weights.ndim == 2 else None

@@ -13,6 +13,7 @@ from sklearn.decomposition import KernelPCA
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic.engine.labels import Labels
 from kernelmosaic.plots._common import (
     MARKERS,
     PALETTE,
@@ -218,7 +219,7 @@ def _read_plane(estimator: Estimator, plane: Any, shape: tuple[int, int]) -> Set
     predicted = np.asarray(estimator.predict(plane))
     if is_classifier(estimator):
         classes = np.asarray(estimator.classes_)
-        number = np.searchsorted(classes, predicted).reshape(shape)
+        number = Labels(classes).codes(predicted).reshape(shape)
         scores = _scores(estimator, plane)
         if scores is None or scores.shape[1] != (1 if len(classes) == 2 else len(classes)):
             scores, margin = None, None

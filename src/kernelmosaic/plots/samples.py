@@ -12,9 +12,10 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils._indexing import _get_column_indices
 
 from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike
-from kernelmosaic.inspection._refits import behind_pipeline
+from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.kernels.base import is_missing
 from kernelmosaic.plots._common import Array, Display, attribute, colour, fitted_model
+from kernelmosaic.stacking import by_view
 
 
 @dataclass
@@ -82,10 +83,8 @@ class ContributionsDisplay(Display):
         -------
         ContributionsDisplay
         """
-        model = fitted_model(estimator)
-        attribute(model, "contributions", cls.__name__)
-        estimator = getattr(estimator, "best_estimator_", estimator)
-        read = behind_pipeline(estimator, X)[1]
+        attribute(fitted_model(estimator), "contributions", cls.__name__)
+        model, read = behind_pipeline(estimator, X)
         terms, constants = np.asarray(model.contributions(read)), np.atleast_1d(model.intercept_)
         if len(terms) != 1:
             raise ValueError(f"X has {len(terms)} samples: give one, such as X[:1].")
@@ -93,9 +92,7 @@ class ContributionsDisplay(Display):
         classes = list(getattr(model, "classes_", ()))
         chosen = classes.index(predicted) if terms.ndim == 3 and classes else 0
         own = terms[0] if terms.ndim == 2 else terms[0, :, chosen]
-        sums: dict[str, float] = {}
-        for name, value in zip(model.view_names_, own, strict=True):
-            sums[name] = sums.get(name, 0.0) + float(value)
+        sums = by_view(own, model.view_names_)
         title = f"predicted: {_written(predicted)}"
         if hasattr(model, "predict_proba"):
             title += f", probability {model.predict_proba(read)[0, classes.index(predicted)]:.2f}"

@@ -12,6 +12,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import AxesOrNone, Estimator, Settings
+from kernelmosaic.engine.pipelines import last_step
 from kernelmosaic.plots._common import (
     PALETTE,
     Array,
@@ -29,9 +30,8 @@ _SEARCHES = "MKLClassifierCV, MKLRegressorCV and PathSearchCV"
 
 def _search_of(estimator: Estimator) -> Estimator:
     """Return the search along C in a fitted pipeline, or what stands in its place."""
-    if hasattr(estimator, "steps") and not hasattr(estimator, "Cs_"):
-        return _search_of(estimator.steps[-1][1])
-    return estimator if hasattr(estimator, "Cs_") else fitted_model(estimator)
+    model = last_step(estimator)
+    return model if hasattr(model, "Cs_") else fitted_model(model)
 
 
 @dataclass
