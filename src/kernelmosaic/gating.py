@@ -20,7 +20,7 @@ __all__ = ["Constant", "Gating", "GaussianGating", "LinearGating", "Sigmoid", "S
 Array = NDArray[np.float64]
 
 
-class Gating(BaseEstimator, ABC):  # type: ignore[misc]
+class Gating(BaseEstimator, ABC):
     """Gates η_m(x | V) of P kernels, with one row of parameters per kernel: V has shape (P, q).
 
     A new gating is a subclass with `init`, `values` and `vjp`; nothing else needs to know of it, since a machine hands

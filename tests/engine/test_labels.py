@@ -35,8 +35,8 @@ def test_outputs_and_columns():
 
 
 def test_estimators_inside_others():
-    X = RNG.normal(size=(30, 3)) + [[1.0, 2.0, 3.0]]
-    y = X[:, 0] > 1
+    X = RNG.normal(3.0, size=(30, 3))
+    y = X[:, 0] > 3
     inner = make_pipeline(PCA(2), LogisticRegression())
     search = GridSearchCV(make_pipeline(StandardScaler(), inner), {"pipeline__pca__n_components": [2]}, cv=2)
     whole = make_pipeline(StandardScaler(with_std=False), search).fit(X, y)

@@ -57,7 +57,7 @@ def path_rule(estimator: Estimator) -> PathRule:
 def predicts_targets(estimator: Estimator) -> bool:
     """Whether predictions are those of the targets themselves, as numbers: times may be censored."""
     rule: PathRule | None = getattr(divide_pipeline(estimator)[1], "_path_rule", None)
-    return rule is not None and rule.strata is None and is_regressor(estimator)
+    return is_regressor(estimator) and (rule is None or rule.strata is None)
 
 
 def variant(model: Estimator, norm: Any) -> Settings:

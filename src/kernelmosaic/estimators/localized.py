@@ -181,7 +181,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     transform = available_if(has_learned_projections)(ProjectedSamples.transform)
     get_feature_names_out = available_if(has_learned_projections)(ProjectedSamples.get_feature_names_out)
 
-    @available_if(has_projections)  # type: ignore[untyped-decorator]
+    @available_if(has_projections)
     def fit_transform(self, X: MatrixLike, y: TargetLike = None, **options: Any) -> MatrixLike:
         """Fit, then return the samples in the learned projections."""
         return self.fit(X, y, **options).transform(X)

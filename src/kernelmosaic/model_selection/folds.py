@@ -6,7 +6,7 @@ from numpy.random import RandomState
 from sklearn.model_selection import RepeatedStratifiedKFold
 
 
-class FiveByTwoFold(RepeatedStratifiedKFold):  # type: ignore[misc]
+class FiveByTwoFold(RepeatedStratifiedKFold):
     """Halve the samples five times at random, class shares kept, and let each half train once.
 
     The ten splits come replication by replication, which is the order that

@@ -18,7 +18,7 @@ Rows = NDArray[np.intp]
 NEW = ("pairs", "left", "right", "both")
 
 
-class PairSplit(BaseCrossValidator):  # type: ignore[misc]
+class PairSplit(BaseCrossValidator):
     """Folds of pairs, such as drugs with proteins, by what is new in the test part.
 
     Errors on known drugs and proteins in new combinations say nothing of new drugs: which of the four a published
