@@ -146,7 +146,7 @@ def test_imports_point_downwards_and_heavy_packages_wait(path, module):
         ("def f():\n    from reproduction import EXPERIMENTS", "kernelmosaic.cli.fit", True),
         ("import numba", "kernelmosaic.solvers.smo", True),
         ("try:\n    import torch\nexcept ImportError:\n    torch = None", "kernelmosaic.gram.stack", True),
-        ("class A:\n    import matplotlib.pyplot as plt", "kernelmosaic.plots.gates", True),
+        ("class A:\n    import matplotlib.pyplot as plt", "kernelmosaic.plots.plane", True),
         ("from kernelmosaic.solvers._numba_smo import ascend", "kernelmosaic.solvers.smo", True),
         ("from kernelmosaic.solvers import _numba_smo", "kernelmosaic.solvers.smo", True),
         ("import typer", "kernelmosaic.estimators.mkl", True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -26,6 +26,8 @@ class Display:
 
     ax_: Any = None
     figure_: Any = None
+    #: Draws; the options are those of the picture.
+    plot: Any
 
     def _use_axes(self, ax: AxesOrNone, figsize: tuple[float, float] | None = None) -> Any:
         """Return the axes to draw on: the given ones, or those of a new figure."""
@@ -69,6 +71,33 @@ def line_style(k: int) -> Settings:
     """Return the look of the k-th line: the dashes change with the colour, and once more with every round of it."""
     dashes = ("solid", "dashed", "dashdot", "dotted")
     return {"color": colour(k), "linestyle": dashes[(k // len(PALETTE) + k) % len(dashes)]}
+
+
+def open_frame(ax: Any, sides: Sequence[str] = ("top", "right"), grid: str = "y") -> None:
+    """Leave out sides of the frame, and draw grey lines behind the data along the ticks of an axis."""
+    ax.spines[list(sides)].set_visible(False)
+    ax.grid(axis=grid, color="0.9", linewidth=0.6)
+    ax.set_axisbelow(True)
+
+
+def name_rows(ax: Any, names: Sequence[str]) -> None:
+    """Write names beside the rows 0, 1, …"""
+    ax.set_yticks(np.arange(len(names)), names, fontsize=9 if len(names) <= 25 else 7)
+    ax.tick_params(axis="y", length=0)
+
+
+def bar_rows(ax: Any, n: int) -> None:
+    """Put n rows of bars from zero below each other, the first at the top, without a frame around them."""
+    ax.set_ylim(n - 0.4, -0.6)
+    ax.axvline(0.0, color="black", linewidth=0.8)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+
+
+def draw_map(display: Display, values: Array, name: str, extend: str = "neither", **style: Any) -> Any:
+    """Draw a matrix as colours, with a bar that says what its numbers are, open where some are beyond it."""
+    image = display.ax_.imshow(values, **{"cmap": "cividis", "aspect": "auto"} | style)
+    display.figure_.colorbar(image, ax=display.ax_, label=name, extend=extend, shrink=0.9)
+    return image
 
 
 def title_left_out(ax: Any, n_shown: int, n_all: int) -> None:
