@@ -22,7 +22,6 @@ ROOT = SRC / "kernelmosaic"
 FLOORS = (
     {"_checks", "_typing"},
     {"backend", "files", "stacking"},
-    {"_numba_cache"},
     {"kernels"},
     {"gram", "imputing"},
     {"solvers"},

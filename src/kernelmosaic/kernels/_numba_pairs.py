@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._numba_cache import njit
 from kernelmosaic._typing import AnyArray
+from kernelmosaic.files import njit
 
 
 # Additions in any order: only then are they vectorised. Nothing here is infinite or NaN.
