@@ -41,7 +41,7 @@ def njit(**options: Any) -> Any:
 
 
 def existing_file(path: Path, what: str = "a file") -> Path:
-    """Refuse a path where there is nothing to read; `what` is asked for instead of a folder."""
+    """Refuse a path where there is nothing to read; `what` is what to give in place of a folder."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file.")
     if path.is_dir():

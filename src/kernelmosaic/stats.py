@@ -67,7 +67,7 @@ _MOST_EXACT = 100
 
 
 class WilcoxonResult(NamedTuple):
-    """What the test says: the smaller rank sum, the two-sided p-value, the sign of the difference of the rank sums."""
+    """The smaller rank sum, the two-sided p-value, and the sign of the difference of the rank sums."""
 
     statistic: float
     p_value: float
@@ -131,7 +131,7 @@ def _exact_p(ranks: NDArray[np.float64], smaller: float) -> float:
 
 
 class TTestResult(NamedTuple):
-    """What the test says."""
+    """Result of the corrected resampled t test."""
 
     statistic: float
     p_value: float
@@ -190,7 +190,7 @@ def t_test_resampled(scores_a: Any, scores_b: Any, *, n_train: int, n_test: int)
 
 
 class FTestResult(NamedTuple):
-    """What the test says."""
+    """Result of the 5×2 cv paired F test."""
 
     statistic: float
     p_value: float

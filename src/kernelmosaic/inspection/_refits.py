@@ -42,7 +42,7 @@ def last_step(estimator: Estimator) -> Estimator:
             "of a search its best_estimator_."
         )
     if any(isinstance(entry.kernel, Subsets) for entry in model.read_kernels()):
-        raise ValueError("kernels: those of Subsets(...) are too many to be looked at one by one; give a list.")
+        raise ValueError("kernels: those of Subsets(...) are too many to inspect one by one; give a list.")
     return model
 
 

@@ -1,4 +1,4 @@
-"""How much the weights of the kernels owe to the samples at hand: fits to samples drawn from them."""
+"""How much the weights of the kernels vary with the samples: fits to samples drawn from the training set."""
 
 from __future__ import annotations
 

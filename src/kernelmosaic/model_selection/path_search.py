@@ -24,7 +24,7 @@ from kernelmosaic.stacking import check_row_names
 
 
 def has(name: str) -> Callable[[Any], bool]:
-    """Return what says whether the fitted estimator inside, or before the fit the one given, has a method."""
+    """Return a test whether the fitted estimator inside, or before the fit the one given, has a method."""
 
     def has_it(self: Any) -> bool:
         if hasattr(self, self._fitted_name):
@@ -186,7 +186,7 @@ class PathSearchCV(Wrapper, PathSearch):
             Targets, as the estimator takes them.
         **params : dict
             ``sample_weight`` for the fits, and for scores that know it; ``groups`` for the splitter; with metadata
-            routing enabled, whatever estimator, splitter and scorer ask for.
+            routing enabled, whatever estimator, splitter and scorer request.
 
         Returns
         -------

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -195,6 +194,8 @@ class _Run:
         Settings whose fits scikit-learn has put in a table, and what became of every fit.
     failed : list of dict
         Settings of batches of which no fit succeeded, which are in no table.
+    responses : list of float
+        Of all points so far.
     """
 
     factors: Factors
@@ -203,6 +204,7 @@ class _Run:
     show: bool
     outcomes: Any = None
     failed: list[Settings] = field(default_factory=list)
+    responses: list[float] = field(default_factory=list)
 
 
 @parameters
@@ -360,20 +362,19 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         run = self._run
         self.n_splits_ = run.splits.get_n_splits()
         evaluate = partial(evaluate_candidates, cv=run.splits)
-        with _progress(run.show) as advance:
-            explored = Exploration(run.terrain, lambda Z: self._evaluate(run, Z, evaluate, advance))
+        with progress("response surface", 0, run.show) as show:
+            explored = Exploration(run.terrain, lambda Z: self._evaluate(run, Z, evaluate, show))
             self.surface_ = explored.run()
         labels = [factor.label for factor in run.factors.free]
         self.design_ = Design(labels, explored.points, explored.responses, explored.n_initial)
         self.n_solver_calls_ = len(explored.points)
 
-    def _evaluate(self, run: _Run, Z: Array, evaluate: Callable[..., Any], advance: Callable[..., None]) -> Array:
+    def _evaluate(self, run: _Run, Z: Array, evaluate: Callable[..., Any], show: Callable[..., None]) -> Array:
         """Responses at points, batch by batch where a progress bar is to move; NaN where any fit of a point raised."""
         # A batch should still keep every worker busy.
         size = max(1, ceil(2 * effective_n_jobs(self.n_jobs) / self.n_splits_)) if run.show else len(Z)
-        responses: list[float] = []
+        total = len(run.responses) + len(Z)
         error: ValueError | None = None
-        advance(total=len(Z))
         for start in range(0, len(Z), size):
             settings = [run.factors.setting(z) for z in Z[start : start + size]]
             try:
@@ -384,13 +385,15 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
                     raise
                 error = caught
                 run.failed += settings
-                responses += [np.nan] * len(settings)
+                run.responses += [np.nan] * len(settings)
             else:
-                responses += self._responses_of_newest(results, len(settings))
-            advance(done=len(settings), best=np.nanmin([*responses, np.inf]))
+                run.responses += self._responses_of_newest(results, len(settings))
+            done, best = len(run.responses), np.nanmin([*run.responses, np.inf])
+            state = f", best score {-best:.4g}" if np.isfinite(best) else ""
+            show(f"{done}/{total} points{state}", done, total)
         if error is not None and run.outcomes is None:
             raise error  # not one point of the design could be fitted
-        return np.array(responses)
+        return np.array(run.responses[-len(Z) :])
 
     def _responses_of_newest(self, results: Settings, n: int) -> list[float]:
         if "mean_test_score" not in results:
@@ -422,19 +425,3 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         self.cv_results_ = super()._format_results(
             settings + run.failed, self.n_splits_, outcomes + [lost] * (len(run.failed) * self.n_splits_)
         )
-
-
-@contextmanager
-def _progress(show: bool) -> Iterator[Callable[..., None]]:
-    """A bar over the points evaluated; its end moves on as the search goes on."""
-    with progress("response surface", 0, show) as show_state:
-        n_done = n_points = 0
-        lowest = np.inf
-
-        def advance(total: int = 0, done: int = 0, best: float = np.inf) -> None:
-            nonlocal n_done, n_points, lowest
-            n_done, n_points, lowest = n_done + done, n_points + total, min(lowest, best)
-            state = f", best score {-lowest:.4g}" if np.isfinite(lowest) else ""
-            show_state(f"{n_done}/{n_points} points{state}", n_done, n_points)
-
-        yield advance

@@ -59,7 +59,7 @@ def koshal_design(n_factors: int, order: int = 2) -> NDArray[np.float64]:
 
 Array = NDArray[np.float64]
 
-#: Up to so many factors every face of the box is looked at: 3^6 = 729 small linear systems.
+#: Up to so many factors every face of the box is solved: 3^6 = 729 small linear systems.
 _MOST_ENUMERATED = 6
 #: Coefficients and eigenvalues this far below the largest number around are rounding, not shape.
 _ROUNDING = 1e-10

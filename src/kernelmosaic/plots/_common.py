@@ -94,7 +94,7 @@ def bar_rows(ax: Any, n: int) -> None:
 
 
 def draw_map(display: Display, values: Array, name: str, extend: str = "neither", **style: Any) -> Any:
-    """Draw a matrix as colours, with a bar that says what its numbers are, open where some are beyond it."""
+    """Draw a matrix as colours, with a labelled colour bar, open where numbers are beyond it."""
     image = display.ax_.imshow(values, **{"cmap": "cividis", "aspect": "auto"} | style)
     display.figure_.colorbar(image, ax=display.ax_, label=name, extend=extend, shrink=0.9)
     return image
@@ -117,7 +117,7 @@ def plane_around(points: Array, margin: float, resolution: int) -> tuple[Array, 
 def support_mask(model: Estimator, n: int) -> NDArray[np.bool_] | None:
     """Return which samples are support vectors, if the model has some and these may be its training set."""
     rows = np.asarray(getattr(model, "support_", []))
-    # Where all samples are, a ring around each says nothing.
+    # Where all samples are, rings distinguish none.
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not 0 < len(rows) < n or rows.max() >= n:
         return None
     support = np.zeros(n, dtype=bool)

@@ -390,7 +390,7 @@ def _kernel_axes(display: Display, ax: AxesOrNone, names: list[str]) -> Any:
 
 
 def _of_class(classes: list[Any] | None, of_class: Any, *arrays: Array) -> list[Array]:
-    """Return one row per kernel: of the class asked for, where every class has its own."""
+    """Return one row per kernel: of one class, where every class has its own."""
     if classes is None:
         return list(arrays)
     if of_class not in classes:

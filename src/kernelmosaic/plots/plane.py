@@ -100,7 +100,7 @@ class DecisionRegionDisplay(Display):
         ax: AxesOrNone = None,
         **style: Any,
     ) -> Self:
-        """Draw what a fitted estimator says of the plane around the samples.
+        """Draw the predictions of a fitted estimator in the plane around the samples.
 
         Parameters
         ----------

@@ -64,7 +64,7 @@ class ContributionsDisplay(Display):
     def from_estimator(
         cls, estimator: Estimator, X: MatrixLike, *, truth: object = None, max_views: int = 15, ax: AxesOrNone = None
     ) -> Self:
-        """Draw what a fitted estimator makes of a sample.
+        """Draw the decision of a fitted estimator on a sample.
 
         Parameters
         ----------

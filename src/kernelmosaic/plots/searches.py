@@ -431,7 +431,7 @@ class Course:
     label : str
         Whose: a class, a start; empty if there is one problem only.
     iterations, objectives, gaps : ndarray of shape (n_iterations,)
-        What the history says.
+        Of the history.
     """
 
     label: str
@@ -452,7 +452,7 @@ class ConvergenceDisplay(Display):
     courses : list of Course
         The lines.
     tol : float or None, default=None
-        The gap asked for, drawn as a dotted line.
+        The tolerance of the gap, drawn as a dotted line.
     gap_name : str, default="relative duality gap"
         What the gap is of.
 
@@ -500,7 +500,7 @@ class ConvergenceDisplay(Display):
         if not history:
             raise ValueError(f"{type(model).__name__} has an empty history_: nothing was iterated.")
         gated = hasattr(model, "gate")
-        # Under gates the gap is the machine's, which the tolerance on the gates does not speak of.
+        # Under gates the gap is the machine's; the tolerance is that of the gates.
         name = "gap of the machine" if gated else "relative duality gap"
         name = "relative rise of the bound" if hasattr(model, "elbo_") else name
         tol = None if gated else float(model.tol)
