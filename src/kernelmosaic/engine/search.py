@@ -229,8 +229,8 @@ def _held_out(fit: Fit, values: Array) -> HeldOut:
 
 def leads_of(found: Held) -> Leads | None:
     """Return what the same paths of other folds are led by; None where a fold has left out a path."""
-    leads = [[one.lead for one in path] for path in found]
-    return leads if all(one is not None for path in leads for one in path) else None  # type: ignore[return-value]
+    leads = [[one.lead for one in path if one.lead is not None] for path in found]
+    return leads if list(map(len, leads)) == list(map(len, found)) else None
 
 
 # All folds -----------------------------------------------------------------------------------------------------------

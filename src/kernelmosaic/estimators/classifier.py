@@ -19,7 +19,7 @@ from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.labels import single
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.search import CalibrationFolds, cross_calibrate
-from kernelmosaic.engine.tasks import Classes, PathRule, accuracy, find_classes
+from kernelmosaic.engine.tasks import Classes, ClassTask, PathRule, accuracy, find_classes
 from kernelmosaic.estimators._base import BaseMKL, KernelEstimator, parameters
 from kernelmosaic.stacking import check_row_names
 
@@ -40,7 +40,8 @@ class WithProbabilities:
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self.method = method
-        update_wrapper(self, method)  # type: ignore[arg-type]
+        wrapped: Any = self
+        update_wrapper(wrapped, method)
 
     def __get__(self, estimator: Estimator | None, owner: Any = None) -> Any:
         if estimator is None:
@@ -259,6 +260,6 @@ class MKLClassifier(KernelClassifier, BaseMKL):
 
     _path_rule: ClassVar[PathRule | None] = PathRule(score=accuracy)
 
-    def _task(self) -> Classes:
+    def _task(self) -> ClassTask:
         learned = self.weights is None
         return Classes(type(self).__name__, None, self.class_weight, self.C, self.slack, self.multi_class, learned)

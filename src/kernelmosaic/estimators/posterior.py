@@ -155,7 +155,7 @@ class PosteriorMKLClassifier(MKLClassifier):
             return density_posteriors(X, members, self.bandwidth)
         return neighbor_posteriors(X, members, self.n_neighbors)
 
-    def _task(self) -> Posteriors:  # type: ignore[override]
+    def _task(self) -> Posteriors:
         return Posteriors(type(self).__name__, self.classes_, C=self.C)
 
     def _probabilities(self, outputs: Array) -> Array:

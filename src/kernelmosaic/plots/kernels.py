@@ -175,7 +175,7 @@ class KernelWeightsDisplay(Display):
 
     def _draw_map(self, ax: AxesOrNone, style: Settings) -> None:
         values = self.weights[:, self.shown_].T
-        options = {"vmin": min(0.0, float(values.min())), "interpolation": "nearest"} | style
+        options: Settings = {"vmin": min(0.0, float(values.min())), "interpolation": "nearest"} | style
         self.image_ = _common.draw_map(self, values, self.weight_name, **options)
         labels = [str(label) for label in (range(values.shape[1]) if self.classes is None else self.classes)]
         crowded = max(map(len, labels)) > 5
