@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic._checks import check_choice, check_count
+from kernelmosaic._checks import check_choice, check_count, check_positive
 
 
 @pytest.mark.parametrize(("value", "choices"), [("b", ("a", "b")), (None, (None, "a")), (3, {2: "two", 3: "three"})])
@@ -34,3 +34,12 @@ def test_counts():
     for value in (1, True, 2.0, "2"):
         with pytest.raises(ValueError, match=f"n={value!r}: give a whole number of at least 2"):
             check_count("n", value, least=2)
+
+
+def test_positive_numbers_or_a_word():
+    assert check_positive("alpha", 2, word="learn") == 2.0
+    assert check_positive("alpha", "learn", word="learn") == "learn"
+    with pytest.raises(ValueError, match="alpha='best': give a positive number, or 'learn'"):
+        check_positive("alpha", "best", word="learn")
+    with pytest.raises(TypeError, match="alpha='learn': give a number"):
+        check_positive("alpha", "learn")

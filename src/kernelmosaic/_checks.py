@@ -32,12 +32,23 @@ def check_choice(name: str, value: Any, choices: Iterable[Any], other: str = "")
     raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, known))}{other}{hint}")
 
 
-def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
-    """Return a finite positive number, or raise naming the parameter and its value."""
+def check_positive(name: str, value: Any, *, zero: bool = False, word: str | None = None) -> Any:
+    """Return a finite positive number, or the word that may be given in its place, or raise."""
+    if word is not None and isinstance(value, str):
+        if value != word:
+            raise ValueError(f"{name}={value!r}: give a positive number, or {word!r}.")
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise TypeError(f"{name}={value!r}: give a number.")
     if not np.isfinite(value) or value < 0 or (value == 0 and not zero):
         raise ValueError(f"{name}={value!r}: must be {'zero or ' if zero else ''}positive and finite.")
+    return float(value)
+
+
+def check_share(name: str, value: Any) -> float:
+    """Return a number between 0 and 1, neither of them, or raise naming the parameter and its value."""
+    if not isinstance(value, float | np.floating) or not 0 < value < 1:
+        raise ValueError(f"{name}={value!r}: give a number between 0 and 1.")
     return float(value)
 
 

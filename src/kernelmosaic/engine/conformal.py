@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._checks import check_share
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.calibration import NEVER
@@ -41,8 +42,7 @@ def ranked(scores: Array, shift: Array, coverage: float) -> Array:
     -------
     ndarray of shape (m,)
     """
-    if not isinstance(coverage, float | np.floating) or not 0 < coverage < 1:
-        raise ValueError(f"coverage={coverage!r}: give a number between 0 and 1.")
+    check_share("coverage", coverage)
     n = len(scores)
     k = max(int(np.ceil(coverage * (n + 1) - 1e-9)), 1)  # 0.55 · 100 is 55, not a little more
     if k > n:

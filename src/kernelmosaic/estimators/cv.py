@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from kernelmosaic._checks import check_choice, check_count
+from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.calibration import CALIBRATIONS
@@ -381,9 +381,8 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
     fit = fit_choice
 
     def _plain(self, given: FitInput) -> MKLRegressor:
-        if isinstance(self.epsilon, str) and self.epsilon != "auto":
-            raise ValueError(f"epsilon={self.epsilon!r}: give a number, or 'auto'.")
-        self.epsilon_ = 0.1 * mean_deviation(given) if isinstance(self.epsilon, str) else self.epsilon
+        epsilon = check_positive("epsilon", self.epsilon, zero=True, word="auto")
+        self.epsilon_ = 0.1 * mean_deviation(given) if epsilon == "auto" else self.epsilon
         return MKLRegressor(**self._plain_params() | {"epsilon": self.epsilon_})
 
     predict_interval = conformal.predict_interval

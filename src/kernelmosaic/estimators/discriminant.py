@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from kernelmosaic._checks import check_count
+from kernelmosaic._checks import check_count, check_positive
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, TargetLike
 from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.engine.discriminant import TraceMethod, left_out, make_rule
@@ -199,8 +199,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_count("max_iter", self.max_iter)
-        if isinstance(self.alpha, str) and self.alpha != "learn":
-            raise ValueError(f"alpha={self.alpha!r}: give a positive number or 'learn'.")
+        check_positive("alpha", self.alpha, word="learn")
         make_rule(self.decision)
         if self.alpha == "learn" and self.weights is not None:
             raise ValueError("alpha='learn' finds the regulariser together with the weights, so it needs weights=None.")

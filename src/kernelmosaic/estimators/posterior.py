@@ -115,7 +115,7 @@ class PosteriorMKLClassifier(MKLClassifier):
         """
         check_positive("C", self.C)
         check_count("n_neighbors", self.n_neighbors)
-        check_bandwidth(self.bandwidth)
+        check_positive("bandwidth", self.bandwidth, word="scott")
         check_choice("estimate", self.estimate, ("neighbors", "density"))
         check_row_names(X, y=y)
         target = np.asarray(to_host(y))
@@ -260,11 +260,3 @@ def _distance_strips(X: Array, metric: str, at_once: int) -> Iterator[tuple[slic
     """Yield (rows, their distances from all samples), a strip at a time."""
     for rows in row_strips(len(X), at_once // len(X)):
         yield rows, cdist(X[rows], X, metric)
-
-
-def check_bandwidth(bandwidth: Any) -> None:
-    """Raise unless it is a positive number or the name of the rule."""
-    if isinstance(bandwidth, str) and bandwidth != "scott":
-        raise ValueError(f"bandwidth={bandwidth!r}: give a positive number, or 'scott'.")
-    if not isinstance(bandwidth, str):
-        check_positive("bandwidth", bandwidth)

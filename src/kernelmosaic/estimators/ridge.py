@@ -176,11 +176,7 @@ class BaseRidge(KernelEstimator):
         check_count("max_iter", self.max_iter)
         check_count("n_init", self.n_init)
         check_choice("criterion", self.criterion, ("loo", "evidence"))
-        if isinstance(self.alpha, str):
-            if self.alpha != "learn":
-                raise ValueError(f"alpha={self.alpha!r}: give a positive number or 'learn'.")
-        else:
-            check_positive("alpha", self.alpha)
+        check_positive("alpha", self.alpha, word="learn")
 
     def _prepare(self, whole: FitInput, groups: TargetLike, has_classes: bool) -> Prepared:
         """Check the parameters, and return what is learned from: the samples of positive weight, and their kernels."""

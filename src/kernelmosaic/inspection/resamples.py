@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from kernelmosaic._checks import check_choice, check_count, check_positive
+from kernelmosaic._checks import check_choice, check_count, check_positive, check_share
 from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.inspection._refits import Rows, Task, fit, labelled, last_step, prepare, refit, text_table
 
@@ -124,9 +124,8 @@ def stability(
     """
     n_resamples = check_count("n_resamples", n_resamples)
     check_choice("method", method, ("subsample", "bootstrap"))
-    for name, share in (("fraction", fraction), ("confidence_level", confidence_level)):
-        if check_positive(name, share) >= 1:
-            raise ValueError(f"{name}={share!r}: give a number between 0 and 1.")
+    check_share("fraction", fraction)
+    check_share("confidence_level", confidence_level)
     check_positive("threshold", threshold, zero=True)
     estimator, y, weight, random = prepare(estimator, X, y, sample_weight, random_state)
     model = last_step(fit(estimator, X, y, weight))

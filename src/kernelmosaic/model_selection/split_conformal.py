@@ -12,6 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_array
 
+from kernelmosaic._checks import check_share
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.engine.conformal import Conformal
 from kernelmosaic.estimators._base import parameters
@@ -118,10 +119,8 @@ class SplitConformal(Wrapper, BaseEstimator):
         """Return the samples to fit to, and those set aside."""
         from sklearn.model_selection import train_test_split
 
-        size = self.calibration_size
-        if not isinstance(size, float | np.floating) or not 0 < size < 1:
-            raise ValueError(f"calibration_size={size!r}: give a share between 0 and 1.")
-        return train_test_split(rows, test_size=float(size), random_state=self.random_state)
+        size = check_share("calibration_size", self.calibration_size)
+        return train_test_split(rows, test_size=size, random_state=self.random_state)
 
     def _unseen(self) -> Conformal:
         return self._conformal
