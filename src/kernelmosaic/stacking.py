@@ -271,7 +271,7 @@ def _named_rows(what: str, rows: Any) -> Iterator[_Named]:
         for key, table in held.items():
             yield from _named_rows(f"{what}[{key!r}]", table)
     else:
-        # Last, since a Series looks for attributes that it does not have among its rows.
+        # Last, since attributes that a Series does not have are searched among its rows.
         place = "index" if hasattr(rows, "index") or not _is_annotated(rows) else "obs_names"
         index: Any = getattr(rows, place, None)
         if type(index).__module__.partition(".")[0] == "pandas" and index.inferred_type != "integer":
@@ -349,7 +349,7 @@ def _table(name: str, view: MatrixLike) -> MatrixLike:
 
 
 def _have_names(tables: list[Any]) -> bool:
-    """Whether all views are frames of pandas whose rows have names, and not the same; mere numbers are no names."""
+    """Whether all views are frames of pandas whose rows have names, and not the same; a range of numbers is none."""
     return all(map(_is_labelled, tables)) and not all(table.index.equals(tables[0].index) for table in tables)
 
 

@@ -53,7 +53,7 @@ def ranked(scores: Array, shift: Array, coverage: float) -> Array:
 
 
 def interval(low: Array, high: Array, scores: Array, coverage: float) -> Array:
-    """Return intervals around what models predict that have not seen some sample each.
+    """Return intervals around the predictions of models that have not seen one sample each.
 
     The jackknife+ and CV+ of Barber et al. (2021), with one model the split conformal interval. An interval whose ends
     would cross is its middle.

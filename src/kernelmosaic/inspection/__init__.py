@@ -1,4 +1,4 @@
-"""Which kernels are real: significance, stability and importance of the learned weights."""
+"""Significance, stability and importance of kernels."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class _Fold:
     def __call__(self, train: Rows, held: Rows, seed: int) -> tuple[Any, ...]:
         """Return the names of the kernels, the score, what it loses without each, by both ways, and gains of a base."""
         with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings():
-            # Scales are spoken of once; gaps are those of the estimator's own tolerance.
+            # Warnings of scales are given once; gaps are those of the estimator's own tolerance.
             warnings.simplefilter("ignore", ConvergenceWarning)
             pipeline = self._fit(self.estimator, train)
             model, data = last_step(pipeline), shared.store.training_sets[-1]

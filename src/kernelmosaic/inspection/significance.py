@@ -288,7 +288,7 @@ def p_values(observed: Array, null: Array, correction: str | None = None) -> Arr
         See `kernel_significance`.
     """
     if correction == "max":
-        # Of all N + 1 alike, which under the null differ in nothing: the level is exact.
+        # All N + 1 are exchangeable under the null hypothesis: the level is exact.
         every = np.concatenate([observed[np.newaxis], null])
         spread = every.std(axis=0)
         every = (every - every.mean(axis=0)) / np.where(spread > _ROUNDING * np.abs(every).max(), spread, np.inf)

@@ -405,7 +405,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
     def _format_results(
         self, candidate_params: Any, n_splits: int, out: ArrayOrTensor, more_results: Any = None
     ) -> Any:
-        # Kept while the search runs: which fits raised, and what the table is made of.
+        # Kept while the search runs: which fits raised, and the content of the table.
         self._run.outcomes = (list(candidate_params), list(out))
         return super()._format_results(candidate_params, n_splits, out, more_results)
 

@@ -1,4 +1,4 @@
-"""Kernels: learned weights, relevances and shares, and whether they are real: significance, stability, importance."""
+"""Kernels: learned weights, relevances and shares; significance, stability and importance."""
 
 from __future__ import annotations
 

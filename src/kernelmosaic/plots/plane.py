@@ -208,7 +208,7 @@ def _like(X: MatrixLike, plane: Array) -> MatrixLike:
 
 
 def _read_plane(estimator: Estimator, plane: Any, shape: tuple[int, int]) -> Settings:
-    """What the display is made of, from the estimator's answers on the grid."""
+    """Return the fields of the display, from predictions and decision values on the grid."""
     predicted = np.asarray(estimator.predict(plane))
     if is_classifier(estimator):
         classes = np.asarray(estimator.classes_)
@@ -510,7 +510,7 @@ class GatingDisplay(Display):
     def _draw_plane(self, ax: AxesOrNone) -> None:
         extent = (self.x_grid[0], self.x_grid[-1], self.y_grid[0], self.y_grid[-1])
         ax.imshow(self._mixed(), origin="lower", extent=extent, aspect="auto", interpolation="bilinear", zorder=0)
-        # Where the largest gate changes hands: pair by pair, or dashes drawn twice would look like a line.
+        # Where another gate becomes the largest: pair by pair, since dashes drawn twice look like a line.
         largest = self.grid_gates.max(axis=2)
         for m, h in combinations(range(len(self.names)), 2):
             pair = self.grid_gates[:, :, [m, h]]
@@ -648,7 +648,7 @@ class LocalKernelDisplay(Display):
         X = np.asarray(X)
         labels = np.zeros(len(X), dtype=int) if y is None else np.asarray(y)
         gates = _of_output(_gates(estimator, X), output)
-        # Within a region by the decision: samples that are alike stand together, and the block is not a weave.
+        # Within a region by the decision, so that similar samples are neighbours.
         decision = np.asarray(getattr(estimator, "decision_function", estimator.predict)(X))
         decision = decision[:, output] if decision.ndim == 2 else decision
         order = np.lexsort((decision, gates.argmax(axis=1), np.unique(labels, return_inverse=True)[1]))
@@ -670,7 +670,7 @@ class LocalKernelDisplay(Display):
             A diverging map: white is zero, where two samples have nothing in common.
         """
         ax = self._use_axes(ax, (6.0, 5.2))
-        # A few far samples would bleach all others.
+        # Without the few largest entries, which would leave one colour for all others.
         largest = float(np.quantile(np.abs(self.K), 0.98)) or 1.0
         style = {"cmap": cmap, "vmin": -largest, "vmax": largest, "interpolation": "nearest", "aspect": "equal"}
         self.image_ = _common.draw_map(self, self.K, "combined kernel", "both", **style)

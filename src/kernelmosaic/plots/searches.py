@@ -358,7 +358,7 @@ class ResponseSurfaceDisplay(Display):
         from matplotlib.colors import BoundaryNorm
 
         low, high = float(self.response.min()), float(self.response.max())
-        # Rings of a quadratic at equal distances: the neighbourhood of the optimum is what one looks for.
+        # Contours of a quadratic at equal distances, which resolve the neighbourhood of the optimum.
         values = low + max(high - low, 1e-9) * np.linspace(0, 1, levels + 1) ** 2
         colours = colormaps[cmap].resampled(levels)
         norm = BoundaryNorm(values, levels)
