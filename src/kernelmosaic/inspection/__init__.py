@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from kernelmosaic.inspection.features import FeatureImportance, feature_importance
 from kernelmosaic.inspection.importance import KernelImportance, kernel_importance
-from kernelmosaic.inspection.resamples import Stability, stability
-from kernelmosaic.inspection.significance import KernelSignificance, kernel_significance
+from kernelmosaic.inspection.significance import KernelSignificance, Stability, kernel_significance, stability
 
 __all__ = [
     "FeatureImportance",

@@ -192,6 +192,6 @@ def text_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def labelled(names: Sequence[str], classes: Any, values: Sequence[Array]) -> list[list[Any]]:
-    """Return one row per kernel, or per class and kernel: names, then the numbers of all values, which have one shape."""
+    """Return one row per kernel, or per class and kernel: names, then numbers; all values have one shape."""
     heads = names if classes is None else [f"{label}: {name}" for label in classes for name in names]
     return [list(row) for row in zip(heads, *map(np.ravel, values), strict=True)]

@@ -68,7 +68,7 @@ def colour(k: int) -> str:
 
 
 def line_style(k: int) -> Settings:
-    """Return the look of the k-th line: the dashes change with the colour, and are shifted by one where the colours repeat."""
+    """Return the look of the k-th line: the dashes change with the colour, and where colours repeat."""
     dashes = ("solid", "dashed", "dashdot", "dotted")
     return {"color": colour(k), "linestyle": dashes[(k // len(PALETTE) + k) % len(dashes)]}
 
