@@ -158,13 +158,7 @@ class WeightsPathDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Estimator,
-        *,
-        of_class: Any = None,
-        max_kernels: int = 12,
-        ax: AxesOrNone = None,
-        **style: Any,
+        cls, estimator: Estimator, *, of_class: Any = None, max_kernels: int = 12, ax: AxesOrNone = None, **style: Any
     ) -> Self:
         """Draw the weights that a fitted search found along its path.
 
