@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from kernelmosaic.stats import Comparison, compare
+from reproduction.comparison import Comparison, compare
 from reproduction.experiment import Record
 from reproduction.rows import Row, gain_metric, merge, row_of
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
+from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import ArrayOrTensor
-from kernelmosaic.machines.base import check_positive
 
 Array = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kernelmosaic.machines.base import check_count, check_positive
+from kernelmosaic._checks import check_count, check_positive
 
 Array = NDArray[np.float64]
 #: Squared distances are not scaled by less than this: samples given several times are near, whatever their neighbours.

@@ -344,7 +344,7 @@ def test_another_estimator_than_said_is_refused(model_file):
         header["estimator"] = "kernelmosaic.estimators.regressor.MKLRegressor"
 
     rewritten(model_file, change)
-    with pytest.raises(ValueError, match=r"says .*MKLRegressor but holds .*MKLClassifier"):
+    with pytest.raises(ValueError, match=r"names .*MKLRegressor, and it holds .*MKLClassifier"):
         load(model_file)
 
 

@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import MKLClassifier, stack_views
 from kernelmosaic.kernels import Gaussian, Linear, Spectrum
+from kernelmosaic.stacking import by_view
 
 A = np.arange(6.0).reshape(3, 2)
 B = np.array([[7.0], [8.0], [9.0]])
@@ -216,3 +217,11 @@ def test_real_annotated_data():
     frame = pd.DataFrame(A, index=["p", "q", "r"], columns=["g1", "g2"])
     X, _ = stack_views(rna=anndata.AnnData(frame), other=pd.DataFrame(B, index=["p", "q", "r"]))
     np.testing.assert_array_equal(X.to_numpy(), np.hstack([A, B]))
+
+
+def test_sums_by_view():
+    views = ["rna", "clinic", "rna"]
+    assert by_view([1.0, 2.0, 4.0], views) == {"rna": 5.0, "clinic": 2.0}
+    several = by_view(np.arange(12.0).reshape(2, 2, 3), views)
+    np.testing.assert_array_equal(several["rna"], [[2.0, 8.0], [14.0, 20.0]])
+    assert by_view([1.0, 2.0, 4.0], ["all"]) == {"all": 7.0}

@@ -900,7 +900,7 @@ MUTATIONS = (
     _m(
         "repeated-pairs-on-both-sides",
         "a pair given twice in both parts of a split",
-        "model_selection/pairs.py",
+        "model_selection/splits.py",
         "pairs = Members.of(table).codes",
         "pairs = np.arange(n)",
         "model_selection/test_pair_split.py",

@@ -7,8 +7,8 @@ from math import ceil, floor
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernelmosaic._numba_cache import njit
-from kernelmosaic.machines.base import check_count
+from kernelmosaic._checks import check_count
+from kernelmosaic.files import njit
 
 
 def render_pen(

@@ -7,7 +7,7 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from kernelmosaic.machines.base import check_count
+from kernelmosaic._checks import check_count
 
 
 def make_waveform(

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 from sklearn.utils import Bunch, check_array, check_random_state
 
+from kernelmosaic._checks import check_choice, check_count
 from kernelmosaic._typing import AnyArray
-from kernelmosaic.machines.base import check_count
 
 __all__ = ["BayesRule", "bayes_decision", "join_views", "load", "make_gaussians"]
 
@@ -50,8 +50,7 @@ def mixture_of(n_components: int) -> Mixture:
         4: {+1: [(0.25, -3.0), (0.25, 1.0)], -1: [(0.25, -1.0), (0.25, 3.0)]},
         5: {+1: [(0.16, -4.0), (0.18, 0.0), (0.16, 4.0)], -1: [(0.25, -2.0), (0.25, 2.0)]},
     }
-    if n_components not in known:
-        raise ValueError(f"n_components={n_components!r}: give one of {', '.join(map(str, known))}.")
+    check_choice("n_components", n_components, known)
     # The second coordinate of the mean and the (diagonal) covariance depend on the class alone.
     second_mean, variances = {+1: 1.0, -1: -2.2}, {+1: (0.8, 2.0), -1: (0.8, 4.0)}
     rows = [(label, *row) for label, of_class in known[n_components].items() for row in of_class]

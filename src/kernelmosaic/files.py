@@ -1,18 +1,18 @@
-"""Files: read if they are there, written whole or not at all."""
+"""Files: read if they are there, written whole or not at all; compiled functions kept in the user's cache."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows, which does not remove files that are open
-    fcntl = None  # type: ignore[assignment]
 
 
 def cache_folder() -> Path:
@@ -20,8 +20,28 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser() / "kernelmosaic"
 
 
+def njit(**options: Any) -> Any:
+    """Return `numba.njit` with these options, which keeps what it compiles in the user's cache.
+
+    By default Numba writes beside the module, into the installed package, whose folder then outlives an uninstallation
+    and can still be imported. A ``NUMBA_CACHE_DIR`` is kept; where the cache cannot be written, Numba looks elsewhere.
+    """
+    import numba
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        config: Any = numba.config
+        given = config.CACHE_DIR  # read as the function is decorated
+        config.CACHE_DIR = given or str(cache_folder() / "compiled")
+        try:
+            return numba.njit(**options)(function)
+        finally:
+            config.CACHE_DIR = given
+
+    return compiled
+
+
 def existing_file(path: Path, what: str = "a file") -> Path:
-    """Refuse a path where there is nothing to read; `what` is asked for instead of a folder."""
+    """Refuse a path where there is nothing to read; `what` is what to give in place of a folder."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file.")
     if path.is_dir():
@@ -99,7 +119,7 @@ def _new_part(target: Path) -> tuple[Path, BinaryIO]:
 
 def _lock(file: BinaryIO, wait: bool) -> None:
     """Lock a file until it is closed, or raise if it is locked and must not be waited for."""
-    if fcntl is not None:
+    if sys.platform != "win32":  # which does not remove files that are open
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import ArrayOrTensor, Settings
 
 __all__ = ["Constant", "Gating", "GaussianGating", "LinearGating", "Sigmoid", "Softmax"]
@@ -19,7 +20,7 @@ __all__ = ["Constant", "Gating", "GaussianGating", "LinearGating", "Sigmoid", "S
 Array = NDArray[np.float64]
 
 
-class Gating(BaseEstimator, ABC):  # type: ignore[misc]
+class Gating(BaseEstimator, ABC):
     """Gates η_m(x | V) of P kernels, with one row of parameters per kernel: V has shape (P, q).
 
     A new gating is a subclass with `init`, `values` and `vjp`; nothing else needs to know of it, since a machine hands
@@ -330,6 +331,4 @@ def make_gating(gating: Any) -> Gating:
     """Return the gating of that name, or the one given, or raise naming those there are."""
     if isinstance(gating, Gating):
         return gating
-    if isinstance(gating, str) and gating in GATINGS:
-        return GATINGS[gating]()
-    raise ValueError(f"gating={gating!r}: choose one of {', '.join(map(repr, GATINGS))}, or give a Gating object.")
+    return GATINGS[check_choice("gating", gating, GATINGS, ", or give a Gating object")]()

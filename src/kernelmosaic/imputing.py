@@ -14,6 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils._indexing import _get_column_indices
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
 from kernelmosaic.kernels.base import is_missing
 
@@ -62,8 +63,7 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         """Learn what fills the columns of an array or a data frame."""
-        if self.strategy not in ("median", "most_frequent"):
-            raise ValueError(f"strategy={self.strategy!r}: choose 'median' or 'most_frequent'.")
+        check_choice("strategy", self.strategy, ("median", "most_frequent"))
         values, empty = self._read(X, reset=True)
         numeric = getattr(X, "dtypes", [values.dtype] * values.shape[1])
         cells = (values[~gone, j] for j, gone in enumerate(empty.T))

@@ -1,6 +1,6 @@
 """Model files: fitted estimators written to disk and read back without running anyone's code.
 
-A model file is a skops archive with one more member, ``kernelmosaic.json``, which says what wrote it. Objects are
+A model file is a skops archive with one more member, ``kernelmosaic.json``, which names what wrote it. Objects are
 rebuilt only if their types are on a list: those of this package and those of NumPy, SciPy and scikit-learn that a model
 is made of. The digest in the header finds damage and changes made by hand. It is no signature: who can write the file
 can write the digest too, and then decides what the model predicts, but still not what runs.
@@ -45,7 +45,7 @@ MAX_BYTES = 2**31
 
 @dataclass(frozen=True)
 class ModelFileInfo:
-    """What a model file says of itself.
+    """Header of a model file.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterabl
     try:
         data = skops_io.dumps(estimator, compression=zipfile.ZIP_DEFLATED)
         unknown = _unknown_types(data, trusted)
-    except Exception as error:  # whatever its attributes raise when asked for their state
+    except Exception as error:  # whatever its attributes raise as their state is read
         raise ValueError(
             f"{type(estimator).__name__} cannot be saved: {error}. Parameters and attributes must be arrays, numbers, "
             "text, lists, dicts, kernels and estimators."
@@ -193,15 +193,13 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
             f"{path} cannot be rebuilt: {error!r}. It was written by kernelmosaic {header.kernelmosaic_version} with "
             f"scikit-learn {header.sklearn_version}."
         ) from error
-    if _type_name(type(estimator)) != header.estimator:
-        raise ValueError(
-            f"{path} is damaged or was changed: it says {header.estimator} but holds {_type_name(type(estimator))}."
-        )
+    if (held := _type_name(type(estimator))) != header.estimator:
+        raise ValueError(f"{path} is damaged or was changed: its header names {header.estimator}, and it holds {held}.")
     return estimator
 
 
 def info(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> ModelFileInfo:
-    """Return what a model file says of itself, without rebuilding anything; `max_bytes` as in `load`.
+    """Return the header of a model file without rebuilding anything; `max_bytes` as in `load`.
 
     Examples
     --------
@@ -317,7 +315,7 @@ def _read_header(path: str | os.PathLike[str], data: bytes, max_bytes: int) -> M
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged or was changed: its {_HEADER} cannot be read.") from error
     own = _release(__version__)[:2]
-    writer = str(given.get("kernelmosaic_version", __version__))  # a header without it is damaged, as is said below
+    writer = str(given.get("kernelmosaic_version", __version__))  # a header without it is damaged, which is found below
     if _release(writer)[:2] != own:
         raise ValueError(
             f"{path} was written by kernelmosaic {writer}, and {__version__} reads files of {own[0]}.{own[1]} alone: "
@@ -340,7 +338,7 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
 
 
 def _skops_io() -> ModuleType:
-    """Return skops.io, imported where it is needed first: it asks all of scikit-learn for its estimators."""
+    """Return skops.io, imported where it is needed first: it imports all of scikit-learn."""
     try:
         return import_module("skops.io")
     except ImportError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any, NamedTuple, overload
 
@@ -210,6 +210,29 @@ def _is_gram(table: MatrixLike) -> bool:
     return values.dtype.kind in "iuf" and bool(np.allclose(values, values.T, equal_nan=True))
 
 
+def by_view(values: Any, views: Sequence[str]) -> dict[str, Any]:
+    """Return values, whose last axis is that of the kernels, summed over the kernels of every view.
+
+    Parameters
+    ----------
+    values : array-like of shape (..., P)
+        Numbers of the kernels.
+    views : sequence of str
+        The view of each kernel; one alone is that of all.
+
+    Returns
+    -------
+    dict from view to float, or to ndarray of shape (...)
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if len(views) < values.shape[-1]:
+        values = values.sum(axis=-1, keepdims=True)
+    found: dict[str, Any] = {}
+    for view, one in zip(views, np.moveaxis(values, -1, 0), strict=True):
+        found[view] = found.get(view, 0.0) + (float(one) if one.ndim == 0 else one)
+    return found
+
+
 # Names of rows -------------------------------------------------------------------------------------------------------
 
 
@@ -248,7 +271,7 @@ def _named_rows(what: str, rows: Any) -> Iterator[_Named]:
         for key, table in held.items():
             yield from _named_rows(f"{what}[{key!r}]", table)
     else:
-        # Last, since a Series looks for attributes that it does not have among its rows.
+        # Last, since attributes that a Series does not have are searched among its rows.
         place = "index" if hasattr(rows, "index") or not _is_annotated(rows) else "obs_names"
         index: Any = getattr(rows, place, None)
         if type(index).__module__.partition(".")[0] == "pandas" and index.inferred_type != "integer":
@@ -326,7 +349,7 @@ def _table(name: str, view: MatrixLike) -> MatrixLike:
 
 
 def _have_names(tables: list[Any]) -> bool:
-    """Whether all views are frames of pandas whose rows have names, and not the same; mere numbers are no names."""
+    """Whether all views are frames of pandas whose rows have names, and not the same; a range of numbers is none."""
     return all(map(_is_labelled, tables)) and not all(table.index.equals(tables[0].index) for table in tables)
 
 

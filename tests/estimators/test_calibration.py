@@ -241,7 +241,7 @@ def test_without_calibration_an_error_says_how_to_get_probabilities(kind):
 
 def test_parameters_that_are_refused():
     X, y = blobs(2, 30)
-    with pytest.raises(ValueError, match="calibration='platt': choose 'sigmoid' or 'isotonic'"):
+    with pytest.raises(ValueError, match="calibration='platt': choose one of 'sigmoid', 'isotonic'"):
         MKLClassifier(calibration="platt").fit(X, y)
     names = np.where(np.arange(30) == 4, "rare", "common")
     with pytest.raises(ValueError, match=r"calibration='sigmoid'.*class 'rare' has one"):

@@ -242,8 +242,8 @@ def test_fitted_kernels_serve_other_estimators():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"criterion": "aic"}, "criterion='aic': give 'loo' or 'evidence'"),
-        ({"alpha": "best"}, "alpha='best': give a positive number or 'learn'"),
+        ({"criterion": "aic"}, "criterion='aic': choose one of 'loo', 'evidence'"),
+        ({"alpha": "best"}, "alpha='best': give a positive number, or 'learn'"),
         ({"alpha": -1.0}, "alpha=-1.0"),
         ({"n_init": 0}, "n_init=0"),
         ({"weights": [1.0]}, "weights"),

@@ -315,7 +315,7 @@ def test_the_search_is_cloned_and_kept(tmp_path):
 # What is refused -----------------------------------------------------------------------------------------------------
 
 WRONG = {
-    "loss": (MKLSurvival(loss="hinge"), Y, "loss='hinge': give 'censored', 'cox' or 'rank'"),
+    "loss": (MKLSurvival(loss="hinge"), Y, "loss='hinge': choose one of 'censored', 'cox', 'rank'"),
     "entry": (MKLSurvival(loss="cox"), np.column_stack([Y[:, 0], Y[:, 1] - 0.5, Y[:, 1]]), "left truncation"),
     "silp": (MKLSurvival(loss="cox", solver="silp"), Y, "solver='silp' serves .* not Cox; use solver='newton'"),
     "qcqp": (MKLSurvival(loss="rank", solver="qcqp"), Y, "solver='qcqp' serves .* not Ranking; use solver='newton'"),

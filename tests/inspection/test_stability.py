@@ -72,7 +72,7 @@ def test_errors_say_what_would_do():
     y = SCORE > 0
     for wrong, said in [
         ({"n_resamples": 1.5}, "n_resamples=1.5"),
-        ({"method": "jackknife"}, "method='jackknife': choose 'subsample' or 'bootstrap'"),
+        ({"method": "jackknife"}, "method='jackknife': choose one of 'subsample', 'bootstrap'"),
         ({"fraction": 1.0}, "fraction=1.0: give a number between 0 and 1"),
         ({"confidence_level": 95}, "confidence_level=95: give a number between 0 and 1"),
         ({"threshold": -1.0}, "threshold=-1.0"),

@@ -260,7 +260,7 @@ def test_bad_iterations_are_named(iterations):
 
 
 def test_an_unknown_mode_is_named():
-    with pytest.raises(ValueError, match="mode='tree': choose 'subtree' or 'assignment'"):
+    with pytest.raises(ValueError, match="mode='tree': choose one of 'subtree', 'assignment'; did you mean 'subtree'"):
         WeisfeilerLehman(mode="tree")(GRAPHS)
 
 

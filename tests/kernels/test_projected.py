@@ -103,6 +103,6 @@ def test_wrong_parameters_are_named():
         Projected(Linear(), 5).fit(X)
     with pytest.raises(TypeError, match="Linear, Polynomial and Gaussian"):
         Projected(Correlation(), 2).fit(X)
-    with pytest.raises(ValueError, match="init='zeros': choose 'pca' or 'random'"):
+    with pytest.raises(ValueError, match="init='zeros': choose one of 'pca', 'random'"):
         Projected(Linear(), 2, init="zeros").fit(X)
     assert clone(Projected(Gaussian(1.0), 3)).get_params()["kernel__width"] == 1.0

@@ -125,7 +125,7 @@ def test_outliers_pull_less_than_with_the_squared_loss():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="loss='absolute': give 'epsilon', 'huber', 'squared' or 'quantile'"):
+    with pytest.raises(ValueError, match="loss='absolute': choose one of 'epsilon', 'huber', 'squared', 'quantile'"):
         MKLRegressor(loss="absolute").fit(X, Y)
     with pytest.raises(ValueError, match="epsilon=-1"):
         MKLRegressor(loss="huber", epsilon=-1).fit(X, Y)

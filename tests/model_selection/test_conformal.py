@@ -375,7 +375,7 @@ def test_wrong_coverage(coverage):
 
 def test_wrong_splits():
     for size in (0, 1, 2, -0.5, "half", np.nan):
-        with pytest.raises(ValueError, match=r"calibration_size=.*: give a share between 0 and 1"):
+        with pytest.raises(ValueError, match=r"calibration_size=.*: give a number between 0 and 1"):
             SplitConformal(Ridge(), calibration_size=size).fit(X, Y)
     with pytest.raises(TypeError, match="estimator=StandardScaler: give a regressor or a classifier"):
         SplitConformal(StandardScaler()).fit(X, Y)

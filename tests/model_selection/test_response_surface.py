@@ -233,6 +233,22 @@ def test_verbose_shows_a_bar_and_stays_as_given(capsys):
     np.testing.assert_array_equal(search.design_.points, silent.design_.points)
 
 
+def test_parameters_stay_as_given_while_it_fits():
+    splits, seen = StratifiedKFold(2), []
+
+    def score(model, X, y):
+        seen.append((search.verbose, search.cv))
+        return model.score(X, y)
+
+    search = ResponseSurfaceSearchCV(ScoredByFormula(bowl), on=["p1"], cv=splits, verbose=True, scoring=score)
+    assert search.fit(X, y) is search
+    assert set(seen) == {(True, splits)}
+    # Splits that can be read once are enough.
+    once = (fold for fold in splits.split(X, y))
+    again = ResponseSurfaceSearchCV(ScoredByFormula(bowl), on=["p1"], cv=once).fit(X, y)
+    np.testing.assert_array_equal(again.design_.points, search.design_.points)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

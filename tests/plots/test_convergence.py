@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 from kernelmosaic import BilinearMKLClassifier, DiscriminantMKLClassifier, LocalizedMKLClassifier, MKLClassifier
 from kernelmosaic.kernels import Gaussian, family
 from kernelmosaic.plots import ConvergenceDisplay
-from kernelmosaic.plots.learned import Course
+from kernelmosaic.plots.searches import Course
 
 mpl.use("Agg")
 

@@ -17,9 +17,7 @@ import kernelmosaic
 
 _ROOT = Path(kernelmosaic.__file__).parent
 _MODULES = sorted(
-    ".".join(("kernelmosaic", *path.relative_to(_ROOT).with_suffix("").parts))
-    for path in _ROOT.rglob("_numba_*.py")
-    if path.name != "_numba_cache.py"  # the decorator
+    ".".join(("kernelmosaic", *path.relative_to(_ROOT).with_suffix("").parts)) for path in _ROOT.rglob("_numba_*.py")
 )
 
 # The solver alone, which for fewer samples would not be compiled. Steps are many and the box is wide: a difference in

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kernelmosaic.stats import wilcoxon
+from kernelmosaic.stats import WinTieLoss, wilcoxon, win_tie_loss
 
 
 def every_pattern(differences):
@@ -60,3 +60,8 @@ def test_no_difference_at_all_and_many_tied_ones():
 def test_wrong_input_is_refused(a, b):
     with pytest.raises(ValueError, match=r"equal length|finite"):
         wilcoxon(a, b)
+
+
+def test_direct_comparison_counts():
+    assert win_tie_loss([3, 2, 1, 1], [1, 2, 3, 0]) == WinTieLoss(2, 1, 1)
+    assert win_tie_loss([3, 2, 1, 1], [1, 2, 3, 0], larger_is_better=False) == (1, 1, 2)

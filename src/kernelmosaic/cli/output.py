@@ -21,6 +21,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 from kernelmosaic._typing import Estimator, MatrixLike, Settings
 from kernelmosaic.cli.methods import SCORES, figure
 from kernelmosaic.cli.requests import InspectRequest, TaskName
+from kernelmosaic.engine.pipelines import unwrap
 from kernelmosaic.estimators.card import KernelShare, ModelCard
 from kernelmosaic.persistence import info, load
 from kernelmosaic.tables import some
@@ -34,8 +35,7 @@ def load_model(path: Path) -> tuple[Estimator, Estimator, Settings]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # `inspect` names the versions
         estimator = load(path)
-    model: Any = getattr(estimator, "best_estimator_", estimator)
-    model = model.steps[-1][1] if hasattr(model, "steps") else model
+    model = unwrap(estimator)
     if not hasattr(model, "kernel_names_"):
         raise ValueError(f"the file holds {type(estimator).__name__}, which is no fitted model of kernelmosaic.")
     unknown = ("task", "method", "target", "rows", "plan", "score", "test", "gates", "seconds", "costs")

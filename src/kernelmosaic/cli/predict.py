@@ -16,6 +16,7 @@ from kernelmosaic.cli.output import class_names, load_model, noting, say, with_e
 from kernelmosaic.cli.requests import ExplainRequest, NewRowsRequest, PredictRequest
 from kernelmosaic.cli.training_table import Joined, join_tables, keep_rows, located, target_values
 from kernelmosaic.cli.views import ROW_COLUMN, Plan, check_row_numbers, extend, n_samples
+from kernelmosaic.engine.labels import Labels
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.reports import Page, Table
 
@@ -112,7 +113,7 @@ class NewRows:
         if self.labels:
             constants = constants[np.newaxis]
         elif terms.ndim == 3:
-            chosen = np.searchsorted(model.classes_, self.predicted)
+            chosen = Labels(model.classes_).codes(self.predicted)
             terms, constants = terms[np.arange(len(terms)), :, chosen], constants[chosen]
         return [name for m, name in enumerate(model.kernel_names_) if used[m]], terms[:, used], constants
 

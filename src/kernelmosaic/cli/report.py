@@ -18,11 +18,12 @@ from kernelmosaic.cli.fit import PathChoice, Trained, cautions
 from kernelmosaic.cli.methods import SCORES
 from kernelmosaic.cli.output import facts, share_rows, with_error
 from kernelmosaic.cli.predict import add_waterfall, first_lacking
+from kernelmosaic.engine.labels import Labels
 from kernelmosaic.inspection import feature_importance, kernel_significance, stability
 from kernelmosaic.inspection.significance import p_values
 from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier, usual_times
-from kernelmosaic.plots.learned import summed_by_view
 from kernelmosaic.reports import Page, Table
+from kernelmosaic.stacking import by_view
 from kernelmosaic.tables import some
 
 
@@ -140,9 +141,9 @@ class _FitReport:
         request, training, model = self.request, self.training, self.model
 
         def shares(weights: object) -> Any:
-            by_view = summed_by_view(np.asarray(weights), model.view_names_)
-            by_view = by_view.mean(axis=-2) if np.ndim(model.weights_) == 2 else by_view
-            return by_view / by_view.sum(axis=-1, keepdims=True)
+            sums = np.stack(list(by_view(weights, model.view_names_).values()), axis=-1)
+            sums = sums.mean(axis=-2) if np.ndim(model.weights_) == 2 else sums
+            return sums / sums.sum(axis=-1, keepdims=True)
 
         given = self.trained.pipeline, training.table.iloc[training.rest], self.y
         alike: Settings = {"random_state": request.seed or 0, "n_jobs": request.jobs}
@@ -211,17 +212,17 @@ class _FitReport:
             self._page.table(Table(caption, ("kernel", "penalty"), rows))
 
     def _add_split(self) -> None:
-        training, names = self.training, self.model.view_names_
+        training = self.training
         rows, what = (training.held, "test rows") if len(training.held) else (training.rest, "rows learned from")
         X, y = self.trained.pipeline[:-1].transform(training.table.iloc[rows]), training.target.y[rows]
-        shares = summed_by_view(self.model.score_split(X, y), names)
-        found = sorted(zip(dict.fromkeys(names), shares, strict=True), key=lambda item: -item[1])
+        shares = by_view(self.model.score_split(X, y), self.model.view_names_)
+        found = sorted(shares.items(), key=lambda item: -item[1])
         self._page.heading("What each view explains")
         self._page.paragraph(
             f"R² on the {len(rows)} {what}, divided among the views (the product measure): the shares sum to it. One "
             "is negative where a view points away from what the others leave unexplained."
         )
-        table = [[name, f"{share:.3f}"] for name, share in [*found, ("sum", shares.sum())]]
+        table = [[name, f"{share:.3f}"] for name, share in [*found, ("sum", sum(shares.values()))]]
         self._page.table(Table(f"Shares of R² on the {what}.", ("view", "share of R²"), table))
 
     def _add_answers(self, predicted: AnyArray, p: AnyArray | None) -> None:
@@ -285,7 +286,7 @@ class _FitReport:
 
     def _add_calibration(self, p: AnyArray) -> None:
         n, classes = len(self.y), self.model.classes_
-        own = p[np.arange(n), np.searchsorted(classes, self.y)]
+        own = p[np.arange(n), Labels(classes).codes(self.y)]
         said, right = p.max(axis=1), classes[p.argmax(axis=1)] == self.y
         self._page.heading("Are its probabilities right?")
         self._page.paragraph(

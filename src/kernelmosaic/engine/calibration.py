@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ NEVER = float(np.finfo(np.float64).max)
 _KNOTS = (-1.0, 0.0, 1.0)
 #: Penalty on how far the slopes between the knots lie apart.
 _TOGETHER = 0.1
-#: No slope is less: the class predicted is the most probable one, be it by ever so little.
+#: No slope is less, so that the class predicted is the most probable one.
 _LEAST = 1e-6
 
 
@@ -32,7 +31,7 @@ class Calibration:
     ``"sigmoid"`` fits p ∝ exp(h(f_c)) by the likelihood; for two classes that is a sigmoid of h(f). The same increasing
     function h, which may bend at −1, 0 and 1, serves all classes, so that the class of largest probability is the one
     that is predicted. As with Platt (2000), a sample's own class has the target (n_c + 1) / (n_c + 2), so that
-    separated classes do not ask for infinite slopes. ``"isotonic"`` fits one monotone function per class.
+    the slopes of separated classes are finite. ``"isotonic"`` fits one monotone function per class.
 
     No class is less probable than one sample more, of an unknown class, would make it: n samples held out cannot tell
     how rare something is that none of them shows, and outliers have decision values of any size. A decision value of
@@ -118,13 +117,6 @@ class Calibration:
             p = np.hstack([1.0 - p, p]) if p.shape[1] == 1 else p
         p = np.where(known, np.maximum(p, self.least), 0.0)
         return np.asarray(p / p.sum(axis=1, keepdims=True))
-
-
-def check_calibration(calibration: Any) -> str:
-    """Return the name of a calibration, or raise naming the ones there are."""
-    if not isinstance(calibration, str) or calibration not in CALIBRATIONS:
-        raise ValueError(f"calibration={calibration!r}: choose {' or '.join(map(repr, CALIBRATIONS))}.")
-    return calibration
 
 
 def _columns(outputs: Array) -> Array:

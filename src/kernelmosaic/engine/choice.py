@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
+
+from kernelmosaic._checks import check_choice
 
 Array = NDArray[np.float64]
 
 #: What a search may choose: the best score, or the smoothest model within one standard error of it.
 RULES = ("best", "one_standard_error")
-
-
-def check_rule(rule: Any) -> str:
-    """Return the rule by which a search chooses, or raise if there is none of this name."""
-    if rule not in RULES:
-        raise ValueError(f"rule={rule!r}: choose one of {', '.join(map(repr, RULES))}.")
-    return str(rule)
 
 
 def choose(
@@ -26,7 +19,7 @@ def choose(
     """Return the numbers of the norm and of the value that a search chooses.
 
     Of all scores that tie with the best, the smoothest value is taken; of the norms that tie at this value, the first.
-    A plateau of scores, where a larger C changes nothing, thus has one choice, whatever rounding makes of the scores.
+    A plateau of scores, where a larger C changes nothing, thus has one choice, whatever the rounding of the scores.
 
     Parameters
     ----------
@@ -48,7 +41,7 @@ def choose(
         # Folds of 16 and 17 samples: as many right answers differ by less than one sample in their mean.
         margin = max(margin, 0.5 / (len(sizes) * int(np.max(sizes))))
     m, i = _smoothest(means, margin, margin, descending)
-    if check_rule(rule) == "best" or scores.shape[1] == 1:
+    if check_choice("rule", rule, RULES) == "best" or scores.shape[1] == 1:
         return m, i
     error = float(scores[m, :, i].std(ddof=1)) / scores.shape[1] ** 0.5
     below = float(np.nanmax(means) - means[m, i])
@@ -56,19 +49,19 @@ def choose(
 
 
 def resolution(means: Array, tol: float) -> float:
-    """Return by how much two mean scores must differ to tell two models apart.
+    """Return the least difference of two mean scores by which two models are distinguished.
 
     A fit is certified to a relative gap of `tol`: its objective, and with it the loss that it has on samples held out,
     is known to this share and no better. So is the distance of a score from the best there can be, 1 for accuracies,
     R² and concordance, 0 for losses with a minus. (Copies of a problem that differ in the last bits of X have R² whose
     1 − R² differ by up to 4 `tol`, relatively.) As outputs that are off by `tol` have a squared error of `tol`², nearly
-    perfect scores are known to this share of the largest distance, that of a model which knows nothing, and to
+    perfect scores are known to this share of the largest distance, that of a constant model, and to
     rounding.
     """
     best = float(np.nanmax(means))
     ideal = 1.0 if 0.0 < best <= 1.0 else 0.0
     largest = float(np.nanmax(np.abs(ideal - means)))
-    # R² may be as far below zero as it likes.
+    # R² has no lower bound.
     largest = min(largest, 1.0) if ideal else largest
     return max(4.0 * tol * abs(ideal - best), max(tol**2, 1e-12) * largest)
 

@@ -5,16 +5,20 @@ Nothing is assumed of the targets' distribution but that samples are exchangeabl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._checks import check_share
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.calibration import NEVER
+from kernelmosaic.engine.labels import Labels, per_class
 
 Array = NDArray[np.float64]
 
@@ -38,8 +42,7 @@ def ranked(scores: Array, shift: Array, coverage: float) -> Array:
     -------
     ndarray of shape (m,)
     """
-    if not isinstance(coverage, float | np.floating) or not 0 < coverage < 1:
-        raise ValueError(f"coverage={coverage!r}: give a number between 0 and 1.")
+    check_share("coverage", coverage)
     n = len(scores)
     k = max(int(np.ceil(coverage * (n + 1) - 1e-9)), 1)  # 0.55 · 100 is 55, not a little more
     if k > n:
@@ -50,7 +53,7 @@ def ranked(scores: Array, shift: Array, coverage: float) -> Array:
 
 
 def interval(low: Array, high: Array, scores: Array, coverage: float) -> Array:
-    """Return intervals around what models predict that have not seen some sample each.
+    """Return intervals around the predictions of models that have not seen one sample each.
 
     The jackknife+ and CV+ of Barber et al. (2021), with one model the split conformal interval. An interval whose ends
     would cross is its middle.
@@ -81,11 +84,66 @@ def misfits(values: Array) -> Array:
     return np.asarray(np.where(values == largest[..., 1:], largest[..., :1], largest[..., 1:]) - values)
 
 
-@dataclass(frozen=True)
-class Conformal:
-    """Models, each with the scores of samples that it has not seen.
+def own_misfits(values: Array, codes: NDArray[np.intp]) -> Array:
+    """Return the misfit of every sample's own class, given by its code."""
+    return np.asarray(misfits(values)[np.arange(len(values)), codes])
 
-    One model is split conformal prediction; those of all folds are CV+.
+
+@dataclass(frozen=True)
+class Unseen(ABC):
+    """Machines that have not seen a sample each, with the scores of these samples.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n, targets)
+        How far the target of each sample is outside of what its machine predicts; of classes, the misfit of its own.
+    classes : ndarray or None
+        The classes, if the targets are some.
+    is_flat : bool
+        Whether targets are numbers, not rows of several.
+    """
+
+    scores: Array
+    classes: AnyArray | None
+    is_flat: bool
+
+    @abstractmethod
+    def bands(self, X: MatrixLike) -> Iterator[tuple[Array, Array]]:
+        """Yield between which numbers the machines predict the targets of new samples, strip by strip of these.
+
+        Both have the shape (strip, n, targets), or (strip, 1, targets) where one machine has seen none of the samples.
+        """
+
+    @abstractmethod
+    def values(self, X: MatrixLike) -> Iterator[Array]:
+        """Yield values of the classes, of shape (strip, n, classes) or (strip, 1, classes)."""
+
+    def interval(self, X: MatrixLike, coverage: float) -> Array:
+        """Return the intervals of new samples, of shape (m, 2), or (m, 2, targets)."""
+        found = np.concatenate(
+            [
+                np.stack(
+                    [interval(low[..., c], high[..., c], own, coverage) for c, own in enumerate(self.scores.T)], -1
+                )
+                for low, high in self.bands(X)
+            ]
+        )
+        return found[:, :, 0] if self.is_flat else found
+
+    def classes_within(self, X: MatrixLike, coverage: float, predicted: AnyArray) -> NDArray[np.bool_]:
+        """Return which classes are in the sets of new samples, of shape (m, classes); those predicted always are."""
+        assert self.classes is not None
+        shifts = (np.moveaxis(-misfits(values), -1, 0) for values in self.values(X))
+        found = np.concatenate(
+            [np.stack([ranked(self.scores[:, 0], own, coverage) >= 0 for own in each], -1) for each in shifts]
+        )
+        found[np.arange(len(found)), Labels(self.classes).codes(predicted)] = True
+        return found
+
+
+@dataclass(frozen=True)
+class Conformal(Unseen):
+    """Estimators and samples that each has not seen: one is split conformal prediction, those of all folds are CV+.
 
     Attributes
     ----------
@@ -93,19 +151,10 @@ class Conformal:
         Fitted.
     at : ndarray of shape (n,)
         The number of the model that has not seen each sample.
-    scores : ndarray of shape (n, targets)
-        How far its target is outside of what that model predicts; of classes, the misfit of its own class.
-    classes : ndarray or None
-        The classes, if the targets are some.
-    is_flat : bool
-        Whether targets are numbers, not rows of several.
     """
 
     models: list[Estimator]
     at: NDArray[np.intp]
-    scores: Array
-    classes: AnyArray | None = None
-    is_flat: bool = True
 
     @classmethod
     def of(
@@ -116,35 +165,89 @@ class Conformal:
         if classes is None:
             scores = [_distances(_band(model, X, targets(y)), y) for model, (X, y) in each]
         else:
-            scores = [_own_misfits(model, X, y, classes)[:, np.newaxis] for model, (X, y) in each]
+            scores = [_scores_of_classes(model, X, y, classes) for model, (X, y) in each]
         at = np.repeat(np.arange(len(each)), [len(one) for one in scores])
-        return cls(list(models), at, np.concatenate(scores), classes, all(y.ndim == 1 for _, y in unseen))
+        return cls(np.concatenate(scores), classes, all(y.ndim == 1 for _, y in unseen), list(models), at)
 
-    def interval(self, X: MatrixLike, coverage: float) -> Array:
-        """Return the intervals of new samples, of shape (m, 2), or (m, 2, targets)."""
-        n_targets = self.scores.shape[1]
-        bands = np.array([_band(model, X, n_targets) for model in self.models])
-        found = np.empty(bands.shape[1:])
-        for rows in row_strips(len(found), BLOCK // len(self.at)):
-            for c in range(n_targets):
-                low, high = (self._by_sample(bands[:, rows, side, c]) for side in (0, 1))
-                found[rows, :, c] = interval(low, high, self.scores[:, c], coverage)
-        return found[:, :, 0] if self.is_flat else found
+    def bands(self, X: MatrixLike) -> Iterator[tuple[Array, Array]]:
+        each = np.array([_band(model, X, self.scores.shape[1]) for model in self.models])
+        for rows in row_strips(each.shape[1], BLOCK // self.scores.size):
+            yield self._by_sample(each[:, rows, 0]), self._by_sample(each[:, rows, 1])
 
-    def classes_within(self, X: MatrixLike, coverage: float, predicted: AnyArray) -> NDArray[np.bool_]:
-        """Return which classes are in the sets of new samples, of shape (m, classes); those predicted always are."""
+    def values(self, X: MatrixLike) -> Iterator[Array]:
         assert self.classes is not None
-        values = np.array([misfits(_class_values(model, X, self.classes)) for model in self.models])
-        found = np.zeros(values.shape[1:], dtype=bool)
-        for rows in row_strips(len(found), BLOCK // len(self.at)):
-            for c in range(len(self.classes)):
-                found[rows, c] = ranked(self.scores[:, 0], -self._by_sample(values[:, rows, c]), coverage) >= 0
-        found[np.arange(len(found)), np.searchsorted(self.classes, predicted)] = True
-        return found
+        each = np.array([_class_values(model, X, self.classes) for model in self.models])
+        for rows in row_strips(each.shape[1], BLOCK // (len(self.at) * len(self.classes))):
+            yield self._by_sample(each[:, rows])
 
     def _by_sample(self, values: Array) -> Array:
-        """Return values of shape (models, m) as (m, n): of the model that has not seen each sample."""
-        return values.T if len(self.models) == 1 else values.T[:, self.at]
+        """Return values of shape (models, m, …) as (m, n, …): of the model that has not seen each sample."""
+        found = values.swapaxes(0, 1)
+        return found if len(self.models) == 1 else found[:, self.at]
+
+
+# Methods of estimators ------------------------------------------------------------------------------------------------
+
+
+def predict_interval(self: Any, X: MatrixLike, coverage: float = 0.9) -> Array:
+    """Return intervals that hold the targets of new samples with a given probability.
+
+    Their ends are quantiles of what machines predict that have not seen some training sample each, with the residual of
+    this sample added and subtracted (Barber et al. 2021). Where several quantiles are predicted, what is subtracted
+    from the first and added to the last is how far the target is outside of these two (Romano, Patterson and Candès
+    2019), so that intervals are wide where these are apart. Whatever the distribution, intervals of samples that are
+    exchangeable with the training ones hold the target with a probability of at least
+
+    - 2·coverage − 1 − √(2/n) by the machines of the folds of a search (CV+), were C and the norm given,
+    - 2·coverage − 1 by all leave-one-out machines of a ridge estimator, in closed form (jackknife+), were the weights
+      given; in features, and of many pairs, the machine itself stands for them (the jackknife),
+    - coverage by one machine and n samples set aside; they are infinite above n / (n + 1);
+
+    in practice of about `coverage`.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Samples.
+    coverage : float, default=0.9
+        Between 0 and 1.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, 2), or (n_samples, 2, targets)
+    """
+    check_is_fitted(self)
+    found: Array = self._unseen().interval(X, coverage)
+    return found
+
+
+def predict_set(self: Any, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.bool_]:
+    """Return sets of classes that hold the classes of new samples with a given probability.
+
+    A class is in the set unless it suits the sample worse than their own classes suit too many of the training samples,
+    each judged by a machine that has not seen it (Romano, Sesia and Candès 2020). A class suits worse the more the
+    largest decision value (or, without those, probability) of another class exceeds its own. The probability is at
+    least that which ``predict_interval`` states for the machines of folds, for leave-one-out machines, and for samples
+    set aside: 2·coverage − 1 − √(2/n), 2·coverage − 1, and coverage.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Samples.
+    coverage : float, default=0.9
+        Between 0 and 1.
+
+    Returns
+    -------
+    ndarray of bool of shape (n_samples, classes)
+        Whether each of `classes_` is in the set; the class predicted always is, so that none is empty.
+    """
+    check_is_fitted(self)
+    found: NDArray[np.bool_] = self._unseen().classes_within(X, coverage, self.predict(X))
+    return found
+
+
+# Scores ---------------------------------------------------------------------------------------------------------------
 
 
 def targets(y: AnyArray) -> int:
@@ -178,17 +281,13 @@ def _distances(band: Array, y: AnyArray) -> Array:
 def _class_values(model: Estimator, X: MatrixLike, classes: AnyArray) -> Array:
     """Return decision values, or probabilities where there are none, with one column per class of the whole set."""
     says: Any = model.decision_function if hasattr(model, "decision_function") else model.predict_proba
-    values = np.asarray(says(X), dtype=np.float64)
-    columns = np.column_stack([-values, values]) if values.ndim == 1 else values
-    # Of a class that the model has no sample of; differences of such numbers are finite.
-    full = np.full((len(columns), len(classes)), -NEVER / 8)
-    full[:, np.searchsorted(classes, model.classes_)] = columns
-    return full
+    values = per_class(np.asarray(says(X), dtype=np.float64))
+    # A class that the model has no sample of has a value whose differences from others are finite.
+    return Labels(classes).spread(values, model.classes_, -NEVER / 8)
 
 
-def _own_misfits(model: Estimator, X: MatrixLike, y: AnyArray, classes: AnyArray) -> Array:
-    """Return the misfit of every sample's own class; infinite if it is none of the classes."""
-    known, found = np.isin(y, classes), np.full(len(y), np.inf)
-    every = misfits(_class_values(model, X, classes))[known]
-    found[known] = every[np.arange(len(every)), np.searchsorted(classes, y[known])]
+def _scores_of_classes(model: Estimator, X: MatrixLike, y: AnyArray, classes: AnyArray) -> Array:
+    """Return the misfit of every sample's own class, of shape (n, 1); infinite if it is none of the classes."""
+    known, found = np.isin(y, classes), np.full((len(y), 1), np.inf)
+    found[known, 0] = own_misfits(_class_values(model, X, classes)[known], Labels(classes).codes(y[known]))
     return found

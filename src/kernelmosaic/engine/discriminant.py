@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import Settings
 from kernelmosaic.engine.fit import Fit, Method, history_of
 from kernelmosaic.engine.function import ProjectedFunction
@@ -177,7 +178,4 @@ def centroid_rule(Z: Matrix, machine: Discriminant, projection: Projection) -> L
 def make_rule(decision: Any) -> Callable[[Matrix, Discriminant, Projection], LinearRule]:
     """Return the rule of that name, or raise naming the ones there are."""
     rules = {"least_squares": least_squares_rule, "centroid": centroid_rule}
-    try:
-        return rules[decision]
-    except (KeyError, TypeError):
-        raise ValueError(f"decision={decision!r}: choose one of {', '.join(map(repr, rules))}.") from None
+    return rules[check_choice("decision", decision, rules)]

@@ -17,6 +17,7 @@ from scipy import sparse
 from sklearn.utils import _safe_indexing, check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, RowIndex, SampleWeight, TargetLike
 from kernelmosaic.backend import is_dask, to_host
 from kernelmosaic.gram.feature_maps import APPROXIMATIONS
@@ -198,9 +199,7 @@ def check_approximation(approximation: Any, X: MatrixLike) -> None:
                 "load them, or choose one of these."
             )
         return
-    if approximation not in APPROXIMATIONS:
-        known = ", ".join(map(repr, APPROXIMATIONS))
-        raise ValueError(f"approximation={approximation!r}: choose one of {known}, or None for exact kernels.")
+    check_choice("approximation", approximation, APPROXIMATIONS, ", or None for exact kernels")
 
 
 def validate_rows(

@@ -19,12 +19,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, _safe_indexing, check_random_state, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.backend import NUMPY, allowed_threads, iterate_threads, to_host
-from kernelmosaic.engine.calibration import NEVER, Calibration, check_calibration
+from kernelmosaic.engine.calibration import CALIBRATIONS, NEVER, Calibration
 from kernelmosaic.engine.choice import choose
 from kernelmosaic.engine.conformal import Conformal
 from kernelmosaic.engine.fit import Fit, Lead, Recipe, certify, follow, outputs, spread, training_set
+from kernelmosaic.engine.labels import Labels, per_class
+from kernelmosaic.engine.pipelines import divide_pipeline
 from kernelmosaic.engine.samples import FitInput, count_samples, is_streamed, level_of_caller
 from kernelmosaic.engine.tasks import ClassTask, Indicators, PathRule, class_factors, find_classes
 from kernelmosaic.gram.row_blocks import ArrayRows
@@ -53,14 +56,7 @@ def path_rule(estimator: Estimator) -> PathRule:
 def predicts_targets(estimator: Estimator) -> bool:
     """Whether predictions are those of the targets themselves, as numbers: times may be censored."""
     rule: PathRule | None = getattr(divide_pipeline(estimator)[1], "_path_rule", None)
-    return rule is not None and rule.strata is None and is_regressor(estimator)
-
-
-def divide_pipeline(estimator: Estimator) -> tuple[Any, Any]:
-    """Return the steps of a pipeline before the last, or None, and the last; the estimator itself if it is none."""
-    if not hasattr(estimator, "steps"):
-        return None, estimator
-    return estimator[:-1] if len(estimator.steps) > 1 else None, estimator[-1]
+    return is_regressor(estimator) and (rule is None or rule.strata is None)
 
 
 def variant(model: Estimator, norm: Any) -> Settings:
@@ -137,12 +133,8 @@ class HeldOut:
             return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
         if len(self.classes) == len(classes):
             return outputs
-        full = np.full((n, len(classes)), -NEVER)
-        own = np.zeros((n, 1)) if len(self.classes) == 1 else outputs
-        if len(self.classes) == 2 and outputs.shape[1] == 1:
-            own = np.column_stack([-outputs[:, 0], outputs[:, 0]])
-        full[:, np.searchsorted(classes, self.classes)] = own
-        return full
+        own = np.zeros((n, 1)) if len(self.classes) == 1 else per_class(outputs)
+        return Labels(classes).spread(own, self.classes, -NEVER)
 
 
 #: Of a fit that a search has left out.
@@ -236,8 +228,8 @@ def _held_out(fit: Fit, values: Array) -> HeldOut:
 
 def leads_of(found: Held) -> Leads | None:
     """Return what the same paths of other folds are led by; None where a fold has left out a path."""
-    leads = [[one.lead for one in path] for path in found]
-    return leads if all(one is not None for path in leads for one in path) else None  # type: ignore[return-value]
+    leads = [[one.lead for one in path if one.lead is not None] for path in found]
+    return leads if list(map(len, leads)) == list(map(len, found)) else None
 
 
 # All folds -----------------------------------------------------------------------------------------------------------
@@ -420,7 +412,7 @@ class PathResult:
         def aligned(one: HeldOut) -> Array:
             full = np.full(largest.shape if classes is None else (len(classes), largest.shape[1]), np.nan)
             if one.weights.ndim > 0:
-                full[... if classes is None else np.searchsorted(classes, np.asarray(one.classes))] = one.weights
+                full[... if classes is None else Labels(classes).codes(one.classes)] = one.weights
             return full
 
         return np.array([[aligned(one) for one in path] for path in self.found[m]])
@@ -749,8 +741,7 @@ def calibration_of(
     weight[counts] *= class_factors(getattr(model, "class_weight", None), given.y[counts], weight[counts], classes)
     values = np.concatenate([one.aligned(classes) for one in found])[counts[rows]]
     rows = rows[counts[rows]]
-    labels = np.searchsorted(classes, given.y[rows])
-    return Calibration.fit(values, labels, len(classes), weight[rows], method)
+    return Calibration.fit(values, Labels(classes).codes(given.y[rows]), len(classes), weight[rows], method)
 
 
 # Folds of one classifier, for its probabilities ----------------------------------------------------------------------
@@ -784,7 +775,7 @@ class CalibrationFolds:
         # Loads a good part of scikit-learn, which fits without probabilities do without.
         from sklearn.model_selection import StratifiedKFold
 
-        method = check_calibration(model.calibration)
+        method = check_choice("calibration", model.calibration, CALIBRATIONS)
         # Folds of a memory map are copies, which fit the memory as arrays do.
         X = np.asarray(given.X.X) if isinstance(given.X, ArrayRows) else given.X
         if is_streamed(X):
@@ -795,7 +786,7 @@ class CalibrationFolds:
         weight = np.ones(len(given.y)) if given.weight is None else given.weight
         counted = count_samples(model.approximation, X, given.y, weight)
         samples = replace(given, X=X[counted.rows], y=given.y[counted.rows], weight=counted.weight)
-        labels = np.searchsorted(classes, samples.y)
+        labels = Labels(classes).codes(samples.y)
         counts = np.bincount(labels, minlength=len(classes))
         if counts.min() < 2:
             rare = classes.tolist()[counts.argmin()]

@@ -13,13 +13,13 @@ import numpy as np
 from joblib import hash as content_hash
 from sklearn.base import BaseEstimator
 
+from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import MatrixLike
 from kernelmosaic.backend import default_budget
 from kernelmosaic.engine.samples import DistinctSamples, is_streamed
 from kernelmosaic.engine.training_set import KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.learning.certificate import COLD, Start
 from kernelmosaic.learning.problem import Learner
-from kernelmosaic.machines.base import check_positive
 
 
 class KernelStore:

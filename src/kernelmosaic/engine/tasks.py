@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
+from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import AnyArray, SampleWeight, TargetLike
+from kernelmosaic.engine.labels import Labels
 from kernelmosaic.engine.samples import FitInput, level_of_caller
 from kernelmosaic.engine.training_set import TrainingSet
 from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.machines import SVC, SVR, Cox, Huber, OneClass, Quantile, Ranking, Survival
-from kernelmosaic.machines.base import Machine, SharedMachines, check_count, check_positive
+from kernelmosaic.machines.base import Machine, SharedMachines
 from kernelmosaic.machines.discriminant import Discriminant, LabelDiscriminant
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack, posterior_machine
 
@@ -165,17 +167,11 @@ def find_classes(y: AnyArray, weight: Array | None, name: str) -> AnyArray:
     return classes
 
 
-def decide_classes(classes: AnyArray, outputs: Array) -> AnyArray:
-    """Return the class with the largest output; of a single output, the second class where it is positive."""
-    one = outputs.shape[1] == 1
-    return np.asarray(classes[(outputs[:, 0] > 0).astype(int) if one else outputs.argmax(axis=1)])
-
-
 def class_factors(class_weight: Any, y: TargetLike, weight: Array, classes: AnyArray) -> Array:
     """Return the factor of C that `class_weight` gives each sample."""
     if class_weight is None:
         return np.ones(len(y))
-    labels = np.searchsorted(classes, y)
+    labels = Labels(classes).codes(y)
     if isinstance(class_weight, str) and class_weight == "balanced":
         # By the weights, not by rows: a repeated sample is one row here.
         totals = np.bincount(labels, weights=weight)
@@ -200,7 +196,7 @@ class ClassTask(Task):
     def labels(self, y: TargetLike) -> NDArray[np.intp]:
         """Return the places of classes among all."""
         assert self.classes is not None
-        return np.asarray(np.searchsorted(self.classes, np.asarray(y)))
+        return Labels(self.classes).codes(y)
 
     def factors(self, y: TargetLike, weight: Array) -> Array:
         """Return the factor of C of each sample."""
@@ -209,7 +205,7 @@ class ClassTask(Task):
 
     def decide(self, outputs: Array, intercept: Array) -> AnyArray:
         assert self.classes is not None
-        return decide_classes(self.classes, outputs)
+        return Labels(self.classes).decide(outputs)
 
     def count_support(self, y: TargetLike, support: NDArray[np.intp]) -> NDArray[np.intp]:
         assert self.classes is not None
@@ -230,8 +226,7 @@ class Classes(ClassTask):
     learned: bool = True
 
     def prepared(self, given: FitInput) -> Self:
-        if self.multi_class not in ("ovr", "ovr-shared", *JOINT):
-            raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'ovr-shared', 'joint' or 'pairwise'.")
+        check_choice("multi_class", self.multi_class, ("ovr", "ovr-shared", *JOINT))
         return super().prepared(given)
 
     @property
@@ -402,9 +397,8 @@ class Numbers(Task):
             return [Huber(y, self.C, check_positive("epsilon", self.epsilon, zero=True), weight)]
         if self.loss == "squared":
             return [SVR(y, self.C, 0.0, 2, weight)]
-        if self.loss == "quantile":
-            return [Quantile(y, self.C, q, weight) for q in self._quantiles()]
-        raise ValueError(f"loss={self.loss!r}: give 'epsilon', 'huber', 'squared' or 'quantile'.")
+        check_choice("loss", self.loss, ("epsilon", "huber", "squared", "quantile"))
+        return [Quantile(y, self.C, q, weight) for q in self._quantiles()]
 
     def _quantiles(self) -> Array:
         """Return the quantiles in increasing order, or raise."""
@@ -451,10 +445,8 @@ class Times(Task):
         require_event(event * weight, " in the training samples of a fold")  # those of a fit have one
         if self.loss == "censored":
             return [Survival(np.log(time), event, self.C, self.epsilon, self.slack, weight)]
-        smooth = {"cox": Cox, "rank": Ranking}
-        if self.loss not in smooth:
-            raise ValueError(f"loss={self.loss!r}: give 'censored', 'cox' or 'rank'.")
-        return [smooth[self.loss](time, event, self.C, weight)]
+        smooth = Cox if check_choice("loss", self.loss, ("censored", "cox", "rank")) == "cox" else Ranking
+        return [smooth(time, event, self.C, weight)]
 
     def decide(self, outputs: Array, intercept: Array) -> Array:
         return outputs[:, 0]

@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from kernelmosaic._checks import check_choice, check_positive
 from kernelmosaic._typing import (
     AnyArray,
     ArrayOrTensor,
@@ -53,8 +54,7 @@ from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_k
 from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.norms import numbers
-from kernelmosaic.machines.base import check_positive
-from kernelmosaic.stacking import are_tables, check_row_names, stack_tables
+from kernelmosaic.stacking import are_tables, by_view, check_row_names, stack_tables
 
 Listed = TypeVar("Listed")
 
@@ -314,8 +314,8 @@ class KernelEstimator(BaseEstimator, ABC):
         check_positive("tol", self.tol)
         if self.memory_budget is not None:
             check_positive("memory_budget", self.memory_budget)
-        if self.missing not in (None, *RULES, GATED):
-            raise ValueError(f"missing={self.missing!r}: choose one of {', '.join(map(repr, RULES))}.")
+        if self.missing not in (None, GATED):
+            check_choice("missing", self.missing, RULES, ", or None where no sample lacks a view")
 
     def kernel_options(self, given: FitInput) -> KernelOptions:
         return KernelOptions(
@@ -340,13 +340,7 @@ class KernelEstimator(BaseEstimator, ABC):
         columns.
         """
         check_is_fitted(self, "weights_")
-        weights = np.asarray(self.weights_)
-        if len(self.view_names_) < weights.shape[-1]:
-            weights = weights.sum(axis=-1, keepdims=True)
-        found: dict[str, Any] = {}
-        for name, one in zip(self.view_names_, weights.T, strict=True):
-            found[name] = found.get(name, 0.0) + (float(one) if one.ndim == 0 else one)
-        return found
+        return by_view(self.weights_, self.view_names_)
 
     @property
     def weight_shares_(self) -> NDArray[np.float64]:

@@ -13,17 +13,18 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.special import digamma, gammaln, log_ndtr, ndtr
 from sklearn.exceptions import ConvergenceWarning
 
+from kernelmosaic._checks import check_count, check_positive
 from kernelmosaic._typing import AnyArray, KernelsLike, MatrixLike, Settings, TargetLike
 from kernelmosaic.engine.function import Function
+from kernelmosaic.engine.labels import Labels
 from kernelmosaic.engine.samples import DistinctSamples
 from kernelmosaic.engine.store import active_store
-from kernelmosaic.engine.tasks import decide_classes, find_classes
+from kernelmosaic.engine.tasks import find_classes
 from kernelmosaic.engine.training_set import read_training_set
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.machines.base import check_count, check_positive
 
 Array = NDArray[np.float64]
 
@@ -220,13 +221,12 @@ class BayesianMKLClassifier(KernelClassifier):
     def _set_support(self, y: TargetLike) -> None:
         self.support_ = np.arange(len(y))
         self.support_fraction_ = 1.0
-        labels = np.searchsorted(self.classes_, np.asarray(y))
-        self.n_support_ = np.bincount(labels, minlength=len(self.classes_))
+        self.n_support_ = np.bincount(Labels(self.classes_).codes(y), minlength=len(self.classes_))
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
     def decide(self, outputs: Array) -> AnyArray:
-        return decide_classes(self.classes_, outputs)
+        return Labels(self.classes_).decide(outputs)
 
     def _probabilities(self, outputs: Array) -> Array:
         outputs = outputs / self._deviation

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY
 from typing import ClassVar
 
+from kernelmosaic._checks import check_positive
 from kernelmosaic.engine.fit import WeightMethod
 from kernelmosaic.engine.tasks import BilinearClasses, PathRule, accuracy
 from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
@@ -12,7 +13,6 @@ from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.factory import solver_class
-from kernelmosaic.machines.base import check_positive
 
 
 @parameters(without=WEIGHTS)

@@ -16,9 +16,10 @@ from sklearn.exceptions import NotFittedError
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.engine.fit import fit
+from kernelmosaic.engine.labels import single
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.search import CalibrationFolds, cross_calibrate
-from kernelmosaic.engine.tasks import Classes, PathRule, accuracy, find_classes
+from kernelmosaic.engine.tasks import Classes, ClassTask, PathRule, accuracy, find_classes
 from kernelmosaic.estimators._base import BaseMKL, KernelEstimator, parameters
 from kernelmosaic.stacking import check_row_names
 
@@ -39,7 +40,8 @@ class WithProbabilities:
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self.method = method
-        update_wrapper(self, method)  # type: ignore[arg-type]
+        wrapped: Any = self
+        update_wrapper(wrapped, method)
 
     def __get__(self, estimator: Estimator | None, owner: Any = None) -> Any:
         if estimator is None:
@@ -60,8 +62,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
 
     def decision_function(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return one output per class; for two classes a single one of shape (n_samples,), positive for the second."""
-        outputs = self._outputs(X)
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+        return single(self._outputs(X))
 
     @WithProbabilities
     def predict_proba(self, X: MatrixLike) -> NDArray[np.float64]:
@@ -259,6 +260,6 @@ class MKLClassifier(KernelClassifier, BaseMKL):
 
     _path_rule: ClassVar[PathRule | None] = PathRule(score=accuracy)
 
-    def _task(self) -> Classes:
+    def _task(self) -> ClassTask:
         learned = self.weights is None
         return Classes(type(self).__name__, None, self.class_weight, self.C, self.slack, self.multi_class, learned)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from contextlib import nullcontext
 from dataclasses import KW_ONLY
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, Settings, TargetLike
-from kernelmosaic.engine.calibration import check_calibration
-from kernelmosaic.engine.choice import check_rule
-from kernelmosaic.engine.conformal import Conformal
+from kernelmosaic.engine import conformal
+from kernelmosaic.engine.calibration import CALIBRATIONS
+from kernelmosaic.engine.choice import RULES
 from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.samples import FitInput, is_streamed
 from kernelmosaic.engine.search import PathOptions, PathResult, describe_choice, path_rule, search_paths, warn_of_gaps
@@ -28,7 +28,6 @@ from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.machines.base import check_count
 from kernelmosaic.machines.survival import PartialLikelihood
 from kernelmosaic.metrics import concordance, integrated_brier_score
 from kernelmosaic.stacking import check_row_names
@@ -53,42 +52,9 @@ class PathSearch(BaseEstimator):
     verbose: bool = False
 
     # The machines of the folds, for intervals and sets of classes.
-    _conformal: Conformal | None = None
+    _conformal: conformal.Conformal | None = None
 
     _is_refitted = False
-
-    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, **params: Any) -> Self:
-        """Choose C and the norm by cross-validation, and fit to all samples.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of such tables
-            Samples; several tables have the same rows.
-        y : array-like of shape (n_samples,), or of shape (n_samples, n_targets) for a regression
-            Classes, or targets.
-        sample_weight : array-like of shape (n_samples,), optional
-            Factors of C, sample by sample; they count in the scores as well.
-        **params : dict
-            ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
-
-        Returns
-        -------
-        self
-        """
-        self._is_refitted = False
-        check_row_names(X, groups=params.get("groups"))
-        given = self._validated(in_memory(X), y, sample_weight)
-        routed = self._routed(given.weight, params)
-        found, m, i = self._search(self._plain(given), given, routed)
-        if self.refit:
-            calibration = found.calibration(m, i, self.calibration) if self.calibration else None
-            scaled = self._scaled(given, self.scale)
-            recipe = found.chosen(m, i, verbose=self.verbose)._recipe(scaled)
-            self._keep(fit(recipe, scaled, starts=found.starts(m, i), store=active_store()), scaled)
-            self._set_calibration(calibration)
-            self._conformal = found.conformal(m, i)
-            self._is_refitted = True
-        return self
 
     @abstractmethod
     def _plain(self, given: FitInput) -> Estimator:
@@ -114,7 +80,7 @@ class PathSearch(BaseEstimator):
 
     def _search(self, estimator: Estimator, given: FitInput, routed: Bunch) -> tuple[PathResult, int, int]:
         """Follow the paths of all folds; return what was found, and the numbers of the norm and the C chosen."""
-        rule, scorer, choice = path_rule(estimator), self._scorer(), check_rule(self.rule)
+        rule, scorer, choice = path_rule(estimator), self._scorer(), check_choice("rule", self.rule, RULES)
         strata = given.y if rule.strata is None else rule.strata(given.y)
         folds = list(self._splitter(estimator, strata).split(given.X, strata, **routed.splitter.split))
         shown: Any = progress(type(self).__name__, len(folds)) if self.verbose else nullcontext(lambda *state: None)
@@ -152,9 +118,8 @@ class PathSearch(BaseEstimator):
         self.weights_path_ = found.mean_weights(m)
         return found, m, i
 
-    def _of_folds(self) -> Conformal:
-        """Return the machines of the folds, or raise if there are none to say what is covered."""
-        check_is_fitted(self)
+    def _unseen(self) -> conformal.Conformal:
+        """Return the machines of the folds, or raise if none holds out what intervals or sets are of."""
         if self._conformal is None:
             raise ValueError(
                 "y: intervals are those of numbers, and sets those of one class per sample, some of which a fold holds "
@@ -207,6 +172,40 @@ class PathSearch(BaseEstimator):
         router = MetadataRouter(owner=type(self).__name__)
         router.add(splitter=self._splitter(estimator), method_mapping=to["split"])
         return router.add(scorer=scorer, method_mapping=to["score"])
+
+
+def fit_choice(self: Any, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, **params: Any) -> Any:
+    """Choose C and the norm by cross-validation, and fit to all samples.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of such tables
+        Samples; several tables have the same rows.
+    y : array-like of shape (n_samples,), or of shape (n_samples, n_targets) for a regression
+        Classes, or targets.
+    sample_weight : array-like of shape (n_samples,), optional
+        Factors of C, sample by sample; they count in the scores as well.
+    **params : dict
+        ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
+
+    Returns
+    -------
+    self
+    """
+    self._is_refitted = False
+    check_row_names(X, groups=params.get("groups"))
+    given = self._validated(in_memory(X), y, sample_weight)
+    routed = self._routed(given.weight, params)
+    found, m, i = self._search(self._plain(given), given, routed)
+    if self.refit:
+        calibration = found.calibration(m, i, self.calibration) if self.calibration else None
+        scaled = self._scaled(given, self.scale)
+        recipe = found.chosen(m, i, verbose=self.verbose)._recipe(scaled)
+        self._keep(fit(recipe, scaled, starts=found.starts(m, i), store=active_store()), scaled)
+        self._set_calibration(calibration)
+        self._conformal = found.conformal(m, i)
+        self._is_refitted = True
+    return self
 
 
 #: The parameters that CV estimators choose.
@@ -313,33 +312,13 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
 
     norms = (1, 2, "uniform")
 
+    fit = fit_choice
+
     def _plain(self, given: FitInput) -> MKLClassifier:
-        check_calibration(self.calibration)
+        check_choice("calibration", self.calibration, CALIBRATIONS)
         return MKLClassifier(**self._plain_params())
 
-    def predict_set(self, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.bool_]:
-        """Return sets of classes that hold the classes of new samples with at least a given probability.
-
-        CV+ (Romano, Sesia and Candès 2020): a class is in the set unless it suits the sample worse than their own
-        classes suit too many of the training samples, each judged by the machine of the fold that holds it out. A class
-        suits worse the more the largest decision value of another class exceeds its own. Whatever the distribution,
-        sets of samples that are exchangeable with the training ones hold the class with a probability of at least
-        2·coverage − 1 − √(2/n), were C and the norm given; in practice of about `coverage`. The class predicted is
-        always in the set, so that none is empty.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        coverage : float, default=0.9
-            Between 0 and 1.
-
-        Returns
-        -------
-        ndarray of bool of shape (n_samples, classes)
-            Whether each of `classes_` is in the set.
-        """
-        return self._of_folds().classes_within(X, coverage, self.predict(X))
+    predict_set = conformal.predict_set
 
 
 @parameters(without=(*CHOSEN, "calibration"))
@@ -399,34 +378,14 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
     norms = (1, 2, "uniform")
     calibration = None
 
+    fit = fit_choice
+
     def _plain(self, given: FitInput) -> MKLRegressor:
-        if isinstance(self.epsilon, str) and self.epsilon != "auto":
-            raise ValueError(f"epsilon={self.epsilon!r}: give a number, or 'auto'.")
-        self.epsilon_ = 0.1 * mean_deviation(given) if isinstance(self.epsilon, str) else self.epsilon
+        epsilon = check_positive("epsilon", self.epsilon, zero=True, word="auto")
+        self.epsilon_ = 0.1 * mean_deviation(given) if epsilon == "auto" else self.epsilon
         return MKLRegressor(**self._plain_params() | {"epsilon": self.epsilon_})
 
-    def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.float64]:
-        """Return intervals that hold the targets of new samples with at least a given probability.
-
-        CV+ (Barber et al. 2021): quantiles of the predictions of the machines of all folds, with the residual of each
-        sample that a machine has not seen added and subtracted. With several quantiles, what is added to the last and
-        subtracted from the first is how far targets are outside of these two (Romano, Patterson and Candès 2019), so
-        that intervals are wide where these are apart. Whatever the distribution, intervals of samples that are
-        exchangeable with the training ones hold the target with a probability of at least 2·coverage − 1 − √(2/n),
-        were C and the norm given; in practice of about `coverage`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        coverage : float, default=0.9
-            Between 0 and 1.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2), or (n_samples, 2, targets)
-        """
-        return self._of_folds().interval(X, coverage)
+    predict_interval = conformal.predict_interval
 
 
 @parameters(without=(*CHOSEN, "calibration"))
@@ -494,6 +453,8 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
     norms = (1, 2, "uniform")
     # Survival functions are those of samples held out.
     calibration = "held out"
+
+    fit = fit_choice
 
     def _plain(self, given: FitInput) -> MKLSurvival:
         return MKLSurvival(**self._plain_params())

@@ -13,11 +13,13 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from kernelmosaic._checks import check_count, check_positive
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, TargetLike
 from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.engine.discriminant import TraceMethod, left_out, make_rule
 from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.function import ProjectedFunction
+from kernelmosaic.engine.labels import single
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import Indicators, PathRule, accuracy
@@ -25,7 +27,6 @@ from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.factory import solver_class
-from kernelmosaic.machines.base import check_count
 
 
 @parameters(without=WEIGHTS)
@@ -184,8 +185,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if calibration is None:
             task = found.task
             assert isinstance(task, Indicators)
-            labels, values = given.y if task.has_labels else task.labels(given.y), left_out(found)
-            values = values[:, 0] if values.shape[1] == 1 else values
+            labels, values = given.y if task.has_labels else task.labels(given.y), single(left_out(found))
             calibration = Calibration.fit(values, labels, len(self.classes_), None, "sigmoid")
         self._calibration = calibration
         return self
@@ -199,8 +199,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_count("max_iter", self.max_iter)
-        if isinstance(self.alpha, str) and self.alpha != "learn":
-            raise ValueError(f"alpha={self.alpha!r}: give a positive number or 'learn'.")
+        check_positive("alpha", self.alpha, word="learn")
         make_rule(self.decision)
         if self.alpha == "learn" and self.weights is not None:
             raise ValueError("alpha='learn' finds the regulariser together with the weights, so it needs weights=None.")

@@ -12,6 +12,7 @@ from sklearn.utils import Tags, TransformerTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._checks import check_count, check_positive
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, Seed, TargetLike
 from kernelmosaic.engine.fit import Recipe
 from kernelmosaic.engine.gates import GateMethod
@@ -25,7 +26,6 @@ from kernelmosaic.gram.missing import GATED
 from kernelmosaic.kernels.base import Kernel, suggest_kernel
 from kernelmosaic.kernels.transformed import Projected
 from kernelmosaic.learning.steps import make_step
-from kernelmosaic.machines.base import check_count, check_positive
 
 Array = NDArray[np.float64]
 
@@ -181,7 +181,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     transform = available_if(has_learned_projections)(ProjectedSamples.transform)
     get_feature_names_out = available_if(has_learned_projections)(ProjectedSamples.get_feature_names_out)
 
-    @available_if(has_projections)  # type: ignore[untyped-decorator]
+    @available_if(has_projections)
     def fit_transform(self, X: MatrixLike, y: TargetLike = None, **options: Any) -> MatrixLike:
         """Fit, then return the samples in the learned projections."""
         return self.fit(X, y, **options).transform(X)

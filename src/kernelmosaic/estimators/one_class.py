@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
+from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.backend import to_host
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import Novelty, PathRule
 from kernelmosaic.estimators._base import BaseMKL, parameters
 from kernelmosaic.kernels.views import one_class_kernels
-from kernelmosaic.machines.base import check_positive
 
 
 @parameters

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_array
 
+from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import AnyArray, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.backend import row_strips, to_host
 from kernelmosaic.engine.fit import fit
+from kernelmosaic.engine.labels import Labels, per_class
 from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import PathRule, Posteriors, find_classes
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
-from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.stacking import check_row_names
 
 Array = NDArray[np.float64]
@@ -114,9 +115,8 @@ class PosteriorMKLClassifier(MKLClassifier):
         """
         check_positive("C", self.C)
         check_count("n_neighbors", self.n_neighbors)
-        check_bandwidth(self.bandwidth)
-        if self.estimate not in ("neighbors", "density"):
-            raise ValueError(f"estimate={self.estimate!r}: give 'neighbors' or 'density'.")
+        check_positive("bandwidth", self.bandwidth, word="scott")
+        check_choice("estimate", self.estimate, ("neighbors", "density"))
         check_row_names(X, y=y)
         target = np.asarray(to_host(y))
         if target.ndim == 2 and target.shape[1] > 1:
@@ -129,7 +129,7 @@ class PosteriorMKLClassifier(MKLClassifier):
             self.classes_ = find_classes(given.y, given.weight, type(self).__name__)
             P = self._estimate(given.X, given.y, given.weight)
             # Samples of weight zero may have classes of their own.
-            labels = np.minimum(np.searchsorted(self.classes_, given.y), len(self.classes_) - 1)
+            labels = np.minimum(Labels(self.classes_).codes(given.y), len(self.classes_) - 1)
         self.posteriors_ = P
         soft = replace(given, y=np.column_stack([labels, P]))
         self._keep(fit(self._recipe(soft), soft, store=active_store()), soft)
@@ -155,7 +155,7 @@ class PosteriorMKLClassifier(MKLClassifier):
             return density_posteriors(X, members, self.bandwidth)
         return neighbor_posteriors(X, members, self.n_neighbors)
 
-    def _task(self) -> Posteriors:  # type: ignore[override]
+    def _task(self) -> Posteriors:
         return Posteriors(type(self).__name__, self.classes_, C=self.C)
 
     def _probabilities(self, outputs: Array) -> Array:
@@ -164,8 +164,7 @@ class PosteriorMKLClassifier(MKLClassifier):
         Two classes: f is fitted to 2 Pr(+1 | x) − 1. More: f_c to 2 Pr(c | x) up to a constant of the sample, which
         the nearest point of the simplex does not depend on.
         """
-        halves = np.column_stack([-outputs, outputs]) if outputs.ndim == 1 else outputs
-        P = np.maximum(project_to_simplex(0.5 * halves), 1e-3)
+        P = np.maximum(project_to_simplex(0.5 * per_class(outputs)), 1e-3)
         return np.asarray(P / P.sum(axis=1, keepdims=True))
 
 
@@ -261,11 +260,3 @@ def _distance_strips(X: Array, metric: str, at_once: int) -> Iterator[tuple[slic
     """Yield (rows, their distances from all samples), a strip at a time."""
     for rows in row_strips(len(X), at_once // len(X)):
         yield rows, cdist(X[rows], X, metric)
-
-
-def check_bandwidth(bandwidth: Any) -> None:
-    """Raise unless it is a positive number or the name of the rule."""
-    if isinstance(bandwidth, str) and bandwidth != "scott":
-        raise ValueError(f"bandwidth={bandwidth!r}: give a positive number, or 'scott'.")
-    if not isinstance(bandwidth, str):
-        check_positive("bandwidth", bandwidth)

@@ -19,6 +19,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import (
     AnyArray,
     ArrayOrTensor,
@@ -30,11 +31,13 @@ from kernelmosaic._typing import (
     TargetLike,
 )
 from kernelmosaic.backend import NUMPY, row_strips, tensor_device, to_host, torch_backend
-from kernelmosaic.engine.conformal import BLOCK, interval, misfits, ranked
+from kernelmosaic.engine import conformal
+from kernelmosaic.engine.conformal import BLOCK, Unseen, own_misfits
 from kernelmosaic.engine.function import Function, StripFunction
+from kernelmosaic.engine.labels import Labels, per_class
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, Standardizer, is_streamed, level_of_caller
 from kernelmosaic.engine.store import active_store
-from kernelmosaic.engine.tasks import decide_classes, find_classes
+from kernelmosaic.engine.tasks import find_classes
 from kernelmosaic.engine.training_set import ExactSet, FeatureSet, KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.estimators._base import KernelEstimator, parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
@@ -59,7 +62,6 @@ from kernelmosaic.learning.ridge_weights import (
     learn_ridge,
 )
 from kernelmosaic.learning.target_weights import TargetOptions, learn_target_weights
-from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.solvers.leave_one_out import RidgeSystem, variances
 from kernelmosaic.stacking import check_row_names
 
@@ -173,13 +175,8 @@ class BaseRidge(KernelEstimator):
         super()._check_parameters()
         check_count("max_iter", self.max_iter)
         check_count("n_init", self.n_init)
-        if self.criterion not in ("loo", "evidence"):
-            raise ValueError(f"criterion={self.criterion!r}: give 'loo' or 'evidence'.")
-        if isinstance(self.alpha, str):
-            if self.alpha != "learn":
-                raise ValueError(f"alpha={self.alpha!r}: give a positive number or 'learn'.")
-        else:
-            check_positive("alpha", self.alpha)
+        check_choice("criterion", self.criterion, ("loo", "evidence"))
+        check_positive("alpha", self.alpha, word="learn")
 
     def _prepare(self, whole: FitInput, groups: TargetLike, has_classes: bool) -> Prepared:
         """Check the parameters, and return what is learned from: the samples of positive weight, and their kernels."""
@@ -193,7 +190,7 @@ class BaseRidge(KernelEstimator):
         rows = np.arange(whole.X.shape[0]) if whole.weight is None else np.flatnonzero(whole.weight)
         given = whole if len(rows) == whole.X.shape[0] else whole.take(rows)
         Y = self._targets(given.y)
-        labels = np.searchsorted(self.classes_, np.asarray(given.y)) if has_classes else None
+        labels = Labels(self.classes_).codes(given.y) if has_classes else None
         n = len(Y)
         if n < 2:
             raise ValueError(f"n_samples={n} of positive weight: leaving one out takes two samples; give more.")
@@ -447,15 +444,15 @@ class BaseRidge(KernelEstimator):
             return self._system().influence(self.function_.expansion.placed(X, training))
         return np.asarray(self._features(X) @ self._covariance @ self._features(training).T / self._ridge)
 
-    def _without(self, X: MatrixLike) -> Iterator[tuple[slice, Array]]:
-        """Yield (rows of validated samples X, their outputs by all machines without one sample, or its group).
+    def _without(self, X: MatrixLike) -> Iterator[Array]:
+        """Yield the outputs of validated samples X by all machines without one sample, or its group, in strips.
 
-        Outputs have the shape (rows, n, outputs). In features, and of many pairs, no sample changes the machine by
+        They have the shape (rows, n, outputs). In features, and of many pairs, no sample changes the machine by
         much, and they are those of the machine itself, of shape (rows, 1, outputs).
         """
         outputs, r = self.function_.outputs(X), self._left_out
         if not self._has_matrix:
-            yield slice(0, len(outputs)), outputs[:, np.newaxis]
+            yield outputs[:, np.newaxis]
             return
         h, group = self._influence(X, self._X), np.arange(len(r))
         for g, S in enumerate(self._groups or []):
@@ -464,7 +461,7 @@ class BaseRidge(KernelEstimator):
             parts = h[rows, :, np.newaxis] * r
             if self._groups is not None:
                 parts = np.stack([parts[:, S].sum(axis=1) for S in self._groups], axis=1)[:, group]
-            yield rows, outputs[rows, np.newaxis] - parts
+            yield outputs[rows, np.newaxis] - parts
 
     def _features(self, X: MatrixLike) -> Array:
         """Return the features of validated samples, and a one."""
@@ -472,6 +469,25 @@ class BaseRidge(KernelEstimator):
         assert isinstance(maps, FeatureMaps)
         found = dict(maps.blocks(X, range(len(maps))))
         return np.column_stack([*(found[m] for m in range(len(maps))), np.ones(X.shape[0])])
+
+
+@dataclass(frozen=True)
+class LeftOut(Unseen):
+    """All leave-one-out machines of a ridge estimator, in closed form.
+
+    Attributes
+    ----------
+    model : BaseRidge
+        Fitted.
+    """
+
+    model: BaseRidge
+
+    def bands(self, X: MatrixLike) -> Iterator[tuple[Array, Array]]:
+        return ((values, values) for values in self.model._without(self.model.read(X)))
+
+    def values(self, X: MatrixLike) -> Iterator[Array]:
+        return map(per_class, self.model._without(self.model.read(X)))
 
 
 def _read_groups(groups: TargetLike, n: int) -> NDArray[np.intp] | None:
@@ -766,34 +782,11 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         K, k = self.function_.expansion.placed(self._X, self._X), self.function_.expansion.placed(X, self._X)
         return variances(K, self._ridge, k, self.function_.expansion.diagonal(X))
 
-    def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> Array:
-        """Return intervals that hold the targets of new samples with at least a given probability.
+    predict_interval = conformal.predict_interval
 
-        The jackknife+ of Barber et al. (2021): quantiles of the predictions of all leave-one-out machines, each with
-        its own residual added and subtracted, all in closed form. Whatever the distribution, the targets of samples
-        that are exchangeable with the training ones are inside with a probability of at least 2·coverage − 1, were
-        the weights given; in practice of about `coverage`. In features, and of many pairs, no sample changes the
-        machine by much, and the quantile of the leave-one-out residuals alone is added and subtracted (the jackknife).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        coverage : float, default=0.9
-            Between 0 and 1.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2), or (n_samples, 2, targets)
-        """
-        check_is_fitted(self)
+    def _unseen(self) -> LeftOut:
         self._refuse_each("predict_interval")
-        Z = self._validate(X, reset=False)
-        found = np.empty((Z.shape[0], 2, self._left_out.shape[1]))
-        for rows, without in self._without(Z):
-            for c, size in enumerate(np.abs(self._left_out).T):
-                found[rows, :, c] = interval(without[..., c], without[..., c], size, coverage)
-        return found[:, :, 0] if self._is_flat else found
+        return LeftOut(np.abs(self._left_out), None, self._is_flat, self)
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
         """Return R², of several targets the mean over them, by the weights of the samples if these are given."""
@@ -944,58 +937,32 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         if self.class_weight is not None:
             weight[counted] *= compute_sample_weight(self.class_weight, given.y[counted])
         learned, outputs = self._learn_ridge(replace(given, weight=weight), groups, has_classes=True)
-        labels = np.searchsorted(self.classes_, np.asarray(given.y)[counted])
+        labels = Labels(self.classes_).codes(given.y[counted])
         self._calibration, shift = ScaledSoftmax.fit(outputs[counted], labels, weight[counted])
         self.intercept_ = learned.intercept + shift
         self.function_ = replace(self.function_, intercept=self.intercept_)
         self.loo_predictions_ = self.decide(outputs + shift)
         self.loo_probabilities_ = self._probabilities(outputs + shift)
         self.best_score_ = float(np.average(self.loo_predictions_ == given.y, weights=given.weight))
-        every = misfits(_per_class((outputs + shift)[self.support_]))
-        own = np.searchsorted(self.classes_, np.asarray(given.y)[self.support_])
-        self._own_misfits = every[np.arange(len(own)), own]
+        own = Labels(self.classes_).codes(given.y[self.support_])
+        self._own_misfits = own_misfits(per_class((outputs + shift)[self.support_]), own)
         return self
 
-    def predict_set(self, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.bool_]:
-        """Return sets of classes that hold the classes of new samples with at least a given probability.
+    predict_set = conformal.predict_set
 
-        As :meth:`MKLClassifierCV.predict_set` with all leave-one-out machines in place of those of folds, in closed
-        form: the probability is at least 2·coverage − 1, were the weights and the ridge given, and in practice about
-        `coverage`. In features the machine itself stands for those without one sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        coverage : float, default=0.9
-            Between 0 and 1.
-
-        Returns
-        -------
-        ndarray of bool of shape (n_samples, classes)
-            Whether each of `classes_` is in the set; the class predicted always is.
-        """
-        check_is_fitted(self)
-        Z = self._validate(X, reset=False)
-        found = np.zeros((Z.shape[0], len(self.classes_)), dtype=bool)
-        for rows, without in self._without(Z):
-            for c, shift in enumerate(np.moveaxis(-misfits(_per_class(without)), -1, 0)):
-                found[rows, c] = ranked(self._own_misfits, shift, coverage) >= 0
-        found[np.arange(len(found)), np.searchsorted(self.classes_, self.predict(X))] = True
-        return found
+    def _unseen(self) -> LeftOut:
+        return LeftOut(self._own_misfits[:, np.newaxis], self.classes_, True, self)
 
     def _probabilities(self, outputs: Array) -> Array:
         found: Array = self._calibration.probabilities(outputs)
         return found
 
     def _targets(self, y: TargetLike) -> Array:
-        labels = np.searchsorted(self.classes_, np.asarray(y))
-        if len(self.classes_) == 2:
-            return np.where(labels == 1, 1.0, -1.0)[:, np.newaxis]
-        return np.eye(len(self.classes_))[labels]
+        indicators = Labels(self.classes_).indicators(y)
+        return 2.0 * indicators[:, 1:] - 1.0 if len(self.classes_) == 2 else indicators
 
     def decide(self, outputs: Array) -> AnyArray:
-        return decide_classes(self.classes_, outputs)
+        return Labels(self.classes_).decide(outputs)
 
 
 @dataclass(frozen=True)
@@ -1019,7 +986,7 @@ class ScaledSoftmax:
 
         The priors, in nats, are 3 b² and 0.02 (log a)².
         """
-        scores = _per_class(outputs)
+        scores = per_class(outputs)
         n, c = scores.shape
         hot = np.eye(c)[labels]
 
@@ -1038,11 +1005,5 @@ class ScaledSoftmax:
 
     def probabilities(self, outputs: Array) -> Array:
         """Return the probabilities of the classes, of shape (n, classes)."""
-        p = softmax(self.scale * _per_class(outputs), axis=1)
+        p = softmax(self.scale * per_class(outputs), axis=1)
         return np.asarray((self.total * p + 1.0 / p.shape[1]) / (self.total + 1.0))
-
-
-def _per_class(outputs: Array) -> Array:
-    """Return one score per class; a single output counts for the second class, and its negative for the first."""
-    columns: Array = outputs if outputs.ndim > 1 else outputs[:, np.newaxis]
-    return columns if columns.shape[-1] > 1 else np.concatenate([-columns, columns], axis=-1)

@@ -15,9 +15,9 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from kernelmosaic._numba_cache import njit
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import one_blas_thread, row_strips, run_threads
+from kernelmosaic.files import njit
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 
 #: Sums may be reordered, so that they vectorise.

@@ -13,6 +13,7 @@ from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, Seed
 from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips, torch_backend
 from kernelmosaic.gram.kernel_set import KernelSet, PlacedSamples, Views, named, take_rows
@@ -416,9 +417,7 @@ def _fit_maps(
     firsts: list[int],
     random: np.random.RandomState,
 ) -> tuple[tuple[FeatureMap | NystroemMap, ...], Views]:
-    if approximation not in APPROXIMATIONS:
-        known = ", ".join(map(repr, APPROXIMATIONS))
-        raise ValueError(f"approximation={approximation!r}: choose one of {known}, or None for the exact kernels.")
+    check_choice("approximation", approximation, APPROXIMATIONS, ", or None for exact kernels")
     n = landmarks[0].shape[0]
     shuffled = take_rows(landmarks, random.permutation(n))
     maps: list[FeatureMap | NystroemMap] = []

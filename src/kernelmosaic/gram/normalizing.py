@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike
 from kernelmosaic.backend import backend_of, row_strips
 from kernelmosaic.kernels.base import Block, Kernel
@@ -225,8 +226,4 @@ _RULES: dict[str | None, type[Normalization]] = {
 
 def make_normalization(rule: str | None) -> Normalization:
     """Return the rule of that name, or raise naming the ones there are."""
-    try:
-        return _RULES[rule]()
-    except (KeyError, TypeError):
-        known = ", ".join(repr(name) for name in _RULES)
-        raise ValueError(f"normalize={rule!r}: choose one of {known}.") from None
+    return _RULES[check_choice("normalize", rule, _RULES)]()

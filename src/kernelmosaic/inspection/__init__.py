@@ -1,11 +1,10 @@
-"""Which kernels are real: significance, stability and importance of the learned weights."""
+"""Significance, stability and importance of kernels."""
 
 from __future__ import annotations
 
 from kernelmosaic.inspection.features import FeatureImportance, feature_importance
 from kernelmosaic.inspection.importance import KernelImportance, kernel_importance
-from kernelmosaic.inspection.resamples import Stability, stability
-from kernelmosaic.inspection.significance import KernelSignificance, kernel_significance
+from kernelmosaic.inspection.significance import KernelSignificance, Stability, kernel_significance, stability
 
 __all__ = [
     "FeatureImportance",

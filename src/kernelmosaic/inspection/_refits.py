@@ -15,6 +15,7 @@ from sklearn.utils import _safe_indexing, check_consistent_length, check_random_
 from sklearn.utils.validation import _num_samples, has_fit_parameter
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic.engine import pipelines
 from kernelmosaic.engine.samples import is_streamed, read_sample_weight
 from kernelmosaic.engine.search import warn_of_gaps
 from kernelmosaic.engine.store import SharedKernels
@@ -34,24 +35,15 @@ Rows = NDArray[np.intp]
 
 def last_step(estimator: Estimator) -> Estimator:
     """Return the estimator itself, of a pipeline its last step, or raise if that has no kernels of its own."""
-    model = estimator
-    while hasattr(model, "steps"):
-        model = model.steps[-1][1]
+    model = pipelines.last_step(estimator)
     if not isinstance(model, KernelEstimator):
         raise TypeError(
             f"estimator={type(estimator).__name__}: give an estimator of kernelmosaic or a pipeline that ends in one; "
             "of a search its best_estimator_."
         )
     if any(isinstance(entry.kernel, Subsets) for entry in model.read_kernels()):
-        raise ValueError("kernels: those of Subsets(...) are too many to be looked at one by one; give a list.")
+        raise ValueError("kernels: those of Subsets(...) are too many to inspect one by one; give a list.")
     return model
-
-
-def behind_pipeline(estimator: Estimator, X: MatrixLike) -> tuple[Any, Any]:
-    """Return the last step of a fitted pipeline, and the samples as that step reads them."""
-    while hasattr(estimator, "steps"):
-        X, estimator = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X, estimator.steps[-1][1]
-    return estimator, X
 
 
 def fit(
@@ -70,8 +62,8 @@ def fit(
     if plain and not (start is None and data is None):
         Z, model = X, estimator
         while hasattr(model, "steps"):
-            Z = model[:-1].fit_transform(Z, y) if len(model.steps) > 1 else Z
-            model = model.steps[-1][1]
+            steps, model = pipelines.divide_pipeline(model)
+            Z = Z if steps is None else steps.fit_transform(Z, y)
         fit_from(model, Z, y, weight, start, data)
         return estimator
     if weight is None:
@@ -200,11 +192,6 @@ def text_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def labelled(names: Sequence[str], classes: Any, values: Sequence[Array]) -> list[list[Any]]:
-    """Return one row per kernel, or per class and kernel: names, then the numbers of all values, which are alike."""
-    if classes is None:
-        return [[name, *(value[m] for value in values)] for m, name in enumerate(names)]
-    return [
-        [f"{label}: {name}", *(value[c, m] for value in values)]
-        for c, label in enumerate(classes)
-        for m, name in enumerate(names)
-    ]
+    """Return one row per kernel, or per class and kernel: names, then numbers; all values have one shape."""
+    heads = names if classes is None else [f"{label}: {name}" for label in classes for name in names]
+    return [list(row) for row in zip(heads, *map(np.ravel, values), strict=True)]

@@ -14,13 +14,14 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._checks import check_count
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, Seed
 from kernelmosaic.engine.expansion import PartialSums, SupportSums
+from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.gram.kernel_set import FittedKernel
-from kernelmosaic.inspection._refits import behind_pipeline, last_step, text_table
+from kernelmosaic.inspection._refits import last_step, text_table
 from kernelmosaic.kernels.base import StatisticKernel, is_missing
 from kernelmosaic.kernels.distances import pairwise_statistic
-from kernelmosaic.machines.base import check_count
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]

@@ -16,7 +16,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import _num_samples
 
+from kernelmosaic._checks import check_count
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic.engine.labels import single
+from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.search import HeldOutPredictor
 from kernelmosaic.engine.store import SharedKernels
 from kernelmosaic.engine.tasks import accuracy, r_squared
@@ -25,10 +28,9 @@ from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.gram.missing import present_views
-from kernelmosaic.inspection._refits import Rows, behind_pipeline, fit, last_step, prepare, text_table
+from kernelmosaic.inspection._refits import Rows, fit, last_step, prepare, text_table
 from kernelmosaic.kernels.views import KernelSpec, lay_specs
 from kernelmosaic.learning.norms import read_fixed
-from kernelmosaic.machines.base import check_count
 from kernelmosaic.metrics import read_times
 
 Array = NDArray[np.float64]
@@ -191,7 +193,7 @@ class _Fold:
     def __call__(self, train: Rows, held: Rows, seed: int) -> tuple[Any, ...]:
         """Return the names of the kernels, the score, what it loses without each, by both ways, and gains of a base."""
         with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings():
-            # Scales are spoken of once; gaps are those of the estimator's own tolerance.
+            # Warnings of scales are given once; gaps are those of the estimator's own tolerance.
             warnings.simplefilter("ignore", ConvergenceWarning)
             pipeline = self._fit(self.estimator, train)
             model, data = last_step(pipeline), shared.store.training_sets[-1]
@@ -294,10 +296,9 @@ def _with_outputs(model: Estimator, outputs: Array) -> HeldOutPredictor:
     rule = getattr(model, "_path_rule", None)
     score = accuracy if is_classifier(model) else r_squared if rule is None else rule.score
     classes, probabilities = getattr(model, "classes_", None), getattr(model, "_probabilities", None)
-    values = outputs[:, 0] if outputs.shape[1] == 1 else outputs
     kind = get_tags(model).estimator_type
     curves = partial(getattr, model, "curves_", None)
-    return HeldOutPredictor(kind, model.decide(outputs), values, classes, score, probabilities, curves)
+    return HeldOutPredictor(kind, model.decide(outputs), single(outputs), classes, score, probabilities, curves)
 
 
 def _present(estimator: Estimator, specs: list[KernelSpec], X: MatrixLike) -> NDArray[np.bool_]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._numba_cache import njit
 from kernelmosaic._typing import AnyArray
+from kernelmosaic.files import njit
 
 #: Targets that a query is aligned with at once. A constant, so that the innermost loop has no remainder.
 LANES = 32

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, MatrixLike, RowIndex
 from kernelmosaic.kernels.base import Block, Kernel, is_whole
 from kernelmosaic.kernels.distances import pairwise_statistic
@@ -380,8 +381,7 @@ class WeisfeilerLehman(GraphKernel):
         listed = list(given) if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) else [given]
         if not listed or not all(is_whole(h, 0) for h in listed) or len(set(listed)) < len(listed):
             raise ValueError(f"iterations={given!r}: give the last iteration, such as 5, or distinct ones, [0, 1, 2].")
-        if self.mode not in ("subtree", "assignment"):
-            raise ValueError(f"mode={self.mode!r}: choose 'subtree' or 'assignment'.")
+        check_choice("mode", self.mode, ("subtree", "assignment"))
 
 
 class ShortestPath(GraphKernel):

@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, KernelsLike, MatrixLike, TargetLike
 from kernelmosaic.kernels.base import Block, Kernel, is_whole
 from kernelmosaic.kernels.subsets import Subsets
@@ -211,9 +212,7 @@ class Pairwise(Kernel):
         check_kernel("right", self.right, "Pairwise")
         if not is_whole(self.split):
             raise ValueError(f"split={self.split!r}: give the number of columns of the left member, at least 1.")
-        if self.mode not in MODES:
-            raise ValueError(f"mode={self.mode!r}: choose one of {', '.join(map(repr, MODES))}.")
-        if MODES[self.mode] and not _alike(self.left, self.right):
+        if MODES[check_choice("mode", self.mode, MODES)] and not _alike(self.left, self.right):
             raise ValueError(
                 f"mode={self.mode!r} is for pairs of one kind, whose members are compared by one kernel, but "
                 f"left={self.left!r} and right={self.right!r} differ; give the same kernel twice."
@@ -276,8 +275,7 @@ def pairwise(left: KernelsLike, right: KernelsLike, *, mode: str = "product") ->
     narrow × words ['mass', 'charge', 'sequence']
     wide × words ['mass', 'charge', 'sequence']
     """
-    if mode not in MODES:
-        raise ValueError(f"mode={mode!r}: choose one of {', '.join(map(repr, MODES))}.")
+    check_choice("mode", mode, MODES)
     sides = [_read_side(name, given) for name, given in (("left", left), ("right", right))]
     if not MODES[mode]:
         return [_pair(a, b, mode) for a in sides[0] for b in sides[1]]

@@ -11,6 +11,7 @@ from scipy import fft, sparse
 from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Seed, TargetLike
 from kernelmosaic.backend import backend_of
 from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel, StatisticKernel, is_whole, shorten
@@ -313,14 +314,12 @@ class Projected(Transformed):
             )
         if not (is_whole(size) and size <= X.shape[1]):
             raise ValueError(f"n_components={size!r}: give a whole number from 1 to the {X.shape[1]} columns.")
-        if self.init == "random":
+        if check_choice("init", self.init, ("pca", "random")) == "random":
             self.W_ = _random_directions(X.shape[1], size, check_random_state(self.random_state or 0))
-        elif self.init == "pca":
+        else:
             self.W_ = _principal_directions(X, size)
             if self.random_state is not None:
                 self.W_ = _perturbed(self.W_, check_random_state(self.random_state))
-        else:
-            raise ValueError(f"init={self.init!r}: choose 'pca' or 'random'.")
         self.kernel_ = clone(inner).fit(self.transform(X))
         return self
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelmosaic._checks import check_choice, check_count
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
@@ -25,7 +26,6 @@ from kernelmosaic.learning.newton import ColumnGeneration, Newton
 from kernelmosaic.learning.norms import BesideFixed, WeightNorm, Weights, make_norm, make_penalties
 from kernelmosaic.learning.problem import Learner, LearnerOptions
 from kernelmosaic.learning.simplex import SILP, ReducedGradient
-from kernelmosaic.machines.base import check_count
 
 #: Every way to learn weights, by family and by the name an estimator's `solver` gives it: one weight per kernel, one
 #: per class and kernel, and one per kernel of discriminant analysis.
@@ -147,9 +147,8 @@ def _check_generated(parameters: Parameters, norm: WeightNorm) -> None:
 
 def solver_class(parameters: Parameters) -> type[Learner]:
     """Return the class that a solver's name stands for, or raise naming the ones there are."""
-    solvers, name = SOLVERS[parameters.family], parameters.solver
-    if not isinstance(name, str) or name not in solvers:
-        raise ValueError(f"solver={name!r}: choose one of {', '.join(map(repr, solvers))}.")
+    solvers = SOLVERS[parameters.family]
+    name = check_choice("solver", parameters.solver, solvers)
     if parameters.learns_C:
         if name != "newton":
             raise ValueError(f"C='learn' is served by solver='newton', not by solver={name!r}.")

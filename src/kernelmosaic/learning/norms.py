@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 
+from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.gram import GramStack
-from kernelmosaic.machines.base import check_positive
 from kernelmosaic.solvers import Program, solve_smo
 from kernelmosaic.solvers.conic import solve_master
 

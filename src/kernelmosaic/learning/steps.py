@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic.learning.problem import Evaluation
 from kernelmosaic.solvers.line_search import Trials, line_search
 
@@ -132,6 +133,4 @@ def make_step(step: Any) -> Step:
     """Return the step of that name, or a copy of the one given, or raise naming those there are."""
     if isinstance(step, Step):
         return deepcopy(step)
-    if isinstance(step, str) and step in STEPS:
-        return STEPS[step]()
-    raise ValueError(f"step={step!r}: choose one of {', '.join(map(repr, STEPS))}.")
+    return STEPS[check_choice("step", step, STEPS)]()

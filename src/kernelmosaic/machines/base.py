@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import as_gram
@@ -123,25 +124,6 @@ class Machine:
         """Return the primal value of a solution: no less than the optimum for its kernel."""
         quadratic = 0.5 * float(np.sum(solution.beta * solution.values))
         return float(self.program.primal_value(quadratic, solution.values, solution.intercept))
-
-
-# Checks ---------------------------------------------------------------------------------------------------------------
-
-
-def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
-    """Return a finite positive number, or raise naming the parameter and its value."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise TypeError(f"{name}={value!r}: give a number.")
-    if not np.isfinite(value) or value < 0 or (value == 0 and not zero):
-        raise ValueError(f"{name}={value!r}: must be {'zero or ' if zero else ''}positive and finite.")
-    return float(value)
-
-
-def check_count(name: str, value: object) -> int:
-    """Return a whole number of at least 1, or raise naming the parameter and its value."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name}={value!r}: give a whole number of at least 1.")
-    return int(value)
 
 
 def slack_terms(C: float, slack: int, n_samples: int, sample_weight: Vector | None) -> tuple[Vector, Vector, float]:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.gram.linear_algebra import Cholesky
-from kernelmosaic.machines.base import check_positive
 from kernelmosaic.solvers.leave_one_out import RidgeSystem, centre
 from kernelmosaic.solvers.program import Vector
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
-from kernelmosaic.machines.base import Array, Machine, PosteriorSVC, check_positive
+from kernelmosaic.machines.base import Array, Machine, PosteriorSVC
 from kernelmosaic.solvers import Solution, solve_multiclass
 from kernelmosaic.solvers.multiclass import step_limit
 from kernelmosaic.solvers.multiclass_program import MulticlassProgram

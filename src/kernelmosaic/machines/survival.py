@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.gram.gram import as_gram
-from kernelmosaic.machines.base import Machine, check_positive
+from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.program import Vector
 from kernelmosaic.solvers.smooth_newton import LossPoint, SmoothProgram, SmoothSolution, solve_smooth
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from sklearn.base import MetaEstimatorMixin, is_classifier
 from sklearn.utils import Tags, get_tags
@@ -12,37 +12,73 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike, SampleWeight, TargetLike
-from kernelmosaic.engine.calibration import check_calibration
-from kernelmosaic.engine.search import divide_pipeline, path_rule, predicts_targets, read_samples
+from kernelmosaic.engine import conformal
+from kernelmosaic.engine.calibration import CALIBRATIONS
+from kernelmosaic.engine.pipelines import divide_pipeline
+from kernelmosaic.engine.search import path_rule, predicts_targets, read_samples
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.cv import PathSearch, in_memory
 from kernelmosaic.stacking import check_row_names
 
 
-def _has(name: str) -> Callable[[Any], bool]:
-    """Return what says whether the best estimator, or before the fit the one given, has a method."""
+def has(name: str) -> Callable[[Any], bool]:
+    """Return a test whether the fitted estimator inside, or before the fit the one given, has a method."""
 
-    def has(self: Any) -> bool:
-        if hasattr(self, "best_estimator_"):
-            return hasattr(self.best_estimator_, name)
-        is_calibrated = self.calibration is not None and is_classifier(self.estimator)
+    def has_it(self: Any) -> bool:
+        if hasattr(self, self._fitted_name):
+            return hasattr(getattr(self, self._fitted_name), name)
+        is_calibrated = getattr(self, "calibration", None) is not None and is_classifier(self.estimator)
         return hasattr(self.estimator, name) or (is_calibrated and name in ("predict_proba", "predict_log_proba"))
 
-    return has
+    return has_it
 
 
-def tags_like(tags: Tags, estimator: Estimator) -> Tags:
-    """Return the tags of what wraps an estimator: its own in all that data show."""
-    own = get_tags(estimator)
-    for name in ("estimator_type", "target_tags", "classifier_tags", "regressor_tags", "transformer_tags"):
-        setattr(tags, name, getattr(own, name))
-    tags.input_tags = own.input_tags
-    return tags
+class Wrapper(MetaEstimatorMixin):
+    """What wraps an estimator: predictions and tags are those of the one inside."""
+
+    estimator: Estimator
+    #: The attribute that is the fitted estimator.
+    _fitted_name: ClassVar[str] = "estimator_"
+
+    @property
+    def _inner(self) -> Estimator:
+        """The fitted estimator."""
+        check_is_fitted(self)
+        return getattr(self, self._fitted_name)
+
+    @available_if(has("predict"))
+    def predict(self, X: MatrixLike) -> ArrayOrTensor:
+        """Return what the fitted estimator predicts."""
+        return self._inner.predict(X)
+
+    @available_if(has("score"))
+    def score(self, X: MatrixLike, y: TargetLike = None, sample_weight: SampleWeight = None) -> float:
+        """Return the fitted estimator's own score."""
+        check_row_names(X, y=y, sample_weight=sample_weight)
+        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return float(self._inner.score(X, y, **weight))
+
+    predict_interval = available_if(lambda self: predicts_targets(self.estimator))(conformal.predict_interval)
+    predict_set = available_if(lambda self: is_classifier(self.estimator))(conformal.predict_set)
+
+    # scikit-learn's conventions ------------------------------------------------------------------------------------
+
+    classes_ = property(attrgetter("_inner.classes_"), doc="The classes.")
+    n_features_in_ = property(attrgetter("_inner.n_features_in_"), doc="The number of columns.")
+    feature_names_in_ = property(attrgetter("_inner.feature_names_in_"), doc="The names of the columns.")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        for name in ("estimator_type", "target_tags", "classifier_tags", "regressor_tags", "transformer_tags"):
+            setattr(tags, name, getattr(own, name))
+        tags.input_tags = own.input_tags
+        return tags
 
 
 @parameters
-class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
+class PathSearchCV(Wrapper, PathSearch):
     """C, and on request the norm of the weights, chosen by cross-validation for an estimator with kernels.
 
     Every fold follows a path of warm-started fits along C, one path per norm, with kernels that are computed once, and
@@ -137,7 +173,9 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
 
     estimator: Estimator
 
-    def fit(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> Self:  # type: ignore[override]
+    _fitted_name = "best_estimator_"
+
+    def fit(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> Self:
         """Choose by cross-validation, and fit the choice to all samples.
 
         Parameters
@@ -148,7 +186,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
             Targets, as the estimator takes them.
         **params : dict
             ``sample_weight`` for the fits, and for scores that know it; ``groups`` for the splitter; with metadata
-            routing enabled, whatever estimator, splitter and scorer ask for.
+            routing enabled, whatever estimator, splitter and scorer request.
 
         Returns
         -------
@@ -156,7 +194,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         """
         method = self.calibration if is_classifier(self.estimator) else None
         if method is not None:
-            check_calibration(method)
+            check_choice("calibration", method, CALIBRATIONS)
         path_rule(self.estimator)
         check_row_names(X, y=y, sample_weight=params.get("sample_weight"), groups=params.get("groups"))
         routed = self._routed(params.pop("sample_weight", None), params)
@@ -171,97 +209,34 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
             del self.best_estimator_
         return self
 
-    def _best(self) -> Estimator:
-        check_is_fitted(self)
-        return self.best_estimator_
-
-    @available_if(_has("predict"))  # type: ignore[untyped-decorator]
-    def predict(self, X: MatrixLike) -> ArrayOrTensor:
-        """Return what the best estimator predicts."""
-        return self._best().predict(X)
-
-    @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
+    @available_if(has("predict_proba"))
     def predict_proba(self, X: MatrixLike) -> ArrayOrTensor:
         """Return the probabilities of the classes, of shape (n_samples, classes)."""
-        return self._best().predict_proba(X)
+        return self._inner.predict_proba(X)
 
-    @available_if(_has("predict_log_proba"))  # type: ignore[untyped-decorator]
+    @available_if(has("predict_log_proba"))
     def predict_log_proba(self, X: MatrixLike) -> ArrayOrTensor:
         """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
-        return self._best().predict_log_proba(X)
+        return self._inner.predict_log_proba(X)
 
-    @available_if(lambda self: predicts_targets(self.estimator))  # type: ignore[untyped-decorator]
-    def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> ArrayOrTensor:
-        """Return intervals that hold the targets of new samples with about a given probability.
-
-        As :meth:`MKLRegressorCV.predict_interval <kernelmosaic.MKLRegressorCV.predict_interval>`, by the folds.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        coverage : float, default=0.9
-            Between 0 and 1.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2), or (n_samples, 2, targets)
-        """
-        return self._of_folds().interval(X, coverage)
-
-    @available_if(lambda self: is_classifier(self.estimator))  # type: ignore[untyped-decorator]
-    def predict_set(self, X: MatrixLike, coverage: float = 0.9) -> ArrayOrTensor:
-        """Return sets of classes that hold the classes of new samples with about a given probability.
-
-        As :meth:`MKLClassifierCV.predict_set <kernelmosaic.MKLClassifierCV.predict_set>`, by the folds.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        coverage : float, default=0.9
-            Between 0 and 1.
-
-        Returns
-        -------
-        ndarray of bool of shape (n_samples, classes)
-        """
-        return self._of_folds().classes_within(X, coverage, self._best().predict(X))
-
-    @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
+    @available_if(has("decision_function"))
     def decision_function(self, X: MatrixLike) -> ArrayOrTensor:
         """Return the decision values of the best estimator."""
-        return self._best().decision_function(X)
+        return self._inner.decision_function(X)
 
-    @available_if(_has("transform"))  # type: ignore[untyped-decorator]
+    @available_if(has("transform"))
     def transform(self, X: MatrixLike) -> ArrayOrTensor:
         """Return the samples as the best estimator transforms them."""
-        return self._best().transform(X)
+        return self._inner.transform(X)
 
-    @available_if(_has("transform"))  # type: ignore[untyped-decorator]
+    @available_if(has("transform"))
     def fit_transform(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> MatrixLike:
         """Fit, then return the samples as the best estimator transforms them."""
         return self.fit(X, y, **params).transform(X)
 
-    @available_if(_has("score"))  # type: ignore[untyped-decorator]
-    def score(self, X: MatrixLike, y: TargetLike = None, sample_weight: SampleWeight = None) -> float:
-        """Return the best estimator's own score."""
-        check_row_names(X, y=y, sample_weight=sample_weight)
-        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return float(self._best().score(X, y, **weight))
-
-    # scikit-learn's conventions ------------------------------------------------------------------------------------
-
-    classes_ = property(attrgetter("best_estimator_.classes_"), doc="The classes.")
-    n_features_in_ = property(attrgetter("best_estimator_.n_features_in_"), doc="The number of columns.")
-    feature_names_in_ = property(attrgetter("best_estimator_.feature_names_in_"), doc="The names of the columns.")
-
     def __sklearn_is_fitted__(self) -> bool:
         # Without a refit there are scores, and nothing to predict with.
         return hasattr(self, "best_estimator_")
-
-    def __sklearn_tags__(self) -> Tags:
-        return tags_like(super().__sklearn_tags__(), self.estimator)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return what `fit` passes on, as :class:`~sklearn.model_selection.GridSearchCV` does."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from math import ceil
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import _check_method_params
 
+from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.engine.store import SharedKernels
 from kernelmosaic.estimators._base import parameters
@@ -179,32 +180,35 @@ class Design:
 
 @dataclass
 class _Run:
-    """What the steps of one search tell each other.
+    """One search.
 
     Attributes
     ----------
-    given : tuple
-        X, y and the other parameters of `fit`.
+    factors, terrain : Factors, Terrain
+        What is searched, and where.
+    splits : splitter
+        The splits of all points.
     show : bool
         Whether to show a progress bar.
-    factors, terrain : Factors, Terrain
-        What is searched, and where; None before they are read.
     outcomes : tuple of lists or None
         Settings whose fits scikit-learn has put in a table, and what became of every fit.
     failed : list of dict
         Settings of batches of which no fit succeeded, which are in no table.
+    responses : list of float
+        Of all points so far.
     """
 
-    given: tuple[Any, Any, Settings]
+    factors: Factors
+    terrain: Terrain
+    splits: Any
     show: bool
-    factors: Any = None
-    terrain: Any = None
     outcomes: Any = None
     failed: list[Settings] = field(default_factory=list)
+    responses: list[float] = field(default_factory=list)
 
 
 @parameters
-class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
+class ResponseSurfaceSearchCV(BaseSearchCV):
     """Search positive parameters on the log10 scale by a response surface on the validation score.
 
     Minimises r(z), minus the mean validation score at parameters 10^z: evaluates a Koshal design around the estimator's
@@ -292,8 +296,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     pre_dispatch = "2*n_jobs"
     return_train_score = False
-    _checked_cv_orig: Any = None
-    # What scikit-learn's search does not hand on, while it runs.
+    # Of the copy that scikit-learn fits.
     _run: Any = None
 
     def fit(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> Self:
@@ -315,37 +318,25 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
             raise ValueError(f"scoring={self.scoring!r}: a surface is fitted to one score; give one.")
         check_row_names(X, y=y, sample_weight=params.get("sample_weight"), groups=params.get("groups"))
-        run = self._run = _Run((X, y, params), bool(self.verbose))
-        # The bar says it all; scikit-learn's own line for every batch would only tear it.
-        given, self.verbose = self.verbose, False
-        try:
-            # The points meet the same folds, whose kernels need be computed once.
-            with SharedKernels():
-                super().fit(X, y, **params)
-            self._append_failed(run)
-        finally:
-            self.verbose, self._run = given, None
+        # scikit-learn reads the parameters of what it fits: a copy, which prints no line of its own beside the bar.
+        quiet = copy(self)
+        quiet.verbose, quiet.cv = False, check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        given = quiet._get_routed_params_for_fit(_check_method_params(X, params)).splitter.split
+        factors = read_factors(self.estimator, self.on, X)
+        terrain = self._read_terrain(factors)
+        quiet._run = _Run(factors, terrain, check_cv(list(quiet.cv.split(X, y, **given))), bool(self.verbose))
+        # The points meet the same folds, whose kernels need be computed once.
+        with SharedKernels():
+            super(ResponseSurfaceSearchCV, quiet).fit(X, y, **params)
+        quiet._append_failed()
+        for name in [name for name in vars(quiet) if name.endswith("_")]:
+            setattr(self, name, getattr(quiet, name))
         return self
 
     def score(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> float:
         """Return the score of the best estimator, by `scoring`; `params` are passed to it."""
         check_row_names(X, y=y, sample_weight=params.get("sample_weight"))
         return float(super().score(X, y, **params))
-
-    def _check_input_parameters(self, X: MatrixLike, y: TargetLike, split_params: Settings) -> None:
-        """Before the first fit: read what is searched, and fix the splits, so that all points meet the same ones."""
-        self._run.factors = read_factors(self.estimator, self.on, X)
-        self._run.terrain = self._read_terrain(self._run.factors)
-        self._checked_cv_orig = check_cv(list(self._checked_cv_orig.split(X, y, **split_params)))
-
-    def _with_fixed_splits(self, evaluate_candidates: Callable[..., Settings]) -> Callable[..., Settings]:
-        """Do what scikit-learn before 1.9 does not ask for ahead of the first fit; its splitter is out of reach."""
-        X, y, params = self._run.given
-        split_params = self._get_routed_params_for_fit(_check_method_params(X, params)).splitter.split
-        self._checked_cv_orig = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        self._check_input_parameters(X, y, split_params)
-        self.n_splits_ = self._checked_cv_orig.get_n_splits()
-        return partial(evaluate_candidates, cv=self._checked_cv_orig)
 
     def _read_terrain(self, factors: Factors) -> Terrain:
         n = len(factors.free)
@@ -363,35 +354,27 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
             raise ValueError(
                 f"bounds={self.bounds!r}: the box must hold the design, from -step to step (step={self.step!r})."
             )
-        if self.order not in (1, 2):
-            raise ValueError(f"order={self.order!r}: give 2 for a quadratic surface or 1 for a plane.")
-        if isinstance(self.tol, bool) or not isinstance(self.tol, Real) or not self.tol > 0:
-            raise ValueError(f"tol={self.tol!r}: give a positive number.")
-        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, Integral) or self.max_iter < 0:
-            raise ValueError(f"max_iter={self.max_iter!r}: give a whole number, 0 for the design alone.")
-        centre = factors.centre
-        return Terrain(
-            centre, centre + bounds[:, 0], centre + bounds[:, 1], step, self.order, float(self.tol), int(self.max_iter)
-        )
+        order, tol = check_choice("order", self.order, (1, 2)), check_positive("tol", self.tol)
+        centre, max_iter = factors.centre, check_count("max_iter", self.max_iter, least=0)
+        return Terrain(centre, centre + bounds[:, 0], centre + bounds[:, 1], step, order, tol, max_iter)
 
     def _run_search(self, evaluate_candidates: Callable[..., Settings]) -> None:
         run = self._run
-        if run.terrain is None:
-            evaluate_candidates = self._with_fixed_splits(evaluate_candidates)
-        with _progress(run.show) as advance:
-            explored = Exploration(run.terrain, lambda Z: self._evaluate(run, Z, evaluate_candidates, advance))
+        self.n_splits_ = run.splits.get_n_splits()
+        evaluate = partial(evaluate_candidates, cv=run.splits)
+        with progress("response surface", 0, run.show) as show:
+            explored = Exploration(run.terrain, lambda Z: self._evaluate(run, Z, evaluate, show))
             self.surface_ = explored.run()
         labels = [factor.label for factor in run.factors.free]
         self.design_ = Design(labels, explored.points, explored.responses, explored.n_initial)
         self.n_solver_calls_ = len(explored.points)
 
-    def _evaluate(self, run: _Run, Z: Array, evaluate: Callable[..., Any], advance: Callable[..., None]) -> Array:
+    def _evaluate(self, run: _Run, Z: Array, evaluate: Callable[..., Any], show: Callable[..., None]) -> Array:
         """Responses at points, batch by batch where a progress bar is to move; NaN where any fit of a point raised."""
         # A batch should still keep every worker busy.
         size = max(1, ceil(2 * effective_n_jobs(self.n_jobs) / self.n_splits_)) if run.show else len(Z)
-        responses: list[float] = []
+        total = len(run.responses) + len(Z)
         error: ValueError | None = None
-        advance(total=len(Z))
         for start in range(0, len(Z), size):
             settings = [run.factors.setting(z) for z in Z[start : start + size]]
             try:
@@ -402,13 +385,15 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
                     raise
                 error = caught
                 run.failed += settings
-                responses += [np.nan] * len(settings)
+                run.responses += [np.nan] * len(settings)
             else:
-                responses += self._responses_of_newest(results, len(settings))
-            advance(done=len(settings), best=np.nanmin([*responses, np.inf]))
+                run.responses += self._responses_of_newest(results, len(settings))
+            done, best = len(run.responses), np.nanmin([*run.responses, np.inf])
+            state = f", best score {-best:.4g}" if np.isfinite(best) else ""
+            show(f"{done}/{total} points{state}", done, total)
         if error is not None and run.outcomes is None:
             raise error  # not one point of the design could be fitted
-        return np.array(responses)
+        return np.array(run.responses[-len(Z) :])
 
     def _responses_of_newest(self, results: Settings, n: int) -> list[float]:
         if "mean_test_score" not in results:
@@ -420,7 +405,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
     def _format_results(
         self, candidate_params: Any, n_splits: int, out: ArrayOrTensor, more_results: Any = None
     ) -> Any:
-        # Kept while the search runs: which fits raised, and what the table is made of.
+        # Kept while the search runs: which fits raised, and the content of the table.
         self._run.outcomes = (list(candidate_params), list(out))
         return super()._format_results(candidate_params, n_splits, out, more_results)
 
@@ -430,8 +415,9 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
             return int(BaseSearchCV._select_best_index(refit, refit_metric, results))
         return first_best(np.asarray(results[f"mean_test_{refit_metric}"], dtype=np.float64))
 
-    def _append_failed(self, run: _Run) -> None:
+    def _append_failed(self) -> None:
         """Points whose every fit failed join `cv_results_` at its end, with the error score."""
+        run = self._run
         if not run.failed:
             return
         settings, outcomes = run.outcomes
@@ -439,19 +425,3 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         self.cv_results_ = super()._format_results(
             settings + run.failed, self.n_splits_, outcomes + [lost] * (len(run.failed) * self.n_splits_)
         )
-
-
-@contextmanager
-def _progress(show: bool) -> Iterator[Callable[..., None]]:
-    """A bar over the points evaluated; its end moves on as the search goes on."""
-    with progress("response surface", 0, show) as show_state:
-        n_done = n_points = 0
-        lowest = np.inf
-
-        def advance(total: int = 0, done: int = 0, best: float = np.inf) -> None:
-            nonlocal n_done, n_points, lowest
-            n_done, n_points, lowest = n_done + done, n_points + total, min(lowest, best)
-            state = f", best score {-lowest:.4g}" if np.isfinite(lowest) else ""
-            show_state(f"{n_done}/{n_points} points{state}", n_done, n_points)
-
-        yield advance

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import Tags, _safe_indexing, indexable
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.validation import check_array
 
+from kernelmosaic._checks import check_share
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.engine.conformal import Conformal
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.cv import in_memory
-from kernelmosaic.model_selection.path_search import tags_like
+from kernelmosaic.model_selection.path_search import Wrapper
 from kernelmosaic.stacking import check_row_names
 
 
 @parameters
-class SplitConformal(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class SplitConformal(Wrapper, BaseEstimator):
     """Intervals around the predictions of any regressor, or sets of classes by any classifier, with their coverage.
 
     Split conformal prediction: the estimator is fitted to some of the samples, and the others, which it has not seen,
@@ -120,67 +119,8 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """Return the samples to fit to, and those set aside."""
         from sklearn.model_selection import train_test_split
 
-        size = self.calibration_size
-        if not isinstance(size, float | np.floating) or not 0 < size < 1:
-            raise ValueError(f"calibration_size={size!r}: give a share between 0 and 1.")
-        return train_test_split(rows, test_size=float(size), random_state=self.random_state)
+        size = check_share("calibration_size", self.calibration_size)
+        return train_test_split(rows, test_size=size, random_state=self.random_state)
 
-    def predict(self, X: MatrixLike) -> ArrayOrTensor:
-        """Return what the estimator predicts."""
-        check_is_fitted(self)
-        return self.estimator_.predict(X)
-
-    def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
-        """Return the estimator's own score."""
-        check_is_fitted(self)
-        check_row_names(X, y=y, sample_weight=sample_weight)
-        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return float(self.estimator_.score(X, y, **weight))
-
-    @available_if(lambda self: is_regressor(self.estimator))  # type: ignore[untyped-decorator]
-    def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> ArrayOrTensor:
-        """Return intervals that hold the targets of new samples with at least a given probability.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        coverage : float, default=0.9
-            Between 0 and 1. With n samples set aside, intervals are infinite above n / (n + 1).
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2), or (n_samples, 2, targets)
-        """
-        check_is_fitted(self)
-        return self._conformal.interval(X, coverage)
-
-    @available_if(lambda self: is_classifier(self.estimator))  # type: ignore[untyped-decorator]
-    def predict_set(self, X: MatrixLike, coverage: float = 0.9) -> ArrayOrTensor:
-        """Return sets of classes that hold the classes of new samples with at least a given probability.
-
-        A class is in the set unless the largest decision value (or, without those, probability) of another class
-        exceeds its own by more than for a share `coverage` of the samples set aside and their own classes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        coverage : float, default=0.9
-            Between 0 and 1.
-
-        Returns
-        -------
-        ndarray of bool of shape (n_samples, classes)
-            Whether each of `classes_` is in the set; the class predicted always is, so that none is empty.
-        """
-        return self._conformal.classes_within(X, coverage, self.predict(X))
-
-    # scikit-learn's conventions ------------------------------------------------------------------------------------
-
-    classes_ = property(attrgetter("estimator_.classes_"), doc="The classes.")
-    n_features_in_ = property(attrgetter("estimator_.n_features_in_"), doc="The number of columns.")
-    feature_names_in_ = property(attrgetter("estimator_.feature_names_in_"), doc="The names of the columns.")
-
-    def __sklearn_tags__(self) -> Tags:
-        return tags_like(super().__sklearn_tags__(), self.estimator)
+    def _unseen(self) -> Conformal:
+        return self._conformal

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
+from kernelmosaic._checks import check_choice, check_count
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.engine.choice import resolution
 
@@ -46,12 +47,8 @@ def koshal_design(n_factors: int, order: int = 2) -> NDArray[np.float64]:
     >>> koshal_design(2).astype(int).tolist()
     [[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [1, 1]]
     """
-    if n_factors < 1:
-        raise ValueError(f"n_factors={n_factors!r}: a design needs at least one factor.")
-    if order not in (1, 2):
-        raise ValueError(f"order={order!r}: give 2 for a quadratic surface or 1 for a plane.")
-    axes = np.eye(n_factors)
-    if order == 1:
+    axes = np.eye(check_count("n_factors", n_factors))
+    if check_choice("order", order, (1, 2)) == 1:
         return np.vstack([np.zeros(n_factors), axes])
     axial = np.stack([axes, -axes], axis=1).reshape(-1, n_factors)
     pairs = [axes[m] + axes[h] for m, h in combinations(range(n_factors), 2)]
@@ -62,7 +59,7 @@ def koshal_design(n_factors: int, order: int = 2) -> NDArray[np.float64]:
 
 Array = NDArray[np.float64]
 
-#: Up to so many factors every face of the box is looked at: 3^6 = 729 small linear systems.
+#: Up to so many factors every face of the box is solved: 3^6 = 729 small linear systems.
 _MOST_ENUMERATED = 6
 #: Coefficients and eigenvalues this far below the largest number around are rounding, not shape.
 _ROUNDING = 1e-10

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from kernelmosaic.plots.gates import GatingDisplay, LocalKernelDisplay
-from kernelmosaic.plots.inspection import (
+from kernelmosaic.plots.kernels import (
+    ColumnRelevanceDisplay,
     FeatureImportanceDisplay,
     KernelImportanceDisplay,
     KernelSignificanceDisplay,
-    StabilityDisplay,
-)
-from kernelmosaic.plots.learned import (
-    ColumnRelevanceDisplay,
-    ConvergenceDisplay,
     KernelWeightsDisplay,
+    StabilityDisplay,
     TargetSharesDisplay,
 )
-from kernelmosaic.plots.plane import DecisionRegionDisplay, ProjectionDisplay
-from kernelmosaic.plots.samples import ContributionsDisplay, ViewMapDisplay
-from kernelmosaic.plots.searches import ResponseSurfaceDisplay, ValidationPathDisplay, WeightsPathDisplay
-from kernelmosaic.plots.survival import SurvivalCalibrationDisplay
+from kernelmosaic.plots.plane import DecisionRegionDisplay, GatingDisplay, LocalKernelDisplay, ProjectionDisplay
+from kernelmosaic.plots.samples import ContributionsDisplay, SurvivalCalibrationDisplay, ViewMapDisplay
+from kernelmosaic.plots.searches import (
+    ConvergenceDisplay,
+    ResponseSurfaceDisplay,
+    ValidationPathDisplay,
+    WeightsPathDisplay,
+)
 
 __all__ = [
     "ColumnRelevanceDisplay",

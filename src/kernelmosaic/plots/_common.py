@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, Settings
+from kernelmosaic.engine.pipelines import unwrap
 
 Array = NDArray[np.float64]
 
@@ -25,6 +26,8 @@ class Display:
 
     ax_: Any = None
     figure_: Any = None
+    #: Draws; the options are those of the picture.
+    plot: Any
 
     def _use_axes(self, ax: AxesOrNone, figsize: tuple[float, float] | None = None) -> Any:
         """Return the axes to draw on: the given ones, or those of a new figure."""
@@ -46,13 +49,7 @@ def pyplot() -> ModuleType:
 def fitted_model(estimator: Estimator) -> Estimator:
     """Return the fitted estimator itself, of a search its best one, of a pipeline its last step."""
     check_is_fitted(estimator)
-    while True:
-        if hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif hasattr(estimator, "steps"):
-            estimator = estimator.steps[-1][1]
-        else:
-            return estimator
+    return unwrap(estimator)
 
 
 def attribute(model: Estimator, name: str, display: str, shown: str = "estimators of kernelmosaic") -> Any:
@@ -71,9 +68,36 @@ def colour(k: int) -> str:
 
 
 def line_style(k: int) -> Settings:
-    """Return the look of the k-th line: the dashes change with the colour, and once more with every round of it."""
+    """Return the look of the k-th line: the dashes change with the colour, and where colours repeat."""
     dashes = ("solid", "dashed", "dashdot", "dotted")
     return {"color": colour(k), "linestyle": dashes[(k // len(PALETTE) + k) % len(dashes)]}
+
+
+def open_frame(ax: Any, sides: Sequence[str] = ("top", "right"), grid: str = "y") -> None:
+    """Leave out sides of the frame, and draw grey lines behind the data along the ticks of an axis."""
+    ax.spines[list(sides)].set_visible(False)
+    ax.grid(axis=grid, color="0.9", linewidth=0.6)
+    ax.set_axisbelow(True)
+
+
+def name_rows(ax: Any, names: Sequence[str]) -> None:
+    """Write names beside the rows 0, 1, …"""
+    ax.set_yticks(np.arange(len(names)), names, fontsize=9 if len(names) <= 25 else 7)
+    ax.tick_params(axis="y", length=0)
+
+
+def bar_rows(ax: Any, n: int) -> None:
+    """Put n rows of bars from zero below each other, the first at the top, without a frame around them."""
+    ax.set_ylim(n - 0.4, -0.6)
+    ax.axvline(0.0, color="black", linewidth=0.8)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+
+
+def draw_map(display: Display, values: Array, name: str, extend: str = "neither", **style: Any) -> Any:
+    """Draw a matrix as colours, with a labelled colour bar, open where numbers are beyond it."""
+    image = display.ax_.imshow(values, **{"cmap": "cividis", "aspect": "auto"} | style)
+    display.figure_.colorbar(image, ax=display.ax_, label=name, extend=extend, shrink=0.9)
+    return image
 
 
 def title_left_out(ax: Any, n_shown: int, n_all: int) -> None:
@@ -93,7 +117,7 @@ def plane_around(points: Array, margin: float, resolution: int) -> tuple[Array, 
 def support_mask(model: Estimator, n: int) -> NDArray[np.bool_] | None:
     """Return which samples are support vectors, if the model has some and these may be its training set."""
     rows = np.asarray(getattr(model, "support_", []))
-    # Where all samples are, a ring around each says nothing.
+    # Where all samples are, rings distinguish none.
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not 0 < len(rows) < n or rows.max() >= n:
         return None
     support = np.zeros(n, dtype=bool)

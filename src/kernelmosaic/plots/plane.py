@@ -1,8 +1,9 @@
-"""Samples in a plane: what a model says of every point of it, or two directions of a kernel's feature space."""
+"""Samples in a plane: decisions at every point, gates and the kernel that they make, two directions of a kernel."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, Self
 
 import numpy as np
@@ -12,20 +13,14 @@ from sklearn.base import is_classifier, is_outlier_detector, is_regressor
 from sklearn.decomposition import KernelPCA
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
-from kernelmosaic.plots._common import (
-    MARKERS,
-    PALETTE,
-    Array,
-    Display,
-    colour,
-    draw_samples,
-    draw_zeros,
-    fitted_model,
-    plane_around,
-    support_mask,
-)
+from kernelmosaic.engine.labels import Labels
+from kernelmosaic.plots import _common
+from kernelmosaic.plots._common import MARKERS, Array, Display, colour, fitted_model
 from kernelmosaic.stacking import check_row_names
+
+# Decisions ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -105,7 +100,7 @@ class DecisionRegionDisplay(Display):
         ax: AxesOrNone = None,
         **style: Any,
     ) -> Self:
-        """Draw what a fitted estimator says of the plane around the samples.
+        """Draw the predictions of a fitted estimator in the plane around the samples.
 
         Parameters
         ----------
@@ -131,11 +126,11 @@ class DecisionRegionDisplay(Display):
         check_is_fitted(estimator)
         check_row_names(X, y=y)
         points = _points(X)
-        x_grid, y_grid, plane = plane_around(points, eps, grid_resolution)
+        x_grid, y_grid, plane = _common.plane_around(points, eps, grid_resolution)
         said = _read_plane(estimator, _like(X, plane), (grid_resolution, grid_resolution))
         first, second = map(str, X.columns) if hasattr(X, "columns") else ("$x_1$", "$x_2$")
         labels = None if y is None else np.asarray(y)
-        support = support_mask(fitted_model(estimator), len(points))
+        support = _common.support_mask(fitted_model(estimator), len(points))
         display = cls(x_grid, y_grid, **said, X=points, y=labels, support=support, feature_names=(first, second))
         return display.plot(ax=ax, **style)
 
@@ -148,7 +143,7 @@ class DecisionRegionDisplay(Display):
         self.surface_ = ax.imshow(shown, **options)
         self.boundaries_ = []
         for values in self.boundaries:
-            self.boundaries_ += draw_zeros(ax, self.x_grid, self.y_grid, values, colors="black", linewidths=1.6)
+            self.boundaries_ += _common.draw_zeros(ax, self.x_grid, self.y_grid, values, colors="black", linewidths=1.6)
         if self.margin is not None and self.margin.min() < 1 and self.margin.max() > -1:
             dashed = {"colors": "0.25", "linewidths": 1.0, "linestyles": "dashed"}
             drawn = ax.contour(self.x_grid, self.y_grid, self.margin, levels=[-1.0, 1.0], **dashed)
@@ -159,7 +154,7 @@ class DecisionRegionDisplay(Display):
         self.support_vectors_ = None
         if self.X is not None:
             groups = [(slice(None), self._target_colours())] if self.kind == "values" else self._groups()
-            self.samples_, self.support_vectors_ = draw_samples(ax, self.X, groups, self.support)
+            self.samples_, self.support_vectors_ = _common.draw_samples(ax, self.X, groups, self.support)
         ax.set(xlim=extent[:2], ylim=extent[2:], xlabel=self.feature_names[0], ylabel=self.feature_names[1])
         return self
 
@@ -167,7 +162,8 @@ class DecisionRegionDisplay(Display):
         """The regions as colours; outside a detector's normal region it is white."""
         from matplotlib.colors import to_rgb
 
-        palette = np.array([to_rgb(name) for name in (("white", colour(0)) if self.kind == "novelty" else PALETTE)])
+        names = ("white", colour(0)) if self.kind == "novelty" else _common.PALETTE
+        palette = np.array(list(map(to_rgb, names)))
         chosen = palette[self.response.astype(np.intp) % len(palette)]
         # Mixed with white, so that samples stand out.
         return np.asarray(1.0 - 0.45 * (1.0 - chosen))
@@ -186,15 +182,13 @@ class DecisionRegionDisplay(Display):
             return [(np.ones(len(self.X), dtype=bool), {"facecolors": "white"})]
         known = [] if self.classes is None else list(self.classes)
         labels = [*known, *(label for label in np.unique(self.y) if label not in known)]
-        looks = [
-            {
-                "facecolors": colour(k) if known else "white",
-                "marker": MARKERS[k % len(MARKERS)],
-                "label": f"class {label}",
-            }
-            for k, label in enumerate(labels)
-        ]
-        return [(self.y == label, look) for label, look in zip(labels, looks, strict=True) if np.any(self.y == label)]
+        rows = ((k, label, self.y == label) for k, label in enumerate(labels))
+        return [(own, _class_look(k, label, colour(k) if known else "white")) for k, label, own in rows if np.any(own)]
+
+
+def _class_look(k: int, label: object, fill: str) -> Settings:
+    """Return how the samples of the k-th class look."""
+    return {"facecolors": fill, "marker": MARKERS[k % len(MARKERS)], "label": f"class {label}"}
 
 
 def _points(X: MatrixLike) -> Array:
@@ -214,11 +208,11 @@ def _like(X: MatrixLike, plane: Array) -> MatrixLike:
 
 
 def _read_plane(estimator: Estimator, plane: Any, shape: tuple[int, int]) -> Settings:
-    """What the display is made of, from the estimator's answers on the grid."""
+    """Return the fields of the display, from predictions and decision values on the grid."""
     predicted = np.asarray(estimator.predict(plane))
     if is_classifier(estimator):
         classes = np.asarray(estimator.classes_)
-        number = np.searchsorted(classes, predicted).reshape(shape)
+        number = Labels(classes).codes(predicted).reshape(shape)
         scores = _scores(estimator, plane)
         if scores is None or scores.shape[1] != (1 if len(classes) == 2 else len(classes)):
             scores, margin = None, None
@@ -255,6 +249,9 @@ def _leads(number: AnyArray, scores: Array | None, n_classes: int, shape: tuple[
         own = (number == k) - 0.5 if scores is None else scores[:, k] - np.delete(scores, k, axis=1).max(axis=1)
         leads.append(np.asarray(own, dtype=np.float64).reshape(shape))
     return leads
+
+
+# Directions -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -336,16 +333,14 @@ class ProjectionDisplay(Display):
         check_is_fitted(estimator)
         check_row_names(X, y=y)
         classes = None if y is None else np.asarray(y)
-        if method == "kernel_pca":
+        if check_choice("method", method, ("kernel_pca", "transform")) == "kernel_pca":
             K = np.asarray(estimator.kernel_matrix(X))
             return cls.from_kernel_matrix(K if K.ndim == 2 else K[output], y, ax=ax)
-        if method == "transform":
-            if not hasattr(estimator, "transform"):
-                raise TypeError(f"{type(estimator).__name__} has no transform: use method='kernel_pca'.")
-            Z = np.asarray(estimator.transform(X), dtype=np.float64)
-            ratio = np.asarray(getattr(estimator, "explained_ratio_", np.full(Z.shape[1], np.nan)))
-            return cls(_two(Z), classes, _two(ratio[np.newaxis])[0], "discriminant").plot(ax=ax)
-        raise ValueError(f"method={method!r}: choose 'kernel_pca' or 'transform'.")
+        if not hasattr(estimator, "transform"):
+            raise TypeError(f"{type(estimator).__name__} has no transform: use method='kernel_pca'.")
+        Z = np.asarray(estimator.transform(X), dtype=np.float64)
+        ratio = np.asarray(getattr(estimator, "explained_ratio_", np.full(Z.shape[1], np.nan)))
+        return cls(_two(Z), classes, _two(ratio[np.newaxis])[0], "discriminant").plot(ax=ax)
 
     @classmethod
     def from_kernel_matrix(cls, K: ArrayOrTensor, y: TargetLike = None, *, ax: AxesOrNone = None) -> Self:
@@ -394,3 +389,298 @@ def kernel_components(K: Array) -> tuple[Array, Array]:
 def _two(Z: Array) -> Array:
     """Exactly two columns: a missing second direction is one along which nothing varies."""
     return np.asarray(Z[:, :2] if Z.shape[1] >= 2 else np.hstack([Z, np.zeros((len(Z), 2 - Z.shape[1]))]))
+
+
+# Gates ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class GatingDisplay(Display):
+    """Gates of a localized estimator.
+
+    With two columns: the plane, each point in the colours of the kernels by their gates, the lines where another kernel
+    takes over (dashed), the decision boundary (solid), the samples and, ringed, the support vectors. Otherwise: a
+    stacked bar of gates for every sample, grouped by class.
+
+    Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, n_features)
+        The samples shown.
+    gates : ndarray of shape (n, P)
+        Their gates.
+    names : list of str
+        Of the kernels.
+    y : ndarray of shape (n,) or None
+        Classes or targets.
+    support : ndarray of bool, shape (n,), or None
+        Which samples are support vectors.
+    x_grid, y_grid : ndarray or None
+        Grid of the plane.
+    grid_gates : ndarray of shape (n_grid, n_grid, P) or None
+        Gates on the grid.
+    grid_decision : ndarray of shape (n_grid, n_grid) or None
+        Decision function on the grid.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifier, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.kernels import Linear
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> model = LocalizedMKLClassifier([Linear(), Linear()], random_state=0).fit(X, y)
+    >>> display = plots.GatingDisplay.from_estimator(model, X)
+    >>> display.figure_.savefig("gates.png")
+    """
+
+    X: MatrixLike
+    gates: Array
+    names: list[str]
+    y: TargetLike = None
+    support: Any = None
+    x_grid: Any = None
+    y_grid: Any = None
+    grid_gates: Any = None
+    grid_decision: Any = None
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Estimator,
+        X: MatrixLike,
+        y: TargetLike = None,
+        *,
+        output: int = 0,
+        grid_resolution: int = 300,
+        ax: AxesOrNone = None,
+    ) -> Self:
+        """Draw the gates of a fitted localized estimator.
+
+        Parameters
+        ----------
+        estimator : LocalizedMKLClassifier, LocalizedMKLRegressor or LocalizedMKLOneClass
+            Fitted.
+        X : array-like of shape (n, n_features)
+            Samples to show; the training set, to have its support vectors ringed.
+        y : array-like of shape (n,), optional
+            Their classes.
+        output : int, default=0
+            Whose gates, with more than two classes.
+        grid_resolution : int, default=300
+            Points along each axis of the plane.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        """
+        check_row_names(X, y=y)
+        gates = _of_output(_gates(estimator, X), output)
+        points = np.asarray(X)
+        labels = None if y is None else np.asarray(y)
+        names, support = list(estimator.kernel_names_), _common.support_mask(estimator, len(points))
+        display = cls(points, gates, names, labels, support)
+        if points.ndim == 2 and points.shape[1] == 2:
+            display.x_grid, display.y_grid, plane = _common.plane_around(points, 0.05, grid_resolution)
+            grid = (grid_resolution, grid_resolution)
+            display.grid_gates = _of_output(estimator.gate(plane), output).reshape(*grid, -1)
+            if hasattr(estimator, "decision_function"):
+                decision = estimator.decision_function(plane)
+                display.grid_decision = (decision[:, output] if decision.ndim == 2 else decision).reshape(grid)
+        return display.plot(ax=ax)
+
+    def plot(self, ax: AxesOrNone = None) -> Self:
+        """Draw, on the given axes or in a new figure."""
+        ax = self._use_axes(ax, (8.0, 3.2) if self.grid_gates is None else (6.4, 5.2))
+        from matplotlib.patches import Patch
+
+        if self.grid_gates is None:
+            self._draw_bars(ax)
+        else:
+            self._draw_plane(ax)
+        handles = [Patch(color=colour(m)) for m in range(len(self.names))]
+        ax.figure.legend(
+            handles, self.names, loc="outside upper center", ncols=min(len(self.names), 6), frameon=False, fontsize=9
+        )
+        return self
+
+    def _draw_plane(self, ax: AxesOrNone) -> None:
+        extent = (self.x_grid[0], self.x_grid[-1], self.y_grid[0], self.y_grid[-1])
+        ax.imshow(self._mixed(), origin="lower", extent=extent, aspect="auto", interpolation="bilinear", zorder=0)
+        # Where another gate becomes the largest: pair by pair, since dashes drawn twice look like a line.
+        largest = self.grid_gates.max(axis=2)
+        for m, h in combinations(range(len(self.names)), 2):
+            pair = self.grid_gates[:, :, [m, h]]
+            lead = np.ma.masked_array(pair[:, :, 0] - pair[:, :, 1], pair.max(axis=2) < largest)
+            _common.draw_zeros(ax, self.x_grid, self.y_grid, lead, colors="0.35", linewidths=1.0, linestyles="dashed")
+        if self.grid_decision is not None:
+            _common.draw_zeros(ax, self.x_grid, self.y_grid, self.grid_decision, colors="black", linewidths=2.0)
+        _common.draw_samples(ax, self.X, self._groups(), self.support)
+        ax.set(xlim=extent[:2], ylim=extent[2:], xlabel="$x_1$", ylabel="$x_2$")
+
+    def _groups(self) -> list[tuple[Any, Settings]]:
+        """The samples of every class, in white, black and grey on the colours of the kernels; of many values, all."""
+        classes = np.unique([] if self.y is None else self.y)
+        if not 0 < len(classes) <= len(MARKERS):
+            return [(slice(None), {"facecolors": "white"})]
+        fills = ("white", "black", *["0.5"] * len(MARKERS))
+        return [(self.y == label, _class_look(k, label, fills[k])) for k, label in enumerate(classes)]
+
+    def _mixed(self) -> Array:
+        """The kernels' colours mixed by the gates, lightened so that samples stand out."""
+        from matplotlib.colors import to_rgb
+
+        colours = np.array([to_rgb(colour(m)) for m in range(len(self.names))])
+        share = np.abs(self.grid_gates)
+        total = share.sum(axis=2, keepdims=True)
+        mixed = (share @ colours) / np.maximum(total, 1e-300)
+        strength = 0.55 * np.clip(total, 0.0, 1.0)
+        return np.asarray(1.0 - strength * (1.0 - mixed))
+
+    def _draw_bars(self, ax: AxesOrNone) -> None:
+        order = np.argsort(self.gates.argmax(axis=1), kind="stable")
+        if self.y is not None:
+            order = order[np.argsort(self.y[order], kind="stable")]
+        order = _even_selection(order, 150)
+        bottom = np.zeros(len(order))
+        for m in range(len(self.names)):
+            heights = self.gates[order, m]
+            ax.bar(np.arange(len(order)), heights, bottom=bottom, width=1.0, color=colour(m), linewidth=0)
+            bottom += heights
+        if self.y is not None and len(np.unique(self.y)) <= 20:
+            values, first, counts = np.unique(self.y[order], return_index=True, return_counts=True)
+            for edge in first[first > 0]:
+                ax.axvline(edge - 0.5, color="black", linewidth=1.0)
+            ax.set_xticks(first + counts / 2 - 0.5, [f"class {value}" for value in values])
+            ax.tick_params(axis="x", length=0)
+        else:
+            ax.set_xlabel("samples" if self.y is None else "samples, by target")
+        ax.set(xlim=(-0.5, len(order) - 0.5), ylabel="gate")
+        ax.margins(y=0)
+
+
+def _of_output(gates: Array, output: int) -> Array:
+    return gates[:, :, output] if gates.ndim == 3 else gates
+
+
+def _even_selection(order: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """At most so many of the samples, spread evenly over their order."""
+    return order if len(order) <= most else order[np.linspace(0, len(order) - 1, most).astype(int)]
+
+
+# The kernel of one sample ---------------------------------------------------------------------------------------------
+
+
+def _gates(estimator: Estimator, X: MatrixLike) -> Array:
+    """Return the gates of samples, or raise if the estimator has none."""
+    check_is_fitted(estimator)
+    if not hasattr(estimator, "gate"):
+        raise TypeError(f"estimator={type(estimator).__name__} has no gates: give a localized estimator.")
+    return np.asarray(estimator.gate(X))
+
+
+@dataclass
+class LocalKernelDisplay(Display):
+    """The combined kernel matrix, samples ordered by class, then by the kernel with the largest gate.
+
+    Samples in different regions have a combined kernel near zero, so blocks appear as gates become crisp.
+
+    Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        The combined kernel, ordered.
+    groups : list of (str, int)
+        Names and sizes of the classes, in order.
+
+    Attributes
+    ----------
+    ax_, figure_, image_
+        Where it was drawn.
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifier, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.kernels import Linear
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> model = LocalizedMKLClassifier([Linear(), Linear()], random_state=0).fit(X, y)
+    >>> display = plots.LocalKernelDisplay.from_estimator(model, X, y)
+    >>> display.figure_.savefig("kernel.png")
+    """
+
+    K: Array
+    groups: list[tuple[str, int]]
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Estimator,
+        X: MatrixLike,
+        y: TargetLike = None,
+        *,
+        output: int = 0,
+        max_samples: int = 1000,
+        ax: AxesOrNone = None,
+    ) -> Self:
+        """Draw the combined kernel of a fitted localized estimator.
+
+        Parameters
+        ----------
+        estimator : localized estimator
+            Fitted.
+        X : array-like of shape (n, n_features)
+            Samples.
+        y : array-like of shape (n,), optional
+            Their classes.
+        output : int, default=0
+            Whose kernel, with more than two classes.
+        max_samples : int, default=1000
+            Of more samples an even selection is shown.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        """
+        check_row_names(X, y=y)
+        X = np.asarray(X)
+        labels = np.zeros(len(X), dtype=int) if y is None else np.asarray(y)
+        gates = _of_output(_gates(estimator, X), output)
+        # Within a region by the decision, so that similar samples are neighbours.
+        decision = np.asarray(getattr(estimator, "decision_function", estimator.predict)(X))
+        decision = decision[:, output] if decision.ndim == 2 else decision
+        order = np.lexsort((decision, gates.argmax(axis=1), np.unique(labels, return_inverse=True)[1]))
+        order = _even_selection(order, max_samples)
+        K = estimator.kernel_matrix(X[order])
+        K = K[output] if K.ndim == 3 else K
+        values, counts = np.unique(labels[order], return_counts=True)
+        names = ["samples"] if y is None else [f"class {value}" for value in values]
+        return cls(K, list(zip(names, map(int, counts), strict=True))).plot(ax=ax)
+
+    def plot(self, ax: AxesOrNone = None, *, cmap: str = "RdBu_r") -> Self:
+        """Draw, on the given axes or in a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw.
+        cmap : str, default="RdBu_r"
+            A diverging map: white is zero, where two samples have nothing in common.
+        """
+        ax = self._use_axes(ax, (6.0, 5.2))
+        # Without the few largest entries, which would leave one colour for all others.
+        largest = float(np.quantile(np.abs(self.K), 0.98)) or 1.0
+        style = {"cmap": cmap, "vmin": -largest, "vmax": largest, "interpolation": "nearest", "aspect": "equal"}
+        self.image_ = _common.draw_map(self, self.K, "combined kernel", "both", **style)
+        edges = np.cumsum([0, *(size for _, size in self.groups)])
+        for edge in edges[1:-1]:
+            ax.axhline(edge - 0.5, color="black", linewidth=0.8)
+            ax.axvline(edge - 0.5, color="black", linewidth=0.8)
+        centres = (edges[:-1] + edges[1:]) / 2 - 0.5
+        names = [name for name, _ in self.groups]
+        ax.set_xticks(centres, names)
+        ax.set_yticks(centres, names, rotation=90, va="center")
+        ax.tick_params(length=0)
+        return self

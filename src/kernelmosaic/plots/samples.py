@@ -1,4 +1,4 @@
-"""Samples: what decides on one of them, and which views each has."""
+"""Samples: what decides on one of them, which views each has, and how many live on as predicted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils._indexing import _get_column_indices
 
-from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike
-from kernelmosaic.inspection._refits import behind_pipeline
+from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, TargetLike
+from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.kernels.base import is_missing
-from kernelmosaic.plots._common import Array, Display, attribute, colour, fitted_model
+from kernelmosaic.metrics import kaplan_meier, read_times
+from kernelmosaic.plots._common import Array, Display, attribute, bar_rows, colour, fitted_model
+from kernelmosaic.stacking import by_view, check_row_names
 
 
 @dataclass
@@ -62,7 +64,7 @@ class ContributionsDisplay(Display):
     def from_estimator(
         cls, estimator: Estimator, X: MatrixLike, *, truth: object = None, max_views: int = 15, ax: AxesOrNone = None
     ) -> Self:
-        """Draw what a fitted estimator makes of a sample.
+        """Draw the decision of a fitted estimator on a sample.
 
         Parameters
         ----------
@@ -82,10 +84,8 @@ class ContributionsDisplay(Display):
         -------
         ContributionsDisplay
         """
-        model = fitted_model(estimator)
-        attribute(model, "contributions", cls.__name__)
-        estimator = getattr(estimator, "best_estimator_", estimator)
-        read = behind_pipeline(estimator, X)[1]
+        attribute(fitted_model(estimator), "contributions", cls.__name__)
+        model, read = behind_pipeline(estimator, X)
         terms, constants = np.asarray(model.contributions(read)), np.atleast_1d(model.intercept_)
         if len(terms) != 1:
             raise ValueError(f"X has {len(terms)} samples: give one, such as X[:1].")
@@ -93,20 +93,17 @@ class ContributionsDisplay(Display):
         classes = list(getattr(model, "classes_", ()))
         chosen = classes.index(predicted) if terms.ndim == 3 and classes else 0
         own = terms[0] if terms.ndim == 2 else terms[0, :, chosen]
-        sums: dict[str, float] = {}
-        for name, value in zip(model.view_names_, own, strict=True):
-            sums[name] = sums.get(name, 0.0) + float(value)
+        sums = by_view(own, model.view_names_)
         title = f"predicted: {_written(predicted)}"
         if hasattr(model, "predict_proba"):
             title += f", probability {model.predict_proba(read)[0, classes.index(predicted)]:.2f}"
         title += "" if truth is None else f"; true: {_written(truth)}"
         lacking = _lacking(model, read)
         title += f"\nmissing, with what stands in: {', '.join(lacking)}" if lacking else ""
-        order = sorted(sums, key=lambda name: -abs(sums[name]))
-        kept = order[: max_views if len(order) <= max_views else max_views - 1]
-        shown = {name: sums[name] for name in kept}
-        if rest := order[len(kept) :]:
-            shown[f"{len(rest)} others"] = sum(sums[name] for name in rest)
+        shown = dict(sorted(sums.items(), key=lambda item: -abs(item[1])))
+        if len(shown) > max_views:
+            rest = [shown.pop(name) for name in list(shown)[max_views - 1 :]]
+            shown[f"{len(rest)} others"] = sum(rest)
         values = np.array(list(shown.values()))
         return cls(values, list(shown), float(constants[chosen]), title).plot(ax)
 
@@ -123,14 +120,13 @@ class ContributionsDisplay(Display):
         ax.bar_label(self.bars_, [f"{one:+.3g}" for one in sizes], padding=3, fontsize=8)
         for place in places[:-1]:
             ax.plot([ends[place]] * 2, [place - 0.32, place + 1.32], color="0.5", linewidth=0.8)
-        ax.axvline(0.0, color="black", linewidth=0.8)
+        bar_rows(ax, len(ends))
         ax.set_yticks(places, self.shown_, fontsize=9)
-        ax.set(xlabel="decision", ylim=(len(ends) - 0.4, -0.6))
+        ax.set_xlabel("decision")
         ax.set_title(self.title, fontsize=9, loc="left")
         ax.use_sticky_edges = False  # the ends of bars would have no margin, and no room for their numbers
         ax.margins(x=0.18)
         ax.tick_params(axis="y", length=0)
-        ax.spines[["top", "right", "left"]].set_visible(False)
         return self
 
 
@@ -206,6 +202,94 @@ class ViewMapDisplay(Display):
             ax.text(1.01, m, f"{have} of {n}", transform=ax.get_yaxis_transform(), va="center", fontsize=8)
         ax.set_xlabel("samples; grey: the view is missing")
         ax.spines[:].set_visible(False)
+        return self
+
+
+@dataclass
+class SurvivalCalibrationDisplay(Display):
+    """Predicted and observed shares of samples that live on after a time, group by group of predictions.
+
+    Points on the diagonal are calibrated. Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    predicted, observed : ndarray of shape (n_groups,)
+        The mean prediction of each group, and Kaplan and Meier's estimate of its share.
+    time : float
+        The time.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic import MKLSurvival, plots
+    >>> X = np.random.RandomState(0).randn(60, 2)
+    >>> y = np.exp(X[:, 0])
+    >>> model = MKLSurvival(loss="cox").fit(X, y)
+    >>> display = plots.SurvivalCalibrationDisplay.from_estimator(model, X, y, n_groups=3)
+    >>> bool(np.all(np.diff(display.observed) > 0))
+    True
+    """
+
+    predicted: Array
+    observed: Array
+    time: float
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Estimator,
+        X: MatrixLike,
+        y: TargetLike,
+        *,
+        time: float | None = None,
+        n_groups: int = 5,
+        ax: AxesOrNone = None,
+        **style: Any,
+    ) -> Self:
+        """Draw the calibration of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; :class:`~kernelmosaic.MKLSurvival`, or a search whose best one it is.
+        X : array-like of shape (n_samples, n_features)
+            Samples, better not those of the fit.
+        y : structured array or array-like
+            Their events and times.
+        time : float, optional
+            The time; by default the median of `y`.
+        n_groups : int, default=5
+            Groups of equal size, in order of the predictions.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **style
+            Passed to ``Axes.plot``.
+        """
+        predict = attribute(fitted_model(estimator), "predict_survival_function", cls.__name__, "survival estimators")
+        check_row_names(X, y=y)
+        held = read_times(y)
+        at = float(np.median(held[:, 1])) if time is None else float(time)
+        values = np.array([one(min(at, one.domain[1])) for one in predict(X)])
+        groups = np.array_split(np.argsort(values, kind="stable"), n_groups)
+
+        def alive(rows: NDArray[np.intp]) -> float:
+            times, share = kaplan_meier(held[rows, 1], held[rows, 0])
+            return float(np.append(1.0, share)[np.searchsorted(times, at, side="right")])
+
+        predicted, observed = np.array([(values[rows].mean(), alive(rows)) for rows in groups]).T
+        return cls(predicted, observed, at).plot(ax=ax, **style)
+
+    def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
+        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        ax = self._use_axes(ax, (3.8, 3.6))
+        ax.plot([0, 1], [0, 1], color="#999999", linewidth=1)
+        ax.plot(self.predicted, self.observed, **{"marker": "o", "color": colour(0)} | style)
+        ax.set(xlabel=f"predicted share alive after {self.time:g}", ylabel="observed share")
         return self
 
 

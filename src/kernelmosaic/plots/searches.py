@@ -1,4 +1,4 @@
-"""What searches found: the scores of the folds and the weights of the kernels along C, the surface over penalties."""
+"""What searches and solvers went through: scores and weights along C, the surface over penalties, the iterations."""
 
 from __future__ import annotations
 
@@ -12,16 +12,9 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import AxesOrNone, Estimator, Settings
-from kernelmosaic.plots._common import (
-    PALETTE,
-    Array,
-    Display,
-    attribute,
-    colour,
-    fitted_model,
-    line_style,
-    title_left_out,
-)
+from kernelmosaic.engine.pipelines import last_step
+from kernelmosaic.plots import _common
+from kernelmosaic.plots._common import PALETTE, Array, Display, attribute, colour, fitted_model, line_style
 
 #: What displays of a path show.
 _SEARCHES = "MKLClassifierCV, MKLRegressorCV and PathSearchCV"
@@ -29,9 +22,8 @@ _SEARCHES = "MKLClassifierCV, MKLRegressorCV and PathSearchCV"
 
 def _search_of(estimator: Estimator) -> Estimator:
     """Return the search along C in a fitted pipeline, or what stands in its place."""
-    if hasattr(estimator, "steps") and not hasattr(estimator, "Cs_"):
-        return _search_of(estimator.steps[-1][1])
-    return estimator if hasattr(estimator, "Cs_") else fitted_model(estimator)
+    model = last_step(estimator)
+    return model if hasattr(model, "Cs_") else fitted_model(model)
 
 
 @dataclass
@@ -166,13 +158,7 @@ class WeightsPathDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Estimator,
-        *,
-        of_class: Any = None,
-        max_kernels: int = 12,
-        ax: AxesOrNone = None,
-        **style: Any,
+        cls, estimator: Estimator, *, of_class: Any = None, max_kernels: int = 12, ax: AxesOrNone = None, **style: Any
     ) -> Self:
         """Draw the weights that a fitted search found along its path.
 
@@ -235,11 +221,10 @@ class WeightsPathDisplay(Display):
             self.beside_[norm] = draw(weights, looks)
             ax.plot([], [], color="0.5", linestyle=dashes, label=f"learned, norm {norm}")
         ax.axvline(self.chosen, color="0.6", lw=1, zorder=0)
-        ax.annotate(
-            "chosen", (self.chosen, 1), (3, -3), ("data", "axes fraction"), "offset points", va="top", fontsize=8
-        )
+        place = ((self.chosen, 1), (3, -3), ("data", "axes fraction"), "offset points")
+        ax.annotate("chosen", *place, va="top", fontsize=8)
         ax.set(xscale="log", xlabel=self.parameter, ylabel="weight, mean of the folds", ylim=(0, None))
-        title_left_out(ax, len(self.shown_), len(self.names))
+        _common.title_left_out(ax, len(self.shown_), len(self.names))
         outside: Settings = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(names) > 5 else {}
         ax.legend(frameon=False, fontsize=8, **outside)
         return self
@@ -336,17 +321,10 @@ class ResponseSurfaceDisplay(Display):
         # One minus the accuracy is an error; of any other score only the sign is turned.
         is_accuracy = search.scoring == "accuracy" or (search.scoring is None and is_classifier(search.estimator))
         offset, name = (1.0, "fitted validation error") if is_accuracy else (0.0, "minus the fitted score")
-        display = cls(
-            x=10.0**x,
-            y=10.0**y,
-            response=offset + search.surface_.predict(Z).reshape(grid_resolution, grid_resolution),
-            points=10.0 ** design.points[ok][:, pair],
-            n_initial=int(ok[: design.n_initial].sum()),
-            best=10.0 ** best[pair],
-            labels=(design.labels[pair[0]], design.labels[pair[1]]),
-            response_name=name,
-        )
-        return display.plot(ax=ax)
+        response = offset + search.surface_.predict(Z).reshape(grid_resolution, grid_resolution)
+        points, n_initial = design.points[ok][:, pair], int(ok[: design.n_initial].sum())
+        labels = (design.labels[pair[0]], design.labels[pair[1]])
+        return cls(10.0**x, 10.0**y, response, 10.0**points, n_initial, 10.0 ** best[pair], labels, name).plot(ax=ax)
 
     @classmethod
     def from_estimator(cls, estimator: Estimator, factors: Any = None, **options: Any) -> Self:
@@ -374,28 +352,21 @@ class ResponseSurfaceDisplay(Display):
         from matplotlib.colors import BoundaryNorm
 
         low, high = float(self.response.min()), float(self.response.max())
-        # Rings of a quadratic at equal distances: the neighbourhood of the optimum is what one looks for.
+        # Contours of a quadratic at equal distances, which resolve the neighbourhood of the optimum.
         values = low + max(high - low, 1e-9) * np.linspace(0, 1, levels + 1) ** 2
         colours = colormaps[cmap].resampled(levels)
         norm = BoundaryNorm(values, levels)
         self.contours_ = ax.contourf(self.x, self.y, self.response, levels=values, cmap=colours, norm=norm)
-        ax.contour(
-            self.x, self.y, self.response, levels=self.contours_.levels, colors="white", linewidths=0.4, alpha=0.6
-        )
+        lines = {"levels": self.contours_.levels, "colors": "white", "linewidths": 0.4, "alpha": 0.6}
+        ax.contour(self.x, self.y, self.response, **lines)
         self.figure_.colorbar(self.contours_, ax=ax, label=self.response_name, ticks=values[::2], format="%.3f")
         self._draw_points(ax)
         ax.set(xscale="log", yscale="log", xlabel=_mathematical(self.labels[0]), ylabel=_mathematical(self.labels[1]))
         for axis in (ax.xaxis, ax.yaxis):
             _tick_plainly(axis)
         ax.margins(0)
-        ax.legend(
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.13),
-            ncols=4,
-            frameon=False,
-            handletextpad=0.2,
-            columnspacing=1.2,
-        )
+        tight = {"ncols": 4, "frameon": False, "handletextpad": 0.2, "columnspacing": 1.2}
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), **tight)
         return self
 
     def _draw_points(self, ax: AxesOrNone) -> None:
@@ -440,3 +411,185 @@ def _tick_plainly(axis: Any) -> None:
     axis.set_major_locator(LogLocator(base=10.0, subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+# Iterations -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Course:
+    """One line: the iterations of one problem.
+
+    Attributes
+    ----------
+    label : str
+        Whose: a class, a start; empty if there is one problem only.
+    iterations, objectives, gaps : ndarray of shape (n_iterations,)
+        Of the history.
+    """
+
+    label: str
+    iterations: Array
+    objectives: Array
+    gaps: Array
+
+
+@dataclass
+class ConvergenceDisplay(Display):
+    """Objective (above) and relative duality gap (below, on a log axis) of every iteration; one line per class.
+
+    Make it by :meth:`from_estimator`. Of a ridge estimator, which has no gap, there is one picture: the criterion at
+    every evaluation as dots, and the lowest so far as a line.
+
+    Parameters
+    ----------
+    courses : list of Course
+        The lines.
+    tol : float or None, default=None
+        The tolerance of the gap, drawn as a dotted line.
+    gap_name : str, default="relative duality gap"
+        What the gap is of.
+
+    Attributes
+    ----------
+    axes_ : ndarray of Axes, shape (2,), or (1,) without gaps
+        Of the objective and of the gap.
+    ax_, figure_
+        The last of the axes, and the figure.
+    objective_lines_, gap_lines_ : list of Line2D
+        One a course.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> display = plots.ConvergenceDisplay.from_estimator(MKLClassifier().fit(X, y))
+    >>> display.figure_.savefig("convergence.png")
+    """
+
+    courses: list[Course]
+    tol: float | None = None
+    gap_name: str = "relative duality gap"
+
+    @classmethod
+    def from_estimator(cls, estimator: Estimator, *, ax: AxesOrNone = None, **style: Any) -> Self:
+        """Draw the history of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; any of this package, or a pipeline or search around one.
+        ax : Axes or pair of Axes, optional
+            Where to draw: two axes, or one whose place two will take; a new figure by default.
+        **style
+            Passed to ``Axes.plot``.
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        model = fitted_model(estimator)
+        history = attribute(model, "history_", cls.__name__)
+        if not history:
+            raise ValueError(f"{type(model).__name__} has an empty history_: nothing was iterated.")
+        gated = hasattr(model, "gate")
+        # Under gates the gap is the machine's; the tolerance is that of the gates.
+        name = "gap of the machine" if gated else "relative duality gap"
+        name = "relative rise of the bound" if hasattr(model, "elbo_") else name
+        tol = None if gated else float(model.tol)
+        return cls(_courses(history, getattr(model, "classes_", None)), tol, name).plot(ax=ax, **style)
+
+    def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
+        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        if all(np.isnan(course.gaps).all() for course in self.courses):
+            return self._plot_values(ax, style)
+        self.axes_ = _two_axes(ax, legend=len(self.courses) > 1)
+        from matplotlib.ticker import MaxNLocator, NullFormatter
+
+        above, below = self.axes_
+        self.ax_, self.figure_ = below, below.figure
+        self.objective_lines_, self.gap_lines_ = [], []
+        for k, course in enumerate(self.courses):
+            # One marker per iteration reads well up to a few dozen; then some are enough.
+            every = max(1, len(course.iterations) // 20)
+            marks = {"marker": _common.MARKERS[k % 5], "markersize": 4.0, "markevery": every}
+            drawn = line_style(k) | marks | {"linewidth": 1.4} | style
+            self.objective_lines_ += above.plot(course.iterations, course.objectives, label=course.label, **drawn)
+            # A logarithm has no zero.
+            gaps = np.where(np.isfinite(course.gaps), np.maximum(course.gaps, 1e-16), np.nan)
+            self.gap_lines_ += below.plot(course.iterations, gaps, **drawn)
+        if self.tol is not None:
+            below.axhline(self.tol, color="0.35", linestyle="dotted", linewidth=1.2, zorder=1)
+            # On the left: the lines come down to it on the right.
+            place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "ha": "left"}
+            below.annotate(f"tol = {self.tol:g}", (0.0, self.tol), (3, 3), fontsize=8, color="0.25", **place)
+        above.set_ylabel("objective")
+        above.ticklabel_format(axis="y", useOffset=False)
+        below.set(ylabel=self.gap_name, xlabel="iteration", yscale="log")
+        # The axis ends at powers of ten, so that there are at least two to read it by.
+        low, high = below.dataLim.intervaly
+        if np.isfinite([low, high]).all() and 0 < low <= high:
+            below.set_ylim(10.0 ** np.floor(np.log10(0.9 * low)), 10.0 ** np.ceil(np.log10(1.1 * high)))
+        below.yaxis.set_minor_formatter(NullFormatter())
+        above.sharex(below)
+        above.tick_params(labelbottom=False)
+        below.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        _common.open_frame(above)
+        _common.open_frame(below)
+        if len(self.courses) > 1:
+            above.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8, handlelength=3.0)
+        return self
+
+    def _plot_values(self, ax: AxesOrNone, style: Settings) -> Self:
+        """Draw the values of a search, which may rise between two that are lower than all before."""
+        from matplotlib.ticker import MaxNLocator
+
+        ax = self._use_axes(ax, (6.0, 3.2))
+        self.axes_, self.objective_lines_, self.gap_lines_ = np.array([ax]), [], []
+        for k, course in enumerate(self.courses):
+            lowest = np.minimum.accumulate(course.objectives)
+            drawn = line_style(k) | {"linewidth": 1.4, "label": "lowest so far"} | style
+            self.objective_lines_ += ax.plot(course.iterations, lowest, **drawn)
+            dots = {"markersize": 3.5, "color": "0.55", "zorder": 1, "label": "evaluation"}
+            ax.plot(course.iterations, course.objectives, "o", **dots)
+        # Steps that are too long, and other starts, may be far above: what is not below the first is left out.
+        low, high = min(course.objectives.min() for course in self.courses), self.courses[0].objectives[0]
+        margin = 0.06 * (high - low) or 1.0
+        ax.set(xlabel="evaluation", ylabel="criterion", ylim=(low - margin, high + margin))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        ax.ticklabel_format(axis="y", useOffset=False)
+        _common.open_frame(ax)
+        ax.legend(frameon=False, fontsize=8)
+        return self
+
+
+def _courses(history: list[Settings], classes: Any) -> list[Course]:
+    """One course per output and, where there are several, per start."""
+    groups: dict[tuple[int, int], list[Settings]] = {}
+    for step in history:
+        groups.setdefault((step.get("output", 0), step.get("start", 0)), []).append(step)
+    outputs = sorted({output for output, _ in groups})
+    starts = sorted({start for _, start in groups})
+    named = classes is not None and len(classes) == len(outputs)
+    courses = []
+    for (output, start), steps in sorted(groups.items()):
+        parts = [f"class {classes[output] if named else output}"] if len(outputs) > 1 else []
+        parts += [f"start {start}"] if len(starts) > 1 else []
+        rows = [[step.get(key, np.nan) for key in ("iteration", "objective", "gap")] for step in steps]
+        courses.append(Course(", ".join(parts), *np.array(rows, dtype=np.float64).T))
+    return courses
+
+
+def _two_axes(ax: AxesOrNone, legend: bool) -> Any:
+    if ax is None:
+        _, axes = _common.pyplot().subplots(2, 1, figsize=(6.0, 4.6), sharex=True, layout="constrained")
+        return axes
+    given = np.ravel(np.asarray(ax, dtype=object))
+    if len(given) == 2:
+        return given
+    if len(given) != 1:
+        raise ValueError(f"ax holds {len(given)} axes: give one, or two for the objective and the gap.")
+    given[0].set_axis_off()
+    width = 0.68 if legend else 1.0
+    return np.array([given[0].inset_axes((0.0, start, width, 0.46)) for start in (0.54, 0.0)])

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._numba_cache import njit
 from kernelmosaic._typing import AnyArray
+from kernelmosaic.files import njit
 
 Vector = NDArray[np.float64]
 #: Of every sample the class, C, and the upper bound of the coefficient of its class.

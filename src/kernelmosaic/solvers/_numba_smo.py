@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._numba_cache import njit
 from kernelmosaic._typing import AnyArray
+from kernelmosaic.files import njit
 from kernelmosaic.solvers.program import FLAT, Movable, Vector
 
 #: Samples handled at once: the keys of a strip stay in the first-level cache.

@@ -1,4 +1,4 @@
-"""Folds of pairs: of new pairs, of new left or right members, or of both."""
+"""Splits: five times two halves for the paired F test; folds of new pairs, of new left or right members, or of both."""
 
 from __future__ import annotations
 
@@ -7,18 +7,44 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import BaseCrossValidator
+from sklearn.model_selection import BaseCrossValidator, RepeatedStratifiedKFold
 from sklearn.utils import _safe_indexing, check_random_state
 
+from kernelmosaic._checks import check_choice, check_count
 from kernelmosaic._typing import MatrixLike, Seed, TargetLike
-from kernelmosaic.kernels.base import is_whole
 from kernelmosaic.kernels.pairs import Members
 
 Rows = NDArray[np.intp]
 NEW = ("pairs", "left", "right", "both")
 
 
-class PairSplit(BaseCrossValidator):  # type: ignore[misc]
+class FiveByTwoFold(RepeatedStratifiedKFold):
+    """Halve the samples five times at random, class shares kept, and let each half train once.
+
+    The ten splits come replication by replication, which is the order that
+    :func:`kernelmosaic.stats.f_test_5x2cv` reads.
+
+    Parameters
+    ----------
+    random_state : int, RandomState instance or None, default=None
+        Seed or generator; pass an int for the same halves every time.
+
+    References
+    ----------
+    Alpaydın (1999), "Combined 5×2 cv F test for comparing supervised classification learning algorithms".
+
+    Examples
+    --------
+    >>> from kernelmosaic.model_selection import FiveByTwoFold
+    >>> FiveByTwoFold(random_state=0).get_n_splits()
+    10
+    """
+
+    def __init__(self, random_state: Seed = None) -> None:
+        super().__init__(n_splits=2, n_repeats=5, random_state=random_state)
+
+
+class PairSplit(BaseCrossValidator):
     """Folds of pairs, such as drugs with proteins, by what is new in the test part.
 
     Errors on known drugs and proteins in new combinations say nothing of new drugs: which of the four a published
@@ -49,18 +75,9 @@ class PairSplit(BaseCrossValidator):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        n_splits: int = 5,
-        new: str = "pairs",
-        *,
-        left: Any = 0,
-        right: Any = 1,
-        random_state: Seed = None,
+        self, n_splits: int = 5, new: str = "pairs", *, left: Any = 0, right: Any = 1, random_state: Seed = None
     ) -> None:
-        self.n_splits = n_splits
-        self.new = new
-        self.left = left
-        self.right = right
+        self.n_splits, self.new, self.left, self.right = n_splits, new, left, right
         self.random_state = random_state
 
     def get_n_splits(self, X: MatrixLike = None, y: TargetLike = None, groups: TargetLike = None) -> int:
@@ -134,7 +151,5 @@ class PairSplit(BaseCrossValidator):  # type: ignore[misc]
         return sides[0], sides[1]
 
     def _check_parameters(self) -> None:
-        if not is_whole(self.n_splits, 2):
-            raise ValueError(f"n_splits={self.n_splits!r}: give a whole number of at least 2.")
-        if self.new not in NEW:
-            raise ValueError(f"new={self.new!r}: choose one of {', '.join(map(repr, NEW))}.")
+        check_count("n_splits", self.n_splits, least=2)
+        check_choice("new", self.new, NEW)

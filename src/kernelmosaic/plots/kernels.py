@@ -1,34 +1,22 @@
-"""What was learned: the weights of the kernels, and the way to the optimum."""
+"""Kernels: learned weights, relevances and shares; significance, stability and importance."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AxesOrNone, Estimator, Settings
-from kernelmosaic.plots._common import (
-    MARKERS,
-    Array,
-    Display,
-    attribute,
-    colour,
-    fitted_model,
-    line_style,
-    pyplot,
-    title_left_out,
-)
+from kernelmosaic import inspection, stacking
+from kernelmosaic._checks import check_choice, check_count
+from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic.plots import _common
+from kernelmosaic.plots._common import MARKERS, Array, Display, attribute, colour, fitted_model, title_left_out
 
 # Weights --------------------------------------------------------------------------------------------------------------
-
-
-def summed_by_view(weights: Array, views: list[str]) -> Array:
-    """Return weights, whose last axis is that of the kernels, summed over the kernels of every view."""
-    names = list(dict.fromkeys(views))
-    which = np.array([[name == view for view in names] for name in views], dtype=np.float64)
-    return np.asarray(weights @ which if len(views) == weights.shape[-1] else weights.sum(axis=-1, keepdims=True))
 
 
 @dataclass
@@ -123,11 +111,12 @@ class KernelWeightsDisplay(Display):
         names = attribute(model, "kernel_names_", cls.__name__)
         weights = model.weight_shares_
         equal = getattr(model, "norm_", None) == "uniform"
-        others = (getattr(model, "weights_by_norm_", {}) if equal else {}) if learned is None else learned
-        beside = {f"learned, norm {norm}": one for norm, one in others.items() if norm != "uniform"}
+        learned = (getattr(model, "weights_by_norm_", {}) if equal else {}) if learned is None else learned
+        beside = {f"learned, norm {norm}": one for norm, one in learned.items() if norm != "uniform"}
         if by_view:
-            beside = {name: summed_by_view(one, model.view_names_) for name, one in beside.items()}
-            weights, names = summed_by_view(weights, model.view_names_), list(dict.fromkeys(model.view_names_))
+            sums = [stacking.by_view(one, model.view_names_) for one in (weights, *beside.values())]
+            weights, *others = (np.stack(list(one.values()), axis=-1) for one in sums)
+            names, beside = list(sums[0]), dict(zip(beside, others, strict=True))
         if weights.ndim == 2 and np.ndim(getattr(model, "alpha_", 0.0)) == 1:
             raise ValueError(f"{cls.__name__}: every target has weights of its own; use TargetSharesDisplay.")
         classes = list(getattr(model, "classes_", range(len(weights)))) if weights.ndim == 2 else None
@@ -148,17 +137,13 @@ class KernelWeightsDisplay(Display):
             self._draw_bars(ax, style)
         else:
             self._draw_map(ax, style)
-        labels = self._kernel_labels()
-        ax.set_yticks(np.arange(len(labels)), labels, fontsize=9 if len(labels) <= 25 else 7)
-        ax.tick_params(axis="y", length=0)
+        _common.name_rows(ax, self._kernel_labels())
         title_left_out(ax, len(self.shown_), len(self.names))
         return self
 
     def _chosen(self, sort: bool, max_kernels: int) -> NDArray[np.intp]:
-        if isinstance(max_kernels, bool) or not isinstance(max_kernels, int | np.integer) or max_kernels < 1:
-            raise ValueError(f"max_kernels={max_kernels!r}: give a whole number, at least 1.")
-        size = np.abs(self.weights).max(axis=0) if self.weights.ndim == 2 else np.abs(self.weights)
-        order = np.argsort(-size, kind="stable")[: int(max_kernels)]
+        size = np.abs(np.atleast_2d(self.weights)).max(axis=0)
+        order = np.argsort(-size, kind="stable")[: check_count("max_kernels", max_kernels)]
         return order if sort else np.sort(order)
 
     def _kernel_labels(self) -> list[str]:
@@ -176,10 +161,9 @@ class KernelWeightsDisplay(Display):
     def _draw_bars(self, ax: AxesOrNone, style: Settings) -> None:
         values = self.weights[self.shown_]
         self.bars_ = ax.barh(np.arange(len(values)), values, **({"color": colour(0), "height": 0.7} | style))
-        texts = [_number(value) for value in values]
-        ax.bar_label(self.bars_, texts, padding=3, fontsize=8)
-        ax.set(xlabel=self.weight_name, ylim=(len(values) - 0.4, -0.6))
-        ax.axvline(0.0, color="black", linewidth=0.8)
+        ax.bar_label(self.bars_, list(map(_number, values)), padding=3, fontsize=8)
+        ax.set_xlabel(self.weight_name)
+        _common.bar_rows(ax, len(values))
         self.points_ = {
             name: ax.plot(one[self.shown_], np.arange(len(values)), MARKERS[k], color=colour(k), label=name)[0]
             for k, (name, one) in enumerate((self.beside or {}).items(), start=1)
@@ -188,14 +172,11 @@ class KernelWeightsDisplay(Display):
         if self.points_:
             ax.legend(frameon=False, fontsize=8)
         ax.margins(x=0.14)
-        ax.spines[["top", "right", "left"]].set_visible(False)
 
     def _draw_map(self, ax: AxesOrNone, style: Settings) -> None:
         values = self.weights[:, self.shown_].T
-        low = min(0.0, float(values.min()))
-        options = {"cmap": "cividis", "vmin": low, "aspect": "auto", "interpolation": "nearest"} | style
-        self.image_ = ax.imshow(values, **options)
-        self.figure_.colorbar(self.image_, ax=ax, label=self.weight_name, shrink=0.9)
+        options: Settings = {"vmin": min(0.0, float(values.min())), "interpolation": "nearest"} | style
+        self.image_ = _common.draw_map(self, values, self.weight_name, **options)
         labels = [str(label) for label in (range(values.shape[1]) if self.classes is None else self.classes)]
         crowded = max(map(len, labels)) > 5
         turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
@@ -373,11 +354,9 @@ class TargetSharesDisplay(Display):
         self.order_ = np.lexsort((-self.shares.max(axis=1), self.shares.argmax(axis=1)))
         # A few targets that are far off would leave one colour for all others.
         low, high = np.quantile(self.shares, [0.01, 0.99])
-        options = {"cmap": "cividis", "aspect": "auto", "vmin": min(0.0, float(low)), "vmax": float(high)} | style
-        self.image_ = ax.imshow(self.shares[self.order_].T, **options)
-        self.figure_.colorbar(self.image_, ax=ax, label=self.share_name, shrink=0.9)
-        ax.set_yticks(np.arange(len(labels)), labels, fontsize=9 if len(labels) <= 25 else 7)
-        ax.tick_params(axis="y", length=0)
+        options = {"vmin": min(0.0, float(low)), "vmax": float(high)} | style
+        self.image_ = _common.draw_map(self, self.shares[self.order_].T, self.share_name, **options)
+        _common.name_rows(ax, labels)
         ax.set_xlabel("target, by the kernel of its largest share")
         return self
 
@@ -397,197 +376,317 @@ def _shortened(names: list[str], most: int = 36) -> list[str]:
     return short if len(set(short)) == len(set(names)) else names
 
 
-# The way to the optimum -----------------------------------------------------------------------------------------------
+# Inspections ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Course:
-    """One line: the iterations of one problem.
+def _kernel_axes(display: Display, ax: AxesOrNone, names: list[str]) -> Any:
+    """Return the axes of a display with one line per kernel, the first at the top."""
+    ax = display._use_axes(ax, (4.6 + 0.075 * max(map(len, names)), 1.1 + 0.32 * len(names)))
+    ax.set_yticks(np.arange(len(names)), names, fontsize=9)
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    _common.open_frame(ax, ("top", "right", "left"), "x")
+    return ax
 
-    Attributes
-    ----------
-    label : str
-        Whose: a class, a start; empty if there is one problem only.
-    iterations, objectives, gaps : ndarray of shape (n_iterations,)
-        What the history says.
-    """
 
-    label: str
-    iterations: Array
-    objectives: Array
-    gaps: Array
+def _of_class(classes: list[Any] | None, of_class: Any, *arrays: Array) -> list[Array]:
+    """Return one row per kernel: of one class, where every class has its own."""
+    if classes is None:
+        return list(arrays)
+    if of_class not in classes:
+        raise ValueError(f"of_class={of_class!r}: the classes are {', '.join(map(repr, classes))}.")
+    return [array[..., classes.index(of_class), :] for array in arrays]
+
+
+def _write_right(ax: AxesOrNone, texts: list[str], head: str) -> None:
+    """Write one text per kernel to the right of the axes, under a head."""
+    place = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8}
+    for m, text in enumerate(texts):
+        ax.text(1.02, m, text, **place)
+    ax.text(1.02, -0.75, head, **place)
 
 
 @dataclass
-class ConvergenceDisplay(Display):
-    """Objective (above) and relative duality gap (below, on a log axis) of every iteration; one line per class.
+class InspectionDisplay(Display):
+    """What an inspection returns, as a picture."""
 
-    Make it by :meth:`from_estimator`. Of a ridge estimator, which has no gap, there is one picture: the criterion at
-    every evaluation as dots, and the lowest so far as a line.
+    result: Any
+
+    #: The inspection, called with an estimator and samples, and with targets if it refits.
+    _inspect: ClassVar[Callable[..., Any]]
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Estimator, X: MatrixLike, *y: TargetLike, ax: AxesOrNone = None, **options: Any
+    ) -> Self:
+        """Inspect an estimator, and draw what was found.
+
+        Parameters
+        ----------
+        estimator, X, y
+            As the inspection takes them.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **options
+            Passed to :meth:`plot`, those that it takes, and to the inspection.
+
+        Returns
+        -------
+        The display.
+        """
+        drawn = {name: options.pop(name) for name in signature(cls.plot).parameters if name in options}
+        display: Self = cls(cls._inspect(estimator, X, *y, **options)).plot(ax, **drawn)
+        return display
+
+    def _draw_classes(self, ax: AxesOrNone, values: Array, name: str) -> Self:
+        """Draw numbers between 0 and 1 of every class and kernel as a heat map."""
+        drawn = KernelWeightsDisplay(values, self.result.kernel_names, self.result.classes, name).plot(ax, vmax=1.0)
+        self.ax_, self.figure_, self.image_ = drawn.ax_, drawn.figure_, drawn.image_
+        return self
+
+
+@dataclass
+class KernelSignificanceDisplay(InspectionDisplay):
+    """The weight or alignment of each kernel beside what permuted targets give, with p-values.
+
+    Make it by :meth:`from_estimator`, or of a result: ``KernelSignificanceDisplay(result).plot()``. Grey boxes hold the
+    middle half of the null distribution and grey lines reach to its 95th percentile; dots are the targets as they are,
+    filled where the p-value is at most `level`. Where every class has weights of its own, p-values are drawn as a heat
+    map, unless `of_class` names one.
 
     Parameters
     ----------
-    courses : list of Course
-        The lines.
-    tol : float or None, default=None
-        The gap asked for, drawn as a dotted line.
-    gap_name : str, default="relative duality gap"
-        What the gap is of.
+    result : KernelSignificance
+        What to draw.
 
     Attributes
     ----------
-    axes_ : ndarray of Axes, shape (2,), or (1,) without gaps
-        Of the objective and of the gap.
     ax_, figure_
-        The last of the axes, and the figure.
-    objective_lines_, gap_lines_ : list of Line2D
-        One a course.
+        Where it was drawn.
+    dots_ : list of Line2D or None
+        One per kernel.
+    image_ : AxesImage or None
+        The heat map.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier, inspection, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> options = {"n_permutations": 19, "random_state": 0}
+    >>> found = inspection.kernel_significance(MKLClassifier(), X, y, **options)
+    >>> plots.KernelSignificanceDisplay(found).plot().figure_.savefig("significance.png")
+    """
+
+    result: inspection.KernelSignificance
+    _inspect = staticmethod(inspection.kernel_significance)
+
+    def plot(
+        self, ax: AxesOrNone = None, *, statistic: str = "weight", level: float = 0.05, of_class: Any = None
+    ) -> Self:
+        """Draw, on the given axes or in a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        statistic : {"weight", "alignment"}, default="weight"
+            What to draw.
+        level : float, default=0.05
+            P-values up to it are significant.
+        of_class : label, optional
+            Whose weights to draw, where every class has its own.
+        """
+        self.dots_ = self.image_ = None
+        one, weights = self.result, check_choice("statistic", statistic, ("weight", "alignment")) == "weight"
+        p = one.weight_pvalues if weights else one.alignment_pvalues
+        what = "p-value" if one.correction is None else f"p-value ({one.correction})"
+        if one.classes is not None and of_class is None:
+            return self._draw_classes(ax, p, what)
+        null, observed, p = _of_class(
+            one.classes,
+            of_class,
+            one.null_weights if weights else one.null_alignments,
+            one.weights if weights else one.alignments,
+            p,
+        )
+        ax, self.dots_ = _kernel_axes(self, ax, one.kernel_names), []
+        low, middle, high, most = np.quantile(null, [0.25, 0.5, 0.75, 0.95], axis=0)
+        for m, value in enumerate(observed):
+            ax.barh(m, high[m] - low[m], left=low[m], height=0.5, color="0.72", label="permuted" if m == 0 else None)
+            ax.plot([high[m], most[m]], [m, m], color="0.72", linewidth=1.5, label="to 95 %" if m == 0 else None)
+            ax.plot([middle[m]] * 2, [m - 0.25, m + 0.25], color="white", linewidth=1.2)
+            style = {"markerfacecolor": colour(4) if p[m] <= level else "white", "markeredgecolor": colour(4)}
+            label = "as they are" if m == 0 else None
+            self.dots_ += ax.plot([value], [m], "o", markersize=6, zorder=3, label=label, **style)
+        _write_right(ax, [f"{value:.2g}" for value in p], what)
+        ax.set_xlabel(statistic if of_class is None else f"{statistic}, class {of_class}")
+        ax.axvline(0.0, color="black", linewidth=0.8, zorder=1)
+        return self
+
+
+@dataclass
+class StabilityDisplay(InspectionDisplay):
+    """The weight of each kernel with the interval that resampling gives it, and how often it is selected.
+
+    Make it by :meth:`from_estimator`, or of a result: ``StabilityDisplay(result).plot()``. Where every class has
+    weights of its own, the frequencies are drawn as a heat map, unless `of_class` names one.
+
+    Parameters
+    ----------
+    result : Stability
+        What to draw.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    dots_ : Line2D or None
+        The weights of the fit to all samples.
+    lines_ : LineCollection or None
+        The intervals.
+    image_ : AxesImage or None
+        The heat map.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier, inspection, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> found = inspection.stability(MKLClassifier(), X, y, n_resamples=10, random_state=0)
+    >>> plots.StabilityDisplay(found).plot().figure_.savefig("stability.png")
+    """
+
+    result: inspection.Stability
+    _inspect = staticmethod(inspection.stability)
+
+    def plot(self, ax: AxesOrNone = None, *, of_class: Any = None) -> Self:
+        """Draw, on the given axes or in a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        of_class : label, optional
+            Whose weights to draw, where every class has its own.
+        """
+        self.dots_ = self.lines_ = self.image_ = None
+        one = self.result
+        if one.classes is not None and of_class is None:
+            return self._draw_classes(ax, one.selection_frequencies, "selected")
+        weights, lower, upper, frequencies = _of_class(
+            one.classes, of_class, one.weights, one.lower, one.upper, one.selection_frequencies
+        )
+        ax, places = _kernel_axes(self, ax, one.kernel_names), np.arange(len(weights))
+        self.lines_ = ax.hlines(places, lower, upper, color=colour(0), linewidth=3.0, alpha=0.45)
+        (self.dots_,) = ax.plot(weights, places, "o", color=colour(0), markersize=6)
+        _write_right(ax, [f"{100 * share:.0f} %" for share in frequencies], "selected")
+        ax.set_xlabel(
+            f"weight, and {100 * one.confidence_level:g} % of those of {len(one.resampled_weights)} resamples"
+            + ("" if of_class is None else f", class {of_class}")
+        )
+        ax.axvline(0.0, color="black", linewidth=0.8, zorder=1)
+        return self
+
+
+@dataclass
+class KernelImportanceDisplay(InspectionDisplay):
+    """What a score loses without each kernel, by both ways; lines are the standard deviation over folds.
+
+    Make it by :meth:`from_estimator`, or of a result: ``KernelImportanceDisplay(result).plot()``.
+
+    Parameters
+    ----------
+    result : KernelImportance
+        What to draw.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    bars_ : dict from str to BarContainer
+        Of "dropped" and "permuted".
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier, inspection, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> found = inspection.kernel_importance(MKLClassifier(), X, y, cv=2, random_state=0)
+    >>> plots.KernelImportanceDisplay(found).plot().figure_.savefig("importance.png")
+    """
+
+    result: inspection.KernelImportance
+    _inspect = staticmethod(inspection.kernel_importance)
+
+    def plot(self, ax: AxesOrNone = None) -> Self:
+        """Draw, on the given axes or in a new figure."""
+        one = self.result
+        ax, places = _kernel_axes(self, ax, one.kernel_names), np.arange(len(one.kernel_names))
+        ways = {
+            "dropped": (-0.18, one.drop_mean, one.drop_std, colour(0)),
+            "permuted": (0.18, one.permutation_mean, one.permutation_std, colour(1)),
+        }
+        self.bars_ = {
+            name: ax.barh(places + shift, mean, 0.34, xerr=spread, color=filled, label=name, error_kw={"lw": 1.0})
+            for name, (shift, mean, spread, filled) in ways.items()
+        }
+        ax.axvline(0.0, color="black", linewidth=0.8)
+        ax.set_xlabel(f"loss of score, from {one.scores.mean():.3g}")
+        ax.legend(frameon=False, fontsize=8)
+        return self
+
+
+@dataclass
+class FeatureImportanceDisplay(InspectionDisplay):
+    """The most important columns of each view: bars, one colour per view.
+
+    Make it by :meth:`from_estimator`, or of a result: ``FeatureImportanceDisplay(result).plot()``.
+
+    Parameters
+    ----------
+    result : FeatureImportance
+        What to draw.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    bars_ : dict of BarContainer
+        By the name of the view.
 
     Examples
     --------
     >>> from kernelmosaic import MKLClassifier, plots
     >>> from kernelmosaic.datasets import make_gaussians
     >>> X, y = make_gaussians(n_samples=80, random_state=0)
-    >>> display = plots.ConvergenceDisplay.from_estimator(MKLClassifier().fit(X, y))
-    >>> display.figure_.savefig("convergence.png")
+    >>> model = MKLClassifier().fit(X, y)
+    >>> display = plots.FeatureImportanceDisplay.from_estimator(model, X, random_state=0)
+    >>> display.figure_.savefig("columns.png")
     """
 
-    courses: list[Course]
-    tol: float | None = None
-    gap_name: str = "relative duality gap"
+    result: inspection.FeatureImportance
+    _inspect = staticmethod(inspection.feature_importance)
 
-    @classmethod
-    def from_estimator(cls, estimator: Estimator, *, ax: AxesOrNone = None, **style: Any) -> Self:
-        """Draw the history of a fitted estimator.
+    def plot(self, ax: AxesOrNone = None, *, most: int = 8) -> Self:
+        """Draw, on the given axes or in a new figure.
 
         Parameters
         ----------
-        estimator : estimator
-            Fitted; any of this package, or a pipeline or search around one.
-        ax : Axes or pair of Axes, optional
-            Where to draw: two axes, or one whose place two will take; a new figure by default.
-        **style
-            Passed to ``Axes.plot``.
-
-        Returns
-        -------
-        ConvergenceDisplay
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        most : int, default=8
+            How many columns of each view are drawn.
         """
-        model = fitted_model(estimator)
-        history = attribute(model, "history_", cls.__name__)
-        if not history:
-            raise ValueError(f"{type(model).__name__} has an empty history_: nothing was iterated.")
-        gated = hasattr(model, "gate")
-        # Under gates the gap is the machine's, which the tolerance on the gates does not speak of.
-        name = "gap of the machine" if gated else "relative duality gap"
-        name = "relative rise of the bound" if hasattr(model, "elbo_") else name
-        tol = None if gated else float(model.tol)
-        return cls(_courses(history, getattr(model, "classes_", None)), tol, name).plot(ax=ax, **style)
-
-    def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
-        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
-        if all(np.isnan(course.gaps).all() for course in self.courses):
-            return self._plot_values(ax, style)
-        self.axes_ = _two_axes(ax, legend=len(self.courses) > 1)
-        from matplotlib.ticker import MaxNLocator, NullFormatter
-
-        above, below = self.axes_
-        self.ax_, self.figure_ = below, below.figure
-        self.objective_lines_, self.gap_lines_ = [], []
-        for k, course in enumerate(self.courses):
-            # One marker per iteration reads well up to a few dozen; then some are enough.
-            marks = {"marker": MARKERS[k % 5], "markersize": 4.0, "markevery": max(1, len(course.iterations) // 20)}
-            drawn = line_style(k) | marks | {"linewidth": 1.4} | style
-            self.objective_lines_ += above.plot(course.iterations, course.objectives, label=course.label, **drawn)
-            # A logarithm has no zero.
-            gaps = np.where(np.isfinite(course.gaps), np.maximum(course.gaps, 1e-16), np.nan)
-            self.gap_lines_ += below.plot(course.iterations, gaps, **drawn)
-        if self.tol is not None:
-            below.axhline(self.tol, color="0.35", linestyle="dotted", linewidth=1.2, zorder=1)
-            below.annotate(
-                f"tol = {self.tol:g}",
-                (0.0, self.tol),  # on the left: the lines come down to it on the right
-                xycoords=("axes fraction", "data"),
-                xytext=(3, 3),
-                textcoords="offset points",
-                ha="left",
-                fontsize=8,
-                color="0.25",
-            )
-        above.set_ylabel("objective")
-        above.ticklabel_format(axis="y", useOffset=False)
-        below.set(ylabel=self.gap_name, xlabel="iteration", yscale="log")
-        # The axis ends at powers of ten, so that there are at least two to read it by.
-        low, high = below.dataLim.intervaly
-        if np.isfinite([low, high]).all() and 0 < low <= high:
-            below.set_ylim(10.0 ** np.floor(np.log10(0.9 * low)), 10.0 ** np.ceil(np.log10(1.1 * high)))
-        below.yaxis.set_minor_formatter(NullFormatter())
-        above.sharex(below)
-        above.tick_params(labelbottom=False)
-        below.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        for axes in (above, below):
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.grid(axis="y", color="0.9", linewidth=0.6)
-            axes.set_axisbelow(True)
-        if len(self.courses) > 1:
-            above.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8, handlelength=3.0)
+        found = {view: self.result.top(view, most) for view in self.result.views}
+        names = [name if len(name) <= 40 else f"{name[:38]}…" for own in found.values() for name, _ in own]
+        ax = _kernel_axes(self, ax, names)
+        self.bars_, start = {}, 0
+        for k, (view, own) in enumerate(found.items()):
+            places = start + np.arange(len(own))
+            self.bars_[view] = ax.barh(places, [value for _, value in own], 0.7, color=colour(k), label=view)
+            start += len(own)
+        ax.set_xlabel("change of the decision with the column of another sample")
+        if len(found) > 1:
+            ax.legend(frameon=False, fontsize=8, title="view", loc="best")
         return self
-
-    def _plot_values(self, ax: AxesOrNone, style: Settings) -> Self:
-        """Draw the values of a search, which may rise between two that are lower than all before."""
-        from matplotlib.ticker import MaxNLocator
-
-        ax = self._use_axes(ax, (6.0, 3.2))
-        self.axes_, self.objective_lines_, self.gap_lines_ = np.array([ax]), [], []
-        for k, course in enumerate(self.courses):
-            lowest = np.minimum.accumulate(course.objectives)
-            drawn = line_style(k) | {"linewidth": 1.4, "label": "lowest so far"} | style
-            self.objective_lines_ += ax.plot(course.iterations, lowest, **drawn)
-            ax.plot(
-                course.iterations, course.objectives, "o", markersize=3.5, color="0.55", zorder=1, label="evaluation"
-            )
-        # Steps that are too long, and other starts, may be far above: what is not below the first is left out.
-        low, high = min(course.objectives.min() for course in self.courses), self.courses[0].objectives[0]
-        margin = 0.06 * (high - low) or 1.0
-        ax.set(xlabel="evaluation", ylabel="criterion", ylim=(low - margin, high + margin))
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        ax.ticklabel_format(axis="y", useOffset=False)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(axis="y", color="0.9", linewidth=0.6)
-        ax.set_axisbelow(True)
-        ax.legend(frameon=False, fontsize=8)
-        return self
-
-
-def _courses(history: list[Settings], classes: Any) -> list[Course]:
-    """One course per output and, where there are several, per start."""
-    groups: dict[tuple[int, int], list[Settings]] = {}
-    for step in history:
-        groups.setdefault((step.get("output", 0), step.get("start", 0)), []).append(step)
-    outputs = sorted({output for output, _ in groups})
-    starts = sorted({start for _, start in groups})
-    named = classes is not None and len(classes) == len(outputs)
-    courses = []
-    for (output, start), steps in sorted(groups.items()):
-        parts = [f"class {classes[output] if named else output}"] if len(outputs) > 1 else []
-        parts += [f"start {start}"] if len(starts) > 1 else []
-        columns = (
-            np.array([step.get(key, np.nan) for step in steps], dtype=np.float64)
-            for key in ("iteration", "objective", "gap")
-        )
-        courses.append(Course(", ".join(parts), *columns))
-    return courses
-
-
-def _two_axes(ax: AxesOrNone, legend: bool) -> Any:
-    if ax is None:
-        _, axes = pyplot().subplots(2, 1, figsize=(6.0, 4.6), sharex=True, layout="constrained")
-        return axes
-    given = np.ravel(np.asarray(ax, dtype=object))
-    if len(given) == 2:
-        return given
-    if len(given) != 1:
-        raise ValueError(f"ax holds {len(given)} axes: give one, or two for the objective and the gap.")
-    given[0].set_axis_off()
-    width = 0.68 if legend else 1.0
-    return np.array([given[0].inset_axes((0.0, start, width, 0.46)) for start in (0.54, 0.0)])

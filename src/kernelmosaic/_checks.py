@@ -1,0 +1,59 @@
+"""Checks of parameters; errors name the parameter, its value and what to give instead."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+
+
+def check_choice(name: str, value: Any, choices: Iterable[Any], other: str = "") -> Any:
+    """Return a value that is one of several, or raise naming them, and the nearest one.
+
+    Parameters
+    ----------
+    name : str
+        The parameter.
+    value : object
+        Its value.
+    choices : iterable
+        What it may be.
+    other : str
+        What else may be given, as the end of the list: ``", or give a Gating object"``.
+    """
+    known = list(choices)
+    if isinstance(value, Hashable) and value in known:
+        return value
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(value).lower(), [one for one in known if isinstance(one, str)], n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, known))}{other}{hint}")
+
+
+def check_positive(name: str, value: Any, *, zero: bool = False, word: str | None = None) -> Any:
+    """Return a finite positive number, or the word that may be given in its place, or raise."""
+    if word is not None and isinstance(value, str):
+        if value != word:
+            raise ValueError(f"{name}={value!r}: give a positive number, or {word!r}.")
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{name}={value!r}: give a number.")
+    if not np.isfinite(value) or value < 0 or (value == 0 and not zero):
+        raise ValueError(f"{name}={value!r}: must be {'zero or ' if zero else ''}positive and finite.")
+    return float(value)
+
+
+def check_share(name: str, value: Any) -> float:
+    """Return a number between 0 and 1, neither of them, or raise naming the parameter and its value."""
+    if not isinstance(value, float | np.floating) or not 0 < value < 1:
+        raise ValueError(f"{name}={value!r}: give a number between 0 and 1.")
+    return float(value)
+
+
+def check_count(name: str, value: object, least: int = 1) -> int:
+    """Return a whole number of at least so much, or raise naming the parameter and its value."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name}={value!r}: give a whole number of at least {least}.")
+    return int(value)
