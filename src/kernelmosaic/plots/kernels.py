@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from kernelmosaic import inspection, stacking
 from kernelmosaic._checks import check_choice, check_count
 from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
-from kernelmosaic.plots import _common
-from kernelmosaic.plots._common import MARKERS, Array, Display, attribute, colour, fitted_model, title_left_out
+from kernelmosaic.plots import drawing
+from kernelmosaic.plots.drawing import MARKERS, Array, Display, attribute, colour, fitted_model, title_left_out
 
 # Weights --------------------------------------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class KernelWeightsDisplay(Display):
             self._draw_bars(ax, style)
         else:
             self._draw_map(ax, style)
-        _common.name_rows(ax, self._kernel_labels())
+        drawing.name_rows(ax, self._kernel_labels())
         title_left_out(ax, len(self.shown_), len(self.names))
         return self
 
@@ -163,7 +163,7 @@ class KernelWeightsDisplay(Display):
         self.bars_ = ax.barh(np.arange(len(values)), values, **({"color": colour(0), "height": 0.7} | style))
         ax.bar_label(self.bars_, list(map(_number, values)), padding=3, fontsize=8)
         ax.set_xlabel(self.weight_name)
-        _common.bar_rows(ax, len(values))
+        drawing.bar_rows(ax, len(values))
         self.points_ = {
             name: ax.plot(one[self.shown_], np.arange(len(values)), MARKERS[k], color=colour(k), label=name)[0]
             for k, (name, one) in enumerate((self.beside or {}).items(), start=1)
@@ -176,7 +176,7 @@ class KernelWeightsDisplay(Display):
     def _draw_map(self, ax: AxesOrNone, style: Settings) -> None:
         values = self.weights[:, self.shown_].T
         options: Settings = {"vmin": min(0.0, float(values.min())), "interpolation": "nearest"} | style
-        self.image_ = _common.draw_map(self, values, self.weight_name, **options)
+        self.image_ = drawing.draw_map(self, values, self.weight_name, **options)
         labels = [str(label) for label in (range(values.shape[1]) if self.classes is None else self.classes)]
         crowded = max(map(len, labels)) > 5
         turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
@@ -355,8 +355,8 @@ class TargetSharesDisplay(Display):
         # A few targets that are far off would leave one colour for all others.
         low, high = np.quantile(self.shares, [0.01, 0.99])
         options = {"vmin": min(0.0, float(low)), "vmax": float(high)} | style
-        self.image_ = _common.draw_map(self, self.shares[self.order_].T, self.share_name, **options)
-        _common.name_rows(ax, labels)
+        self.image_ = drawing.draw_map(self, self.shares[self.order_].T, self.share_name, **options)
+        drawing.name_rows(ax, labels)
         ax.set_xlabel("target, by the kernel of its largest share")
         return self
 
@@ -385,7 +385,7 @@ def _kernel_axes(display: Display, ax: AxesOrNone, names: list[str]) -> Any:
     ax.set_yticks(np.arange(len(names)), names, fontsize=9)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(names) - 0.4, -0.6)
-    _common.open_frame(ax, ("top", "right", "left"), "x")
+    drawing.open_frame(ax, ("top", "right", "left"), "x")
     return ax
 
 

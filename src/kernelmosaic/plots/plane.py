@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.engine.labels import Labels
-from kernelmosaic.plots import _common
-from kernelmosaic.plots._common import MARKERS, Array, Display, colour, fitted_model
+from kernelmosaic.plots import drawing
+from kernelmosaic.plots.drawing import MARKERS, Array, Display, colour, fitted_model
 from kernelmosaic.stacking import check_row_names
 
 # Decisions ------------------------------------------------------------------------------------------------------------
@@ -126,11 +126,11 @@ class DecisionRegionDisplay(Display):
         check_is_fitted(estimator)
         check_row_names(X, y=y)
         points = _points(X)
-        x_grid, y_grid, plane = _common.plane_around(points, eps, grid_resolution)
+        x_grid, y_grid, plane = drawing.plane_around(points, eps, grid_resolution)
         said = _read_plane(estimator, _like(X, plane), (grid_resolution, grid_resolution))
         first, second = map(str, X.columns) if hasattr(X, "columns") else ("$x_1$", "$x_2$")
         labels = None if y is None else np.asarray(y)
-        support = _common.support_mask(fitted_model(estimator), len(points))
+        support = drawing.support_mask(fitted_model(estimator), len(points))
         display = cls(x_grid, y_grid, **said, X=points, y=labels, support=support, feature_names=(first, second))
         return display.plot(ax=ax, **style)
 
@@ -143,7 +143,7 @@ class DecisionRegionDisplay(Display):
         self.surface_ = ax.imshow(shown, **options)
         self.boundaries_ = []
         for values in self.boundaries:
-            self.boundaries_ += _common.draw_zeros(ax, self.x_grid, self.y_grid, values, colors="black", linewidths=1.6)
+            self.boundaries_ += drawing.draw_zeros(ax, self.x_grid, self.y_grid, values, colors="black", linewidths=1.6)
         if self.margin is not None and self.margin.min() < 1 and self.margin.max() > -1:
             dashed = {"colors": "0.25", "linewidths": 1.0, "linestyles": "dashed"}
             drawn = ax.contour(self.x_grid, self.y_grid, self.margin, levels=[-1.0, 1.0], **dashed)
@@ -154,7 +154,7 @@ class DecisionRegionDisplay(Display):
         self.support_vectors_ = None
         if self.X is not None:
             groups = [(slice(None), self._target_colours())] if self.kind == "values" else self._groups()
-            self.samples_, self.support_vectors_ = _common.draw_samples(ax, self.X, groups, self.support)
+            self.samples_, self.support_vectors_ = drawing.draw_samples(ax, self.X, groups, self.support)
         ax.set(xlim=extent[:2], ylim=extent[2:], xlabel=self.feature_names[0], ylabel=self.feature_names[1])
         return self
 
@@ -162,7 +162,7 @@ class DecisionRegionDisplay(Display):
         """The regions as colours; outside a detector's normal region it is white."""
         from matplotlib.colors import to_rgb
 
-        names = ("white", colour(0)) if self.kind == "novelty" else _common.PALETTE
+        names = ("white", colour(0)) if self.kind == "novelty" else drawing.PALETTE
         palette = np.array(list(map(to_rgb, names)))
         chosen = palette[self.response.astype(np.intp) % len(palette)]
         # Mixed with white, so that samples stand out.
@@ -481,10 +481,10 @@ class GatingDisplay(Display):
         gates = _of_output(_gates(estimator, X), output)
         points = np.asarray(X)
         labels = None if y is None else np.asarray(y)
-        names, support = list(estimator.kernel_names_), _common.support_mask(estimator, len(points))
+        names, support = list(estimator.kernel_names_), drawing.support_mask(estimator, len(points))
         display = cls(points, gates, names, labels, support)
         if points.ndim == 2 and points.shape[1] == 2:
-            display.x_grid, display.y_grid, plane = _common.plane_around(points, 0.05, grid_resolution)
+            display.x_grid, display.y_grid, plane = drawing.plane_around(points, 0.05, grid_resolution)
             grid = (grid_resolution, grid_resolution)
             display.grid_gates = _of_output(estimator.gate(plane), output).reshape(*grid, -1)
             if hasattr(estimator, "decision_function"):
@@ -515,10 +515,10 @@ class GatingDisplay(Display):
         for m, h in combinations(range(len(self.names)), 2):
             pair = self.grid_gates[:, :, [m, h]]
             lead = np.ma.masked_array(pair[:, :, 0] - pair[:, :, 1], pair.max(axis=2) < largest)
-            _common.draw_zeros(ax, self.x_grid, self.y_grid, lead, colors="0.35", linewidths=1.0, linestyles="dashed")
+            drawing.draw_zeros(ax, self.x_grid, self.y_grid, lead, colors="0.35", linewidths=1.0, linestyles="dashed")
         if self.grid_decision is not None:
-            _common.draw_zeros(ax, self.x_grid, self.y_grid, self.grid_decision, colors="black", linewidths=2.0)
-        _common.draw_samples(ax, self.X, self._groups(), self.support)
+            drawing.draw_zeros(ax, self.x_grid, self.y_grid, self.grid_decision, colors="black", linewidths=2.0)
+        drawing.draw_samples(ax, self.X, self._groups(), self.support)
         ax.set(xlim=extent[:2], ylim=extent[2:], xlabel="$x_1$", ylabel="$x_2$")
 
     def _groups(self) -> list[tuple[Any, Settings]]:
@@ -673,7 +673,7 @@ class LocalKernelDisplay(Display):
         # Without the few largest entries, which would leave one colour for all others.
         largest = float(np.quantile(np.abs(self.K), 0.98)) or 1.0
         style = {"cmap": cmap, "vmin": -largest, "vmax": largest, "interpolation": "nearest", "aspect": "equal"}
-        self.image_ = _common.draw_map(self, self.K, "combined kernel", "both", **style)
+        self.image_ = drawing.draw_map(self, self.K, "combined kernel", "both", **style)
         edges = np.cumsum([0, *(size for _, size in self.groups)])
         for edge in edges[1:-1]:
             ax.axhline(edge - 0.5, color="black", linewidth=0.8)

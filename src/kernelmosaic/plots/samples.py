@@ -15,7 +15,7 @@ from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, TargetLike
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.kernels.base import is_missing
 from kernelmosaic.metrics import kaplan_meier, read_times
-from kernelmosaic.plots._common import Array, Display, attribute, bar_rows, colour, fitted_model
+from kernelmosaic.plots.drawing import Array, Display, attribute, bar_rows, colour, fitted_model
 from kernelmosaic.stacking import by_view, check_row_names
 
 

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import AxesOrNone, Estimator, Settings
 from kernelmosaic.engine.pipelines import last_step
-from kernelmosaic.plots import _common
-from kernelmosaic.plots._common import PALETTE, Array, Display, attribute, colour, fitted_model, line_style
+from kernelmosaic.plots import drawing
+from kernelmosaic.plots.drawing import PALETTE, Array, Display, attribute, colour, fitted_model, line_style
 
 #: What displays of a path show.
 _SEARCHES = "MKLClassifierCV, MKLRegressorCV and PathSearchCV"
@@ -224,7 +224,7 @@ class WeightsPathDisplay(Display):
         place = ((self.chosen, 1), (3, -3), ("data", "axes fraction"), "offset points")
         ax.annotate("chosen", *place, va="top", fontsize=8)
         ax.set(xscale="log", xlabel=self.parameter, ylabel="weight, mean of the folds", ylim=(0, None))
-        _common.title_left_out(ax, len(self.shown_), len(self.names))
+        drawing.title_left_out(ax, len(self.shown_), len(self.names))
         outside: Settings = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(names) > 5 else {}
         ax.legend(frameon=False, fontsize=8, **outside)
         return self
@@ -513,7 +513,7 @@ class ConvergenceDisplay(Display):
         for k, course in enumerate(self.courses):
             # One marker per iteration reads well up to a few dozen; then some are enough.
             every = max(1, len(course.iterations) // 20)
-            marks = {"marker": _common.MARKERS[k % 5], "markersize": 4.0, "markevery": every}
+            marks = {"marker": drawing.MARKERS[k % 5], "markersize": 4.0, "markevery": every}
             drawn = line_style(k) | marks | {"linewidth": 1.4} | style
             self.objective_lines_ += above.plot(course.iterations, course.objectives, label=course.label, **drawn)
             # A logarithm has no zero.
@@ -535,8 +535,8 @@ class ConvergenceDisplay(Display):
         above.sharex(below)
         above.tick_params(labelbottom=False)
         below.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        _common.open_frame(above)
-        _common.open_frame(below)
+        drawing.open_frame(above)
+        drawing.open_frame(below)
         if len(self.courses) > 1:
             above.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8, handlelength=3.0)
         return self
@@ -559,7 +559,7 @@ class ConvergenceDisplay(Display):
         ax.set(xlabel="evaluation", ylabel="criterion", ylim=(low - margin, high + margin))
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         ax.ticklabel_format(axis="y", useOffset=False)
-        _common.open_frame(ax)
+        drawing.open_frame(ax)
         ax.legend(frameon=False, fontsize=8)
         return self
 
@@ -583,7 +583,7 @@ def _courses(history: list[Settings], classes: Any) -> list[Course]:
 
 def _two_axes(ax: AxesOrNone, legend: bool) -> Any:
     if ax is None:
-        _, axes = _common.pyplot().subplots(2, 1, figsize=(6.0, 4.6), sharex=True, layout="constrained")
+        _, axes = drawing.pyplot().subplots(2, 1, figsize=(6.0, 4.6), sharex=True, layout="constrained")
         return axes
     given = np.ravel(np.asarray(ax, dtype=object))
     if len(given) == 2:
