@@ -417,7 +417,7 @@ class InspectionDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Estimator, X: MatrixLike, *y: TargetLike, ax: AxesOrNone = None, **options: Any
+        cls, estimator: Estimator, X: MatrixLike, y: TargetLike = None, *, ax: AxesOrNone = None, **options: Any
     ) -> Self:
         """Inspect an estimator, and draw what was found.
 
@@ -435,7 +435,8 @@ class InspectionDisplay(Display):
         The display.
         """
         drawn = {name: options.pop(name) for name in signature(cls.plot).parameters if name in options}
-        display: Self = cls(cls._inspect(estimator, X, *y, **options)).plot(ax, **drawn)
+        targets = () if y is None else (y,)  # an inspection without refits takes none
+        display: Self = cls(cls._inspect(estimator, X, *targets, **options)).plot(ax, **drawn)
         return display
 
     def _draw_classes(self, ax: AxesOrNone, values: Array, name: str) -> Self:
