@@ -58,11 +58,9 @@ wheels: $(DEV) ## which dependencies lack a wheel somewhere; needs the network
 	@$(BIN)/python -m pip install --quiet uv
 	$(BIN)/python tools/check_wheels.py
 
-lint: $(DEV) ## ruff, mypy, codespell
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/codespell
+lint: $(DEV) ## ruff, mypy, codespell; all of them, whichever complains
+	@status=0; for tool in "ruff check ." "ruff format --check ." mypy codespell; do \
+		echo "$$tool"; $(BIN)/$$tool || status=1; done; exit $$status
 
 docs: $(DEV) ## the documentation, examples run, into docs/_build/html, links and pages looked at
 	$(BIN)/python -m sphinx -q -W --keep-going -j auto -b html -d docs/_build/doctrees docs docs/_build/html
@@ -71,9 +69,8 @@ docs: $(DEV) ## the documentation, examples run, into docs/_build/html, links an
 linkcheck: $(DEV) ## links of the documentation to other sites; needs the network
 	$(BIN)/python -m sphinx -q -b linkcheck -D plot_gallery=0 -d docs/_build/linkcheck-doctrees docs docs/_build/linkcheck
 
-format: $(DEV) ## rewrite the files as ruff wants them
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
+format: $(DEV) ## format all files, and correct what ruff can; what it cannot is listed
+	@$(BIN)/ruff check --fix .; status=$$?; $(BIN)/ruff format .; exit $$status
 
 bench: benchname $(DEV) ## one benchmark: make bench NAME=solver
 	PYTHONPATH=. $(BIN)/python benchmarks/$(NAME).py

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kernelmosaic.persistence import load, save
     from kernelmosaic.stacking import stack_views
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "MKLClassifier",

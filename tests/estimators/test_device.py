@@ -152,7 +152,7 @@ def test_a_tensor_says_where_to_compute():
     OnDevice.__module__ = "torch"
     many = np.random.default_rng(0).normal(size=(2001, 2))  # fewer would stay on the host
     model, given = MKLClassifier([Linear()]), (OnDevice(many), many[:, 0] > 0)
-    assert model._validated(*given, None).device == "cuda:0"
+    assert model.validated(*given, None).device == "cuda:0"
     if has_device("cuda:0"):
         assert model.fit(*given).function_.expansion.device == "cuda:0"
     else:
@@ -186,7 +186,7 @@ def test_projections_stay_on_the_host():
 )
 def test_so_few_samples_that_a_gpu_would_wait_for_the_host_stay_there(model, few, many):
     def device(n, given):
-        recipe = model._recipe(FitInput(None, None, None, None, given))
+        recipe = model.recipe(FitInput(None, None, None, None, given))
         return recipe.kernels.placed(n, recipe.task.host_samples).device
 
     assert device(few, "cuda:0") is None

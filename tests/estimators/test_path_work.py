@@ -34,7 +34,7 @@ def in_single():
 def learned(kind, kernels, X, y, Cs=(0.1, 1.0, 10.0)):
     """Fits to the same samples, without certificates."""
     given = read_samples(kind(kernels), X, y)
-    recipes = [kind(kernels, C=C)._recipe(given) for C in Cs]
+    recipes = [kind(kernels, C=C).recipe(given) for C in Cs]
     data = training_set(recipes[0], recipes[0].task.prepared(given), given)
     return [learn(recipe, given, data) for recipe in recipes]
 
@@ -159,7 +159,7 @@ def textbook_gap(model, X, y):
 
 def fitted(model, fit, given):
     """The estimator with what a fit to these samples has learned."""
-    model._keep(fit, given)
+    model.keep(fit, given)
     return model
 
 
@@ -171,7 +171,7 @@ def test_kernels_far_from_entering_are_left_to_the_certificate():
     found = search_paths(plain, given, folds, Cs, [1], PathOptions(scale=False))
     read = []
     inside = given.take(folds[1][0])
-    recipes = [[in_single()(MANY, tol=1e-4, C=C)._recipe(inside) for C in Cs]]
+    recipes = [[in_single()(MANY, tol=1e-4, C=C).recipe(inside) for C in Cs]]
     for slopes in (lambda lead: lead.slopes, lambda lead: [None]):
         like = [[one.lead._replace(slopes=slopes(one.lead)) for one in found.found[0][0]]]
         with recorded(MachineProblem.add_slopes, lambda given: len(given["kernels"])) as products:
@@ -197,7 +197,7 @@ def test_a_kernel_that_was_left_out_wrongly_is_found_by_the_certificate():
     like = Lead(wrong / wrong.sum(), [wrong], [True], np.unique(y))
     given = read_samples(plain, X, y)
     with recorded(Newton.learn) as fits:
-        ((found,),) = follow_paths([[plain._recipe(given)]], given, X, like=[[like]])
+        ((found,),) = follow_paths([[plain.recipe(given)]], given, X, like=[[like]])
     assert len(fits) == 2
     assert textbook_gap(fitted(MKLClassifier(MANY), found.fit, given), X, y) <= 1e-3
     np.testing.assert_allclose(found.weights, alone.weights_, atol=0.05)

@@ -44,7 +44,7 @@ Rows = NDArray[np.intp]
 def path_rule(estimator: Estimator) -> PathRule:
     """Return the rule of an estimator or of the last step of a pipeline, or raise if there is none."""
     model = divide_pipeline(estimator)[1]
-    rule: PathRule | None = getattr(model, "_path_rule", None)
+    rule: PathRule | None = getattr(model, "path_rule", None)
     if rule is None:
         raise TypeError(
             f"estimator={type(model).__name__}: give an estimator of kernelmosaic with a parameter C, alpha, kappa or "
@@ -55,7 +55,7 @@ def path_rule(estimator: Estimator) -> PathRule:
 
 def predicts_targets(estimator: Estimator) -> bool:
     """Whether predictions are those of the targets themselves, as numbers: times may be censored."""
-    rule: PathRule | None = getattr(divide_pipeline(estimator)[1], "_path_rule", None)
+    rule: PathRule | None = getattr(divide_pipeline(estimator)[1], "path_rule", None)
     return is_regressor(estimator) and (rule is None or rule.strata is None)
 
 
@@ -400,7 +400,7 @@ class PathResult:
             given, rows = self.given, np.concatenate(held)
             weight = None if given.weight is None else given.weight[rows]
             outputs = np.concatenate([one.outputs[:, 0] for one in found])
-            return self.model._fit_curves(outputs, given.y[rows], weight, held_out=True)
+            return self.model.fit_curves(outputs, given.y[rows], weight, held_out=True)
         return calibration_of(found, held, self.given, self.model, self.classes, method)
 
     def weights(self, m: int) -> Array:
@@ -503,12 +503,12 @@ class PathResult:
         steps = divide_pipeline(self.estimator)[0]
         fitted = None if steps is None else clone(steps)
         X = given.samples if fitted is None else fitted.fit_transform(given.X, given.y)
-        whole = replace(model._validated(X, given.y, given.weight), device=given.device)
-        scaled = model._scaled(whole, self.scale)
+        whole = replace(model.validated(X, given.y, given.weight), device=given.device)
+        scaled = model.scaled(whole, self.scale)
         if known is None:
-            model._fit_calibrated(scaled, calibration, starts)
+            model.fit_input(scaled, calibration, starts)
         else:
-            model._keep(known, scaled)
+            model.keep(known, scaled)
         if fitted is None:
             return model
         return type(fitted)([*fitted.steps, (self.estimator.steps[-1][0], model)])
@@ -706,7 +706,7 @@ def _follow_fold(
     if scale:
         standardizer = inside.standardizer(paths[0][0].read_kernels(inside.table, inside.views))
         inside, outside = replace(inside, X=standardizer(inside.X)), standardizer(outside)
-    recipes = [[one._recipe(inside) for one in path] for path in paths]
+    recipes = [[one.recipe(inside) for one in path] for path in paths]
     return follow_paths(recipes, inside, outside, like, starts)
 
 
@@ -714,7 +714,7 @@ def read_samples(estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weig
     """Return the samples of a search, validated by a copy of its estimator; of a pipeline, with X before its steps."""
     steps, model = divide_pipeline(estimator)
     prepared = X if steps is None else clone(steps).fit_transform(X, y)
-    given: FitInput = _with(model)._validated(prepared, y, sample_weight)
+    given: FitInput = _with(model).validated(prepared, y, sample_weight)
     return given if steps is None else replace(given, X=X, original=X)
 
 
@@ -808,7 +808,7 @@ def cross_calibrate(model: Estimator, crossed: CalibrationFolds, fit: Fit, n: in
         warnings.simplefilter("ignore")  # those of the fit to all samples are the same
         for train, held in crossed.folds:
             inside, own = crossed.samples.take(train), [one.take(train) for one in starts]
-            found += follow_paths([[part._recipe(inside)]], inside, crossed.samples.X[held], starts=own)[0]
+            found += follow_paths([[part.recipe(inside)]], inside, crossed.samples.X[held], starts=own)[0]
     held_out = [held for _, held in crossed.folds]
     assert fit.task.classes is not None
     return calibration_of(found, held_out, crossed.samples, model, fit.task.classes, model.calibration)

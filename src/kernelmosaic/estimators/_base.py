@@ -203,7 +203,7 @@ class KernelEstimator(BaseEstimator, ABC):
 
     # Samples in ----------------------------------------------------------------------------------------------------
 
-    def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
+    def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         """Return a training set as `fit` takes it, or raise saying what is wrong."""
         return self._read_input(X, y, sample_weight=sample_weight)
 
@@ -445,7 +445,7 @@ class BaseMKL(KernelEstimator):
 
     _takes_subsets: ClassVar[bool] = True
     # Along which parameter a search goes; None where there is no such parameter.
-    _path_rule: ClassVar[PathRule | None] = None
+    path_rule: ClassVar[PathRule | None] = None
 
     # What a subclass names -----------------------------------------------------------------------------------------
 
@@ -477,24 +477,24 @@ class BaseMKL(KernelEstimator):
         -------
         self
         """
-        return self._fit_calibrated(self._validated(X, y, sample_weight), store=active_store())
+        return self.fit_input(self.validated(X, y, sample_weight), store=active_store())
 
-    def _recipe(self, given: FitInput) -> Recipe:
+    def recipe(self, given: FitInput) -> Recipe:
         """Return what the parameters say of a fit."""
         self._check_parameters()
         return Recipe(self.kernel_options(given), self._method(), self._task(), self.tol, bool(self.verbose))
 
-    def _fit_calibrated(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
+    def fit_input(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
         """Fit to validated samples; where there are probabilities, these are by `calibration` if it is given."""
-        self._keep(fit(self._recipe(given), given, starts=starts, **known), given)
+        self.keep(fit(self.recipe(given), given, starts=starts, **known), given)
         return self
 
-    def _scaled(self, given: FitInput, scale: bool) -> FitInput:
+    def scaled(self, given: FitInput, scale: bool) -> FitInput:
         """Return the samples with standardised columns if `scale` says so, and note how new ones are standardised."""
         self._standardizer = given.standardizer(self.read_kernels(given.table, given.views)) if scale else None
         return given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
 
-    def _keep(self, fit: Fit, given: FitInput) -> None:
+    def keep(self, fit: Fit, given: FitInput) -> None:
         """Set the attributes and the function of a fit to validated samples, and warn of what it has not reached."""
         self.n_support_ = fit.task.count_support(given.y, fit.data.kept[fit.support])
         for name, value in fit.attributes().items():
@@ -536,10 +536,10 @@ def fit_from(
 
     The training set counts only if it has the samples and the kernels of the fit.
     """
-    given, store = model._validated(X, y, weight), active_store()
+    given, store = model.validated(X, y, weight), active_store()
     if data is not None and data.kernel_set.names != [entry.name for entry in model.read_kernels()]:
         data = None
-    model._fit_calibrated(given, store=store, weights=start, data=data)
+    model.fit_input(given, store=store, weights=start, data=data)
 
 
 def _refuse_gaps(X: MatrixLike, approximation: str) -> None:

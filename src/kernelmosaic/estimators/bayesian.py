@@ -152,7 +152,7 @@ class BayesianMKLClassifier(KernelClassifier):
         -------
         self
         """
-        given = replace(self._validated(X, y, None), device=None)  # samples on a device are inferred from here
+        given = replace(self.validated(X, y, None), device=None)  # samples on a device are inferred from here
         y = given.y
         self.classes_ = find_classes(y, None, type(self).__name__)
         self._check_parameters()

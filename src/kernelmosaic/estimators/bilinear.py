@@ -93,7 +93,7 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
 
     missing = None
     _takes_subsets: ClassVar[bool] = False
-    _path_rule: ClassVar[PathRule | None] = PathRule("kappa", score=accuracy)
+    path_rule: ClassVar[PathRule | None] = PathRule("kappa", score=accuracy)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -84,14 +84,14 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         check_row_names(X, y=y, sample_weight=sample_weight)
         return float(super().score(X, y, sample_weight))
 
-    def _fit_calibrated(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
+    def fit_input(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
         """Fit to validated samples; without a calibration to folds of them, too, if the parameter asks for it."""
-        self._calibration, recipe = calibration, self._recipe(given)
+        self._calibration, recipe = calibration, self.recipe(given)
         crossed = None
         if calibration is None and self.calibration is not None:
             crossed = CalibrationFolds.of(self, given, find_classes(given.y, given.weight, type(self).__name__))
         found = fit(recipe, given, starts=starts, **known)
-        self._keep(found, given)
+        self.keep(found, given)
         if crossed is not None:
             self._calibration = cross_calibrate(self, crossed, found, len(given.y))
         return self
@@ -258,7 +258,7 @@ class MKLClassifier(KernelClassifier, BaseMKL):
     calibration: str | None = None
     n_jobs: int | None = None
 
-    _path_rule: ClassVar[PathRule | None] = PathRule(score=accuracy)
+    path_rule: ClassVar[PathRule | None] = PathRule(score=accuracy)
 
     def _task(self) -> ClassTask:
         learned = self.weights is None

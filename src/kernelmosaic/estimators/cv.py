@@ -194,14 +194,14 @@ def fit_choice(self: Any, X: MatrixLike, y: TargetLike, sample_weight: SampleWei
     """
     self._is_refitted = False
     check_row_names(X, groups=params.get("groups"))
-    given = self._validated(in_memory(X), y, sample_weight)
+    given = self.validated(in_memory(X), y, sample_weight)
     routed = self._routed(given.weight, params)
     found, m, i = self._search(self._plain(given), given, routed)
     if self.refit:
         calibration = found.calibration(m, i, self.calibration) if self.calibration else None
-        scaled = self._scaled(given, self.scale)
-        recipe = found.chosen(m, i, verbose=self.verbose)._recipe(scaled)
-        self._keep(fit(recipe, scaled, starts=found.starts(m, i), store=active_store()), scaled)
+        scaled = self.scaled(given, self.scale)
+        recipe = found.chosen(m, i, verbose=self.verbose).recipe(scaled)
+        self.keep(fit(recipe, scaled, starts=found.starts(m, i), store=active_store()), scaled)
         self._set_calibration(calibration)
         self._conformal = found.conformal(m, i)
         self._is_refitted = True

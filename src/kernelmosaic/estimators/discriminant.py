@@ -154,7 +154,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     # Single precision would leave nothing of a small λ.
     _stack_dtype = np.float64
     _knows_probabilities = True
-    _path_rule: ClassVar[PathRule | None] = PathRule("alpha", (1e-4, 1e2), descending=True, score=accuracy)
+    path_rule: ClassVar[PathRule | None] = PathRule("alpha", (1e-4, 1e2), descending=True, score=accuracy)
 
     # Fitting -------------------------------------------------------------------------------------------------------
 
@@ -172,16 +172,16 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         -------
         self
         """
-        return self._fit_calibrated(self._validated(X, y, None), store=active_store())
+        return self.fit_input(self.validated(X, y, None), store=active_store())
 
-    def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: None) -> FitInput:
+    def validated(self, X: MatrixLike, y: TargetLike, sample_weight: None) -> FitInput:
         given = self._read_input(X, y, multi_output=True)
         return replace(given, y=check_discriminant_targets(given.y, self.decision))
 
-    def _fit_calibrated(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
+    def fit_input(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
         """Fit to validated samples; without a calibration, decision values of every sample by all others have one."""
-        found = fit(self._recipe(given), given, starts=starts, **known)
-        self._keep(found, given)
+        found = fit(self.recipe(given), given, starts=starts, **known)
+        self.keep(found, given)
         if calibration is None:
             task = found.task
             assert isinstance(task, Indicators)

@@ -124,10 +124,10 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
                 f"gating_kernel={self.gating_kernel!r}: give a kernel or None; {suggest_kernel(self.gating_kernel)}"
             )
 
-    def _recipe(self, given: FitInput) -> Recipe:
+    def recipe(self, given: FitInput) -> Recipe:
         if given.device is not None and has_projections(self):
             raise ValueError(f"device={given.device!r}: projected kernels are learned on the host; use device=None.")
-        recipe = super()._recipe(given)
+        recipe = super().recipe(given)
         return replace(recipe, kernels=replace(recipe.kernels, host_samples=3000))
 
     def _method(self) -> GateMethod:
@@ -298,7 +298,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     C: float = 10.0
 
     # Gates below one shrink the kernels.
-    _path_rule: ClassVar[PathRule | None] = PathRule(range=(0.1, 1e3), score=accuracy)
+    path_rule: ClassVar[PathRule | None] = PathRule(range=(0.1, 1e3), score=accuracy)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -73,13 +73,13 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     nu: float = 0.5
 
     _default_kernels = staticmethod(one_class_kernels)
-    _path_rule: ClassVar[PathRule | None] = PathRule("nu", (1e-2, 0.5))
+    path_rule: ClassVar[PathRule | None] = PathRule("nu", (1e-2, 0.5))
 
     def fit(self, X: MatrixLike, y: TargetLike = None, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples; y is ignored. See :meth:`MKLClassifier.fit`."""
         return super().fit(X, y, sample_weight)
 
-    def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
+    def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         return self._read_input(X, sample_weight=sample_weight)
 
     def _check_parameters(self) -> None:

@@ -95,7 +95,7 @@ class PosteriorMKLClassifier(MKLClassifier):
 
     _knows_probabilities = True
     # Targets of a fold would be posteriors that its samples do not have by themselves.
-    _path_rule: ClassVar[PathRule | None] = None
+    path_rule: ClassVar[PathRule | None] = None
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples and their posteriors or labels.
@@ -125,14 +125,14 @@ class PosteriorMKLClassifier(MKLClassifier):
             self.classes_ = np.arange(P.shape[1])
             labels = P.argmax(axis=1)
         else:
-            given = self._validated(X, y, sample_weight)
+            given = self.validated(X, y, sample_weight)
             self.classes_ = find_classes(given.y, given.weight, type(self).__name__)
             P = self._estimate(given.X, given.y, given.weight)
             # Samples of weight zero may have classes of their own.
             labels = np.minimum(Labels(self.classes_).codes(given.y), len(self.classes_) - 1)
         self.posteriors_ = P
         soft = replace(given, y=np.column_stack([labels, P]))
-        self._keep(fit(self._recipe(soft), soft, store=active_store()), soft)
+        self.keep(fit(self.recipe(soft), soft, store=active_store()), soft)
         return self
 
     def _estimate(self, X: MatrixLike, y: AnyArray, weight: Array | None) -> Array:

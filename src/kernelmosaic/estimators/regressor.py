@@ -92,10 +92,10 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     quantile: Any = 0.5
 
     @property
-    def _path_rule(self) -> PathRule:  # type: ignore[override]
+    def path_rule(self) -> PathRule:  # type: ignore[override]
         return PathRule(unit=mean_deviation, score=self._task().score)
 
-    def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
+    def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         with refuse_text(X, y):
             given = self._read_input(X, y, sample_weight=sample_weight, y_numeric=True, multi_output=True)
             return replace(given, y=np.asarray(given.y, dtype=np.float64))

@@ -623,7 +623,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self
         """
         check_row_names(X, groups=groups)
-        given = self._validated(X, y, sample_weight)
+        given = self.validated(X, y, sample_weight)
         self._is_flat = given.y.ndim == 1
         if self.per_target and not self._is_flat:
             return self._fit_each(given, groups)
@@ -699,7 +699,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
             alone = [replace(targets, Y=targets.Y[:, t : t + 1]) for t in range(T if 1 < T <= _ONE_BY_ONE else 0)]
             return [shared, *(self._learn(prepared.data, one, stack, start=shared) for one in alone)]
 
-    def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
+    def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         checks: Any = {"sample_weight": sample_weight, "y_numeric": True, "multi_output": True}
         with refuse_text(X, y):
             if self.per_target and tensor_device(y) is not None and y.ndim == 2:
@@ -930,7 +930,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         self
         """
         check_row_names(X, groups=groups)
-        given = self._validated(X, y, sample_weight)
+        given = self.validated(X, y, sample_weight)
         self.classes_ = find_classes(given.y, given.weight, type(self).__name__)
         weight = np.ones(given.X.shape[0]) if given.weight is None else given.weight.copy()
         counted = np.flatnonzero(weight)

@@ -96,7 +96,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     loss: str = "censored"
     epsilon: float = 0.1
 
-    _path_rule: ClassVar[PathRule | None] = PathRule(range=(1e-3, 1e2), strata=observed, score=concordance)
+    path_rule: ClassVar[PathRule | None] = PathRule(range=(1e-3, 1e2), strata=observed, score=concordance)
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples and their times.
@@ -118,7 +118,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         """
         return super().fit(X, y, sample_weight)
 
-    def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
+    def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         check_row_names(X, y=y)
         with refuse_text(X, y):
             # Without y it is scikit-learn that says so.
@@ -140,11 +140,11 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         """Whether kernels may be too many to be stored: where every point of the dual proves a bound."""
         return self.loss == "censored"
 
-    def _fit_calibrated(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
+    def fit_input(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
         """Fit, with the survival functions of the outputs for the training samples, or with those that are given."""
-        super()._fit_calibrated(given, starts=starts, **known)
+        super().fit_input(given, starts=starts, **known)
         if calibration is None:
-            calibration = self._fit_curves(self.function_.outputs(given.X)[:, 0], given.y, given.weight)
+            calibration = self.fit_curves(self.function_.outputs(given.X)[:, 0], given.y, given.weight)
         self._set_calibration(calibration)
         return self
 
@@ -152,7 +152,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         self.curves_: Curves = calibration
         self.unique_times_ = self.curves_.times
 
-    def _fit_curves(self, outputs: Array, y: Array, weight: Array | None, held_out: bool = False) -> Curves:
+    def fit_curves(self, outputs: Array, y: Array, weight: Array | None, held_out: bool = False) -> Curves:
         """Return the survival functions of outputs; those of samples held out have the slope that suits them."""
         if self.loss == "cox":
             return ProportionalHazards.fit(outputs, y, weight, None if held_out else 1.0)

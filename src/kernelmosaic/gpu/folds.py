@@ -71,7 +71,7 @@ class TogetherFold:
         if scale:
             standardizer = inside.standardizer(model.read_kernels())
             inside, X = replace(inside, X=standardizer(inside.X)), standardizer(X)
-        recipes = [[one._recipe(inside) for one in path] for path in paths]
+        recipes = [[one.recipe(inside) for one in path] for path in paths]
         if not all(_is_served(path[0]) for path in recipes):
             return None
         tasks = [[one.task.prepared(inside) for one in path] for path in recipes]

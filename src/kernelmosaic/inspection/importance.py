@@ -293,7 +293,7 @@ class _Fold:
 
 def _with_outputs(model: Estimator, outputs: Array) -> HeldOutPredictor:
     """Return what scorers read of a model whose outputs are given."""
-    rule = getattr(model, "_path_rule", None)
+    rule = getattr(model, "path_rule", None)
     score = accuracy if is_classifier(model) else r_squared if rule is None else rule.score
     classes, probabilities = getattr(model, "classes_", None), getattr(model, "_probabilities", None)
     kind = get_tags(model).estimator_type
