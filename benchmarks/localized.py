@@ -30,8 +30,7 @@ from kernelmosaic.gating import Softmax
 from kernelmosaic.gram import KernelSet, make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, family
 from kernelmosaic.kernels.views import KernelSpec
-from kernelmosaic.learning.gated import GateLearner, LearnedGates
-from kernelmosaic.learning.steps import FixedStep
+from kernelmosaic.learning.gated import FixedStep, GateLearner, LearnedGates
 from kernelmosaic.machines import SVC
 from kernelmosaic.stats import wilcoxon
 from reproduction.data import load

@@ -41,7 +41,7 @@ from kernelmosaic.kernels import Gaussian, family
 from kernelmosaic.learning import LearnerOptions, Newton
 from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.norms import SumNorm
-from kernelmosaic.machines.multiclass import CrammerSinger
+from kernelmosaic.machines.base import CrammerSinger
 from kernelmosaic.solvers import Solution
 from kernelmosaic.solvers.multiclass import MultiOutput
 

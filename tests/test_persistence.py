@@ -67,7 +67,7 @@ from kernelmosaic.kernels import (
     family,
     per_column,
 )
-from kernelmosaic.learning.steps import ArmijoStep
+from kernelmosaic.learning.gated import ArmijoStep
 from kernelmosaic.model_selection import FiveByTwoFold, PathSearchCV, ResponseSurfaceSearchCV
 
 RNG = np.random.RandomState(0)
@@ -348,7 +348,7 @@ def test_another_estimator_than_said_is_refused(model_file):
         load(model_file)
 
 
-@pytest.mark.parametrize("version", ["0.2.0", "0.2.7", "0.4.0", "7.8.9rc1", "0.0.9", None])
+@pytest.mark.parametrize("version", ["0.3.0", "0.3.7", "0.5.0", "7.8.9rc1", "0.0.9", None])
 def test_another_version_is_refused_with_what_to_do(model_file, capsys, version):
     def change(members, header):
         header.update(kernelmosaic_version=version, something="new")

@@ -592,7 +592,7 @@ MUTATIONS = (
     _m(
         "margin-off-by-one",
         "margin of the joint machine 2, not 1",
-        "machines/multiclass.py",
+        "machines/base.py",
         "    margin = 1.0\n    pairwise = False\n",
         "    margin = 2.0\n    pairwise = False\n",
         "machines/test_multiclass.py",
@@ -717,7 +717,7 @@ MUTATIONS = (
     _m(
         "decision-without-intercept",
         "decision function without its intercept",
-        "engine/function.py",
+        "engine/expansion.py",
         "self.expansion.values(X) + self.intercept)",
         "self.expansion.values(X))",
         "estimators/test_predictions.py",
@@ -784,7 +784,7 @@ MUTATIONS = (
     _m(
         "worst-score-chosen",
         "choice of the lowest score",
-        "engine/choice.py",
+        "engine/search.py",
         "tied = means >= np.nanmax(means) - margin",
         "tied = means <= np.nanmin(means) + margin",
         "estimators/test_plateaus.py",
@@ -792,7 +792,7 @@ MUTATIONS = (
     _m(
         "roughest-of-a-plateau",
         "the largest C of those whose scores tie",
-        "engine/choice.py",
+        "engine/search.py",
         "values[-1 if descending else 0]",
         "values[0 if descending else -1]",
         "estimators/test_plateaus.py",

@@ -18,8 +18,7 @@ from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.machines
 from kernelmosaic.machines import SVC, SVR, Cox, Huber, Machine, OneClass, Quantile, Ranking, Survival
-from kernelmosaic.machines.base import PosteriorSVC, SharedMachines
-from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
+from kernelmosaic.machines.base import CrammerSinger, MulticlassMachine, PairwiseSlack, PosteriorSVC, SharedMachines
 from kernelmosaic.machines.survival import SmoothMachine
 
 pytest.importorskip("clarabel")

@@ -10,8 +10,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelmosaic.engine.labels import Labels, per_class, single
 from kernelmosaic.engine.pipelines import behind_pipeline, divide_pipeline, last_step, unwrap
+from kernelmosaic.engine.tasks import Labels, per_class, single
 
 RNG = np.random.default_rng(0)
 

@@ -17,7 +17,7 @@ from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.learning.gated import GatedProblem
 from kernelmosaic.machines import SVC, SVR, OneClass
-from kernelmosaic.machines.multiclass import CrammerSinger
+from kernelmosaic.machines.base import CrammerSinger
 
 KERNELS = [Linear(), Gaussian(1.5)]
 C, EPSILON, NU = 2.5, 0.1, 0.3

@@ -11,7 +11,7 @@ from kernelmosaic import (
     MKLRegressorCV,
     MKLSurvivalCV,
 )
-from kernelmosaic.engine.choice import choose
+from kernelmosaic.engine.search import choose
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.model_selection import PathSearchCV
 

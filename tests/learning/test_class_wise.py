@@ -10,7 +10,7 @@ from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning import FixedWeights, LearnerOptions, Newton
 from kernelmosaic.learning.class_wise import ClassNewton, ClassWiseProblem, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.norms import PowerNorm, SumNorm
-from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
+from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
 
 pytest.importorskip("clarabel")
 from tests.reference.joint import solve_bilinear_conic, solve_joint_conic, solve_joint_mkl_conic

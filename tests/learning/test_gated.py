@@ -13,11 +13,18 @@ from kernelmosaic.gram import KernelSet, make_stack
 from kernelmosaic.gram.stack import ComputedStack, StoredStack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Projected
 from kernelmosaic.kernels.views import KernelSpec
-from kernelmosaic.learning.gated import GatedProblem, GateLearner, Projections
+from kernelmosaic.learning.gated import (
+    ArmijoStep,
+    FixedStep,
+    GatedProblem,
+    GateLearner,
+    Projections,
+    QuasiNewtonStep,
+    make_step,
+)
 from kernelmosaic.learning.problem import Evaluation
-from kernelmosaic.learning.steps import ArmijoStep, FixedStep, QuasiNewtonStep, make_step
 from kernelmosaic.machines import SVC, SVR, OneClass
-from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
+from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
 
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(40, 3))

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.machines.multiclass import MulticlassMachine
+from kernelmosaic.machines.base import MulticlassMachine
 from kernelmosaic.solvers.multiclass_interior import _State
 from kernelmosaic.solvers.smo import SMOState
 

@@ -16,8 +16,7 @@ from kernelmosaic.learning.class_wise import ClassNewton
 from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.problem import MachineProblem
 from kernelmosaic.machines import SVC
-from kernelmosaic.machines.base import SharedMachines
-from kernelmosaic.machines.multiclass import CrammerSinger
+from kernelmosaic.machines.base import CrammerSinger, SharedMachines
 from kernelmosaic.model_selection import SharedKernels
 
 RNG = np.random.RandomState(0)

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.svm import LinearSVC
 
-from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
+from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers import Program, SolverOptions, solve_multiclass, solve_smo
 from kernelmosaic.solvers._numba_multiclass import solve_sample
 from kernelmosaic.solvers.multiclass import ClassMatrices

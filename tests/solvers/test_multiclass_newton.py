@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
+from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers import solve_multiclass
 from kernelmosaic.solvers.multiclass_newton import DampedNewton
 

@@ -8,7 +8,7 @@ import pytest
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.gram.stack import StackClasses
-from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
+from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_multiclass
 from kernelmosaic.solvers.multiclass import MultiOutput
 from kernelmosaic.solvers.multiclass_newton import multiclass_curvature

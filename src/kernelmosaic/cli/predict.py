@@ -16,7 +16,7 @@ from kernelmosaic.cli.output import class_names, load_model, noting, say, with_e
 from kernelmosaic.cli.requests import ExplainRequest, NewRowsRequest, PredictRequest
 from kernelmosaic.cli.training_table import Joined, join_tables, keep_rows, located, target_values
 from kernelmosaic.cli.views import ROW_COLUMN, Plan, check_row_numbers, extend, n_samples
-from kernelmosaic.engine.labels import Labels
+from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.reports import Page, Table
 

@@ -18,7 +18,7 @@ from kernelmosaic.cli.fit import PathChoice, Trained, cautions
 from kernelmosaic.cli.methods import SCORES
 from kernelmosaic.cli.output import facts, share_rows, with_error
 from kernelmosaic.cli.predict import add_waterfall, first_lacking
-from kernelmosaic.engine.labels import Labels
+from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.inspection import feature_importance, kernel_significance, stability
 from kernelmosaic.inspection.significance import p_values
 from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier, usual_times

@@ -18,7 +18,7 @@ from kernelmosaic._checks import check_share
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.calibration import NEVER
-from kernelmosaic.engine.labels import Labels, per_class
+from kernelmosaic.engine.tasks import Labels, per_class
 
 Array = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import Settings
+from kernelmosaic.engine.expansion import ProjectedFunction
 from kernelmosaic.engine.fit import Fit, Method, history_of
-from kernelmosaic.engine.function import ProjectedFunction
 from kernelmosaic.engine.tasks import Indicators, Task
 from kernelmosaic.engine.training_set import TrainingSet
 from kernelmosaic.learning import Iteration, Learned, Learner, Parameters, make_learner

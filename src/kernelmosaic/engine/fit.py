@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, MatrixLike, Settings
 from kernelmosaic.backend import default_budget, format_bytes, map_threads
-from kernelmosaic.engine.function import DifferenceFunction, Function
+from kernelmosaic.engine.expansion import DifferenceFunction, Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, count_samples
 from kernelmosaic.engine.store import KernelStore
 from kernelmosaic.engine.tasks import Classes, Novelty, Task

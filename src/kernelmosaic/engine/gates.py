@@ -14,9 +14,8 @@ from sklearn.utils import check_random_state
 
 from kernelmosaic._typing import MatrixLike, Seed, Settings
 from kernelmosaic.backend import allowed_threads, map_threads, row_strips
-from kernelmosaic.engine.expansion import Expansion
+from kernelmosaic.engine.expansion import Expansion, Function
 from kernelmosaic.engine.fit import Fit, Method, workers_of
-from kernelmosaic.engine.function import Function
 from kernelmosaic.engine.tasks import Task
 from kernelmosaic.engine.training_set import ExactSet, TrainingSet
 from kernelmosaic.gating import Constant, Gating, make_gating

@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_count, check_positive
 from kernelmosaic._typing import MatrixLike, Seed, TargetLike
-from kernelmosaic.engine.expansion import Expansion, SupportSums
-from kernelmosaic.engine.function import Function
+from kernelmosaic.engine.expansion import Expansion, Function, SupportSums
 from kernelmosaic.engine.gates import GateInputs
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.bayesian import BayesianMKLClassifier, Precisions, matrix_rows, prior_of

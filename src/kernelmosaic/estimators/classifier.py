@@ -16,10 +16,9 @@ from sklearn.exceptions import NotFittedError
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.engine.fit import fit
-from kernelmosaic.engine.labels import single
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.search import CalibrationFolds, cross_calibrate
-from kernelmosaic.engine.tasks import Classes, ClassTask, PathRule, accuracy, find_classes
+from kernelmosaic.engine.tasks import Classes, ClassTask, PathRule, accuracy, find_classes, single
 from kernelmosaic.estimators._base import BaseMKL, KernelEstimator, parameters
 from kernelmosaic.stacking import check_row_names
 

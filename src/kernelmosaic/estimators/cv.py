@@ -17,10 +17,17 @@ from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.calibration import CALIBRATIONS
-from kernelmosaic.engine.choice import RULES
 from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.samples import FitInput, is_streamed
-from kernelmosaic.engine.search import PathOptions, PathResult, describe_choice, path_rule, search_paths, warn_of_gaps
+from kernelmosaic.engine.search import (
+    RULES,
+    PathOptions,
+    PathResult,
+    describe_choice,
+    path_rule,
+    search_paths,
+    warn_of_gaps,
+)
 from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import mean_deviation
 from kernelmosaic.estimators._base import parameters

@@ -17,12 +17,11 @@ from kernelmosaic._checks import check_count, check_positive
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, TargetLike
 from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.engine.discriminant import TraceMethod, left_out, make_rule
+from kernelmosaic.engine.expansion import ProjectedFunction
 from kernelmosaic.engine.fit import fit
-from kernelmosaic.engine.function import ProjectedFunction
-from kernelmosaic.engine.labels import single
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.store import active_store
-from kernelmosaic.engine.tasks import Indicators, PathRule, accuracy
+from kernelmosaic.engine.tasks import Indicators, PathRule, accuracy, single
 from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.learning import Parameters

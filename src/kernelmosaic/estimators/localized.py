@@ -25,7 +25,7 @@ from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.gram.missing import GATED
 from kernelmosaic.kernels.base import Kernel, suggest_kernel
 from kernelmosaic.kernels.transformed import Projected
-from kernelmosaic.learning.steps import make_step
+from kernelmosaic.learning.gated import make_step
 
 Array = NDArray[np.float64]
 

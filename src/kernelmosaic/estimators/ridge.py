@@ -33,11 +33,10 @@ from kernelmosaic._typing import (
 from kernelmosaic.backend import NUMPY, row_strips, tensor_device, to_host, torch_backend
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.conformal import BLOCK, Unseen, own_misfits
-from kernelmosaic.engine.function import Function, StripFunction
-from kernelmosaic.engine.labels import Labels, per_class
+from kernelmosaic.engine.expansion import Function, StripFunction
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, Standardizer, is_streamed, level_of_caller
 from kernelmosaic.engine.store import active_store
-from kernelmosaic.engine.tasks import find_classes
+from kernelmosaic.engine.tasks import Labels, find_classes, per_class
 from kernelmosaic.engine.training_set import ExactSet, FeatureSet, KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.estimators._base import KernelEstimator, parameters
 from kernelmosaic.estimators.classifier import KernelClassifier

@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
 from kernelmosaic._typing import MatrixLike, SampleWeight, TargetLike
-from kernelmosaic.engine.curves import Curves, LocationScale, ProportionalHazards
+from kernelmosaic.engine.calibration import Curves, LocationScale, ProportionalHazards
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import PathRule, Times, require_event
 from kernelmosaic.estimators._base import BaseMKL, parameters

@@ -14,9 +14,9 @@ from sklearn.utils.validation import _num_samples
 from kernelmosaic._checks import check_choice, check_count, check_positive, check_share
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.backend import to_host
-from kernelmosaic.engine.labels import Labels
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.samples import DistinctSamples, FitInput
+from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.engine.training_set import TrainingSet, read_training_set
 from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.gram import GramStack

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from kernelmosaic._checks import check_choice, check_count
 from kernelmosaic._typing import ArrayOrTensor
-from kernelmosaic.engine.choice import resolution
+from kernelmosaic.engine.search import resolution
 
 # Designs --------------------------------------------------------------------------------------------------------------
 
