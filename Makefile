@@ -63,6 +63,7 @@ lint: $(DEV) ## ruff, mypy, codespell; all of them, whichever complains
 		echo "$$tool"; $(BIN)/$$tool || status=1; done; exit $$status
 
 docs: $(DEV) ## the documentation, examples run, into docs/_build/html, links and pages looked at
+	@rm -rf docs/generated # pages of names that have moved
 	$(BIN)/python -m sphinx -q -W --keep-going -j auto -b html -d docs/_build/doctrees docs docs/_build/html
 	$(BIN)/python tools/check_site.py docs/_build/html
 
