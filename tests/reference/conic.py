@@ -73,7 +73,7 @@ class Model:
         for accuracy in (1e-10, 1e-8, 1e-7):
             settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = accuracy
             solution = clarabel.DefaultSolver(P, self.c, A, b, cones, settings).solve()
-            if str(solution.status) != "InsufficientProgress":
+            if str(solution.status) not in ("InsufficientProgress", "NumericalError"):
                 break
         assert str(solution.status) in ("Solved", "AlmostSolved"), solution.status
         ends = np.cumsum([len(b) for _, _, b in self.blocks])[:-1]
