@@ -82,7 +82,7 @@ def settings(features: list[str], compiled: str) -> list[Setting]:
 
 def known(setting: Setting) -> bool:
     """Return whether every OpenBLAS here has the kernels of a setting, and they run on this processor."""
-    return not setting.core or set(probe(setting.environment)[1]) == {setting.core.lower()}
+    return not setting.core or {core.lower() for core in probe(setting.environment)[1]} == {setting.core.lower()}
 
 
 def run(setting: Setting, arguments: list[str]) -> bool:

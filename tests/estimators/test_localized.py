@@ -81,13 +81,13 @@ def test_one_class_is_libsvms_on_the_combined_kernel():
 )
 def test_one_kernel_is_the_plain_machine_and_given_constants_the_global_combination(local, plain, target):
     price = {} if target is None else {"C": 2.0}
-    one = local([Gaussian(3.0)], tol=1e-6, **price).fit(X, target)
+    one = local([Gaussian(3.0)], tol=1e-8, **price).fit(X, target)
     other = plain([Gaussian(3.0)], tol=1e-8, **price).fit(X, target)
     method = "predict" if plain is MKLRegressor else "decision_function"
     assert_allclose(getattr(one, method)(X), getattr(other, method)(X), atol=1e-3)
     assert_allclose(one.weights_, [1.0])
     weights = [0.5, 0.2, 0.3]
-    fixed = local(KERNELS, gating=Constant(weights), tol=1e-6, **price).fit(X, target)
+    fixed = local(KERNELS, gating=Constant(weights), tol=1e-8, **price).fit(X, target)
     globally = plain(KERNELS, weights=weights, tol=1e-8, **price).fit(X, target)
     assert_allclose(getattr(fixed, method)(X), getattr(globally, method)(X), atol=1e-3)
     assert_allclose(fixed.objective_, globally.objective_, rtol=1e-5)

@@ -107,7 +107,7 @@ def test_processes_find_the_same(name, n_classes):
     search = clone(SEARCHES[name][0]).set_params(cv=3)
     expected, parallel = (clone(search).set_params(n_jobs=jobs).fit(X, y) for jobs in (1, 2))
     assert_array_equal(parallel.scores_, expected.scores_)
-    assert_array_equal(parallel.predict_proba(X), expected.predict_proba(X))
+    assert_allclose(parallel.predict_proba(X), expected.predict_proba(X), atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:The least populated class")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sklearn.svm
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from tests.calls import recorded
+from tests.reference.programs import assert_feasible, svm
 
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines import SVC, SVR
-from kernelmosaic.solvers import Program, SolverOptions, solve_factored
-from kernelmosaic.solvers.factored import FactoredRounds, _compensation, _is_narrow, round_to_bounds
+from kernelmosaic.solvers import Program, SolverOptions, solve_factored, solve_smo
+from kernelmosaic.solvers.factored import FactoredRounds, _compensation, _is_narrow, round_to_bounds, solve_stored
 from kernelmosaic.solvers.interior_point import CentralPath
 from kernelmosaic.solvers.program import DEFAULTS, assess
 from kernelmosaic.solvers.working_set import SingleOutput
@@ -117,3 +118,17 @@ def test_matrices_of_features_stay_on_the_device(total):
     here = solve_factored(DenseFactors(Z), program, tol=1e-6)
     assert there.gap <= 1e-6
     assert there.objective == pytest.approx(here.objective, rel=2e-6)
+
+
+def test_few_samples_whose_pair_steps_stall_are_solved_by_interior_points():
+    # Polynomials of one number have a low rank: at a large C pair steps shrink the gap by little each.
+    rng = np.random.RandomState(1)
+    x, y = rng.normal(size=26), np.sign(rng.normal(size=26))
+    program, K = svm(y, 1e6), (1.0 + np.outer(x, x)) ** 5
+    assert solve_smo(K, program, tol=1e-7, max_iter=DEFAULTS.pairs * 26).gap > 1e-6
+    with recorded(CentralPath.__init__) as calls:
+        solution = solve_stored(K, program, tol=1e-7)
+    assert len(calls) == 1
+    assert solution.gap <= 1e-7
+    assert_feasible(program, solution.beta)
+    assert_allclose(solution.values, K @ solution.beta, rtol=1e-6, atol=1e-6)

@@ -22,6 +22,7 @@ from kernelmosaic.learning.certificate import Iteration, Learned, gated_forms
 from kernelmosaic.learning.problem import Evaluation, ExhaustedError, Numbers, Problem, progress
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers.line_search import Trials, line_search
+from kernelmosaic.solvers.program import relative_gap
 
 Array = NDArray[np.float64]
 
@@ -207,7 +208,7 @@ class GateDescent:
             if not moved:
                 return True
             self.history.append(Iteration(self.at.upper, self.at.solution.gap))
-            decrease = (before - self.at.upper) / max(abs(before), np.finfo(float).tiny)
+            decrease = relative_gap(before, self.at.upper)
             show(f"iteration {number}, J = {self.at.upper:.6g}, decrease {decrease:.1e} of {tol:.0e}")
             short = short + 1 if decrease < tol else 0
             if self.gate_step.monotone and short >= self.learner.n_short:

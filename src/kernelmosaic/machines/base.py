@@ -20,9 +20,9 @@ from kernelmosaic.solvers import (
     certify,
     solve_factored,
     solve_multiclass,
-    solve_smo,
     solve_working_set,
 )
+from kernelmosaic.solvers.factored import solve_stored
 from kernelmosaic.solvers.multiclass import step_limit
 from kernelmosaic.solvers.multiclass_program import MulticlassProgram
 from kernelmosaic.solvers.program import DEFAULTS, SolverOptions, Vector, assess
@@ -98,7 +98,7 @@ class Machine:
         if gram.matrix is None:
             return solve_on_demand(gram, self.program, warm_start, tol, self.options)
         if gram.backend is NUMPY:
-            return solve_smo(gram.matrix, self.program, warm_start, tol, options=self.options)
+            return solve_stored(gram.matrix, self.program, warm_start, tol, self.options)
         return solve_working_set(gram, self.program, warm_start, tol, options=self.options)
 
     def assess(self, gram: Any, beta: Array) -> Solution:
