@@ -104,12 +104,12 @@ def _zero(program: Program, tol: float) -> Solution | None:
 
 
 def _by_pairs(
-    gram: FactoredGram, program: Program, start: Vector | None, tol: float, options: SolverOptions
+    gram: FactoredGram, program: Program, start: Vector | None, tol: float, options: SolverOptions, n_iter: int = 0
 ) -> Solution:
     """Solve the program of few samples by pair steps in their block, up to where interior points are faster."""
     K = gram.block(np.arange(gram.n_samples))
     pairs = solve_smo(K, program, start, tol, options.pairs * gram.n_samples, options)
-    return assess(gram, program, pairs.beta, pairs.n_iter)
+    return assess(gram, program, pairs.beta, n_iter + pairs.n_iter)
 
 
 def _by_steps(
@@ -157,7 +157,10 @@ def _by_interior_points(
         # Nor does it stop at a larger gap than 3e-5: the last digits cost little, and the next solve starts from here.
         path = central.follow(share * min(tol, 3e-5))
         beta, n_iter = round_to_bounds(gram, softened, path), passes + path.n_iter
-        near = SingleOutput(gram, program, beta, FactoredRounds(gram, options), n_iter=n_iter).solve(tol)
+        if few:  # one round holds them all
+            near = _by_pairs(gram, program, beta, tol, options, n_iter)
+        else:
+            near = SingleOutput(gram, program, beta, FactoredRounds(gram, options), n_iter=n_iter).solve(tol)
         best = near if best is None or near.gap < best.gap else best
         if best.gap <= tol:
             return best
