@@ -87,6 +87,8 @@ class KernelOptions:
         Name of the estimator, for warnings.
     host_samples : int or None
         Up to how many samples the host is faster than a GPU; None leaves it to the task.
+    stores : bool
+        Whether the matrices are to be stored; False where all samples are read a few times only.
     """
 
     entries: list[Entry]
@@ -100,6 +102,7 @@ class KernelOptions:
     missing: str | None
     estimator: str
     host_samples: int | None = None
+    stores: bool = True
 
     def placed(self, n_samples: int, host_samples: int) -> KernelOptions:
         """Return the same with n samples on the host, if it is faster than a GPU up to `host_samples`."""
@@ -162,6 +165,7 @@ class TrainingSet(ABC):
     ) -> None:
         self.kept, self.weight, self.table = counted.rows, counted.weight, table
         self.budget, self.device, self.dtype = options.memory_budget, options.device, options.dtype
+        self.stores = options.stores
         self.present = present
         self._loo: dict[str, Array] = {}
         self._fit_kernels(options, specs, X)
@@ -304,7 +308,15 @@ class ExactSet(TrainingSet):
         if pairs is not None:
             return pairs
         known = self.distances if self.present is None else None
-        stack = make_stack(self.kernel_set, self.views, dtype=dtype, budget=budget, device=self.device, distances=known)
+        stack = make_stack(
+            self.kernel_set,
+            self.views,
+            dtype=dtype,
+            budget=budget,
+            device=self.device,
+            distances=known,
+            stores=self.stores or self.present is not None,
+        )
         if self.missing is not None and self.present is not None:
             if not isinstance(stack, StoredStack):
                 raise MemoryError(

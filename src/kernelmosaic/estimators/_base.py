@@ -167,6 +167,8 @@ class KernelEstimator(BaseEstimator, ABC):
 
     def _kernels_take(self, trait: str, X: MatrixLike = None) -> list[Any]:
         """A class attribute of every kernel."""
+        if self.kernels is None and X is None:  # without names, which take longer than a prediction
+            return [getattr(kernel, trait) for kernel in self._kernels_of(None, None)]
         kernels = [entry.kernel for entry in self.read_kernels(X)]
         return [getattr(k.kernel if isinstance(k, PerColumn) else k, trait) for k in kernels]
 
@@ -407,8 +409,8 @@ class KernelEstimator(BaseEstimator, ABC):
         try:
             tags.input_tags.sparse = all(self._kernels_take("accepts_sparse"))
             tags.input_tags.string = "sequences" in self._kernels_take("input_kind")
-            entries = self.read_kernels()
-            tags.input_tags.allow_nan = self.missing is not None and any(entry.columns is not None for entry in entries)
+            has_columns = self.kernels is not None and any(entry.columns is not None for entry in self.read_kernels())
+            tags.input_tags.allow_nan = self.missing is not None and has_columns
         except (TypeError, ValueError):
             tags.input_tags.sparse = False
         return tags

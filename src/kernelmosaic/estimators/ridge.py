@@ -30,7 +30,7 @@ from kernelmosaic._typing import (
     Settings,
     TargetLike,
 )
-from kernelmosaic.backend import NUMPY, row_strips, tensor_device, to_host, torch_backend
+from kernelmosaic.backend import NUMPY, default_budget, row_strips, tensor_device, to_host, torch_backend
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.conformal import BLOCK, Unseen, own_misfits
 from kernelmosaic.engine.expansion import Function, StripFunction
@@ -58,6 +58,7 @@ from kernelmosaic.learning.ridge_weights import (
     RidgeOptions,
     RidgeTargets,
     centre_and_unit,
+    learn_from_some,
     learn_ridge,
 )
 from kernelmosaic.learning.target_weights import TargetOptions, learn_target_weights
@@ -70,6 +71,10 @@ Array = NDArray[np.float64]
 _SHARED_FROM = 50
 #: Up to so many targets are learned one by one, too, by exact slopes.
 _ONE_BY_ONE = 5
+#: From how many samples weights are learned by default, and up to how many the host solves linear systems of all.
+_LEARNED_FROM, _EXACT_UP_TO = 1000, 15_000
+#: Features of all kernels together beyond that.
+_FEATURES = 3000
 #: The weights of more kernels are too many for a design: what some targets share is one of the candidates then.
 _COVERED = 6
 
@@ -119,7 +124,9 @@ class Prepared:
     data : TrainingSet
         Their kernels.
     first : RidgeLearned or None
-        What was learned with the widths, if these are learned.
+        What was learned with the widths, or from some samples, if it was.
+    some : ndarray or None
+        The samples that weights are learned from, if not from all.
     """
 
     rows: NDArray[np.intp]
@@ -132,6 +139,7 @@ class Prepared:
     standardizer: Standardizer | None
     data: TrainingSet
     first: RidgeLearned | None
+    some: NDArray[np.intp] | None = None
 
 
 @parameters
@@ -148,6 +156,7 @@ class BaseRidge(KernelEstimator):
     approximation: str | None = None
     rank: int | Sequence[int] = 500
     missing: str = "neighbors"
+    subsample: int | str | None = "auto"
     n_init: int = 2
     tol: float = 1e-3
     max_iter: int = 100
@@ -176,6 +185,25 @@ class BaseRidge(KernelEstimator):
         check_count("n_init", self.n_init)
         check_choice("criterion", self.criterion, ("loo", "evidence"))
         check_positive("alpha", self.alpha, word="learn")
+        if self.subsample is not None and self.subsample != "auto":
+            check_count("subsample", self.subsample)
+
+    def _rows_to_learn_from(self, targets: RidgeTargets) -> NDArray[np.intp] | None:
+        """Return samples, evenly spread over the sorted targets, that weights are learned from; None if all are."""
+        n = len(targets.Y)
+        count = n if self.subsample is None else _LEARNED_FROM if self.subsample == "auto" else int(self.subsample)
+        if count >= n or getattr(self, "per_target", False):
+            return None
+        order = np.argsort(targets.Y[:, 0] if targets.labels is None else targets.labels, kind="stable")
+        return np.sort(order[np.linspace(0, n - 1, max(count, 2)).astype(np.intp)])
+
+    def _is_too_large(self, n: int, options: KernelOptions) -> bool:
+        """Whether exact linear systems of n samples, three matrices, take more than minutes or memory."""
+        if options.approximation is not None or self.subsample is None:
+            return False
+        backend = NUMPY if options.device is None else torch_backend(options.device)
+        budget = default_budget(backend) if options.memory_budget is None else options.memory_budget
+        return 3 * 8 * n * n > budget or (options.device is None and n > _EXACT_UP_TO)
 
     def _prepare(self, whole: FitInput, groups: TargetLike, has_classes: bool) -> Prepared:
         """Check the parameters, and return what is learned from: the samples of positive weight, and their kernels."""
@@ -206,6 +234,7 @@ class BaseRidge(KernelEstimator):
         # Products with many targets are worth a device.
         options = self.kernel_options(scaled).placed(n, 0 if getattr(self, "per_target", False) else 2000)
         options = replace(options, entries=self._written_out(scaled))
+        some = self._rows_to_learn_from(targets)
         first = self._learn_widths(scaled, targets, options)
         if first is not None:
             entries = [
@@ -213,10 +242,39 @@ class BaseRidge(KernelEstimator):
                 for m, entry in enumerate(options.entries)
             ]
             options = replace(options, entries=entries)
+        options = replace(options, stores=some is None)
+        if some is not None and self._is_too_large(n, options):
+            options, first = self._in_features(options, scaled, targets, some, first)
         store = active_store()
         read = read_training_set if store is None else store.training_set
         data = read(options, scaled.X, scaled.original, DistinctSamples(np.arange(n), weight))
-        return Prepared(rows, group, Y, mean, unit, targets, scaled, standardizer, data, first)
+        return Prepared(rows, group, Y, mean, unit, targets, scaled, standardizer, data, first, some)
+
+    def _in_features(
+        self,
+        options: KernelOptions,
+        scaled: FitInput,
+        targets: RidgeTargets,
+        some: NDArray[np.intp],
+        first: RidgeLearned | None,
+    ) -> tuple[KernelOptions, RidgeLearned]:
+        """Learn weights from exact kernels of some samples; features of all follow, more of them for more weight."""
+        n, own = len(targets.Y), targets.take(some)
+        counted = DistinctSamples(np.arange(len(some)), own.weight)
+        exact = replace(options, stores=True)
+        data = read_training_set(exact, scaled.X[some], scaled.original, counted)
+        with data.threads(RidgeOptions.few_samples):
+            part = self._learn(data, own, start=first)
+        share = part.weights / part.weights.sum()
+        rank = [max(int(_FEATURES * one), 1) for one in share]
+        warnings.warn(
+            f"{type(self).__name__}: the {n} samples are too many for exact linear systems, and are fitted by "
+            f"{sum(rank)} Nyström features of kernels weighed by {len(some)} samples; give approximation and rank to "
+            "choose others, or subsample=None.",
+            UserWarning,
+            stacklevel=level_of_caller(),
+        )
+        return replace(options, approximation="nystroem", rank=rank), part
 
     def _keep_kernels(self, prepared: Prepared) -> None:
         """Keep the scale of the samples and the fitted kernels."""
@@ -228,7 +286,8 @@ class BaseRidge(KernelEstimator):
         self.kernels_ = [one.kernel if plain else (one.name, one.kernel, one.columns) for one in fitted.fitted]
         self.support_, self.support_fraction_ = prepared.rows, 1.0
         # Features need no samples.
-        self._X, self._groups = prepared.scaled.X if self.approximation is None else None, prepared.targets.groups
+        in_features = isinstance(data, FeatureSet)
+        self._X, self._groups = None if in_features else prepared.scaled.X, prepared.targets.groups
 
     def _learn_ridge(self, whole: FitInput, groups: TargetLike, has_classes: bool) -> tuple[RidgeLearned, Array]:
         """Learn weights, ridge and scale, and keep the machine.
@@ -252,7 +311,7 @@ class BaseRidge(KernelEstimator):
         prepared = self._prepare(whole, groups, has_classes)
         first, unit = prepared.first, prepared.unit
         with prepared.data.threads(RidgeOptions.few_samples):
-            found = self._learn(prepared.data, prepared.targets, start=first)
+            found = self._learn(prepared.data, prepared.targets, start=first, rows=prepared.some)
         learned = replace(
             found,
             beta=found.beta * unit,
@@ -346,20 +405,29 @@ class BaseRidge(KernelEstimator):
         return outputs
 
     def _learn(
-        self, data: TrainingSet, targets: RidgeTargets, stack: MatrixStack | FeatureStack | None = None, **start: Any
+        self,
+        data: TrainingSet,
+        targets: RidgeTargets,
+        stack: MatrixStack | FeatureStack | None = None,
+        rows: NDArray[np.intp] | None = None,
+        **start: Any,
     ) -> RidgeLearned:
         """Learn what the parameters leave open, on a training set's kernels, or on the same ones in another form."""
         tied = isinstance(self.weights, str) and self.weights == "factorized"
         given = None if self.weights is None or tied else given_weights(self.weights, len(data.kernel_set))
-        return learn_ridge(
-            data.stack if stack is None else stack,
-            targets,
-            alpha=None if self.alpha == "learn" else float(self.alpha),
-            weights=given,
-            ties=side_ties(data.kernel_set) if tied else None,
-            options=RidgeOptions(self.criterion, self.tol, self.max_iter, self.n_init),
-            **start,
-        )
+        first = start.get("start")
+        if rows is not None and isinstance(data, FeatureSet) and first is not None:
+            given, tied = first.weights, False
+        known = {
+            "alpha": None if self.alpha == "learn" else float(self.alpha),
+            "weights": given,
+            "ties": side_ties(data.kernel_set) if tied else None,
+            "options": RidgeOptions(self.criterion, self.tol, self.max_iter, self.n_init),
+        }
+        stack = data.stack if stack is None else stack
+        if rows is not None and isinstance(stack, MatrixStack) and stack.part_samples >= len(rows):
+            return learn_from_some(stack, targets, rows, **known, **start)
+        return learn_ridge(stack, targets, **known, **start)
 
     def _written_out(self, given: FitInput) -> list[Entry]:
         """Return the kernels, those that stand for one per column written out where widths are learned."""
@@ -547,6 +615,12 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     normalize, approximation, rank, missing, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`. With ``approximation="fourier"``, None stands for the Gaussians and Laplacians of
         the columns alone.
+    subsample : int, "auto" or None, default="auto"
+        Most samples that weights and widths are learned from, evenly spread over the sorted targets; the ridge and the
+        machine, and so leave-one-out predictions and intervals, are those of all samples. ``"auto"`` is 1000, and None
+        means all. Where exact linear systems of all samples take too long (more than 15,000 samples without a GPU) or
+        too much memory, they are fitted by Nyström features, 3000 in all, unless `subsample` is None; a warning says
+        so. With `per_target` and with an `approximation`, all samples are learned from.
     n_init : int, default=2
         Ridges to start from; the best after five steps is followed.
     tol : float, default=1e-3
@@ -874,7 +948,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         As in :class:`MKLRidgeCV`; with ``criterion="loo"`` the log-loss is minimised.
     class_weight : dict or "balanced", default=None
         As in :class:`MKLClassifier`.
-    n_init, tol, max_iter, memory_budget, device, random_state, verbose
+    subsample, n_init, tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLRidgeCV`.
 
     Attributes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from kernelmosaic.gram.options import device_entries
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
 from kernelmosaic.kernels.matrices import MatrixRows, Precomputed
+from kernelmosaic.kernels.numeric import Radial
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
 #: Of a training set, the distances between all samples that widths were learned of: by the number of the view and the
@@ -320,16 +322,40 @@ class KernelSet:
             backend = left.backend
             kind = backend.dtype(exact) if dtype is None else np.dtype(dtype)
             rounded = backend.astype(exact, kind)
-            for m in members:
+            wider: Any = None
+            order = self._widest_first(members, kind)
+            for (m, power), (_, following) in zip(order, [*order[1:], (-1, 0)], strict=True):
                 kernel = self.fitted[m].kernel.inner
                 assert isinstance(kernel, StatisticKernel)
                 rule = self.fitted[m].normalization
                 S = exact if rule.rounds_last(left.row_scales[m], right.row_scales[m]) else rounded
-                K = kernel.from_statistic(S)
-                # A formula may hand the statistic on as it is; what follows may write into it.
-                K = backend.copy(K) if backend.may_share_memory(K, S) else K
+                if power:
+                    K = wider * wider
+                    K = K * K if power == 4 else K
+                else:
+                    K = kernel.from_statistic(S)
+                wider = K
+                # A formula may hand the statistic on as it is, and a narrower kernel is made of this one: what follows
+                # may write into it.
+                K = backend.copy(K) if following or backend.may_share_memory(K, S) else K
                 K = rule.block(K, left.row_scales[m], right.row_scales[m])
                 yield m, backend.astype(K, kind)
+
+    def _widest_first(self, members: list[int], kind: np.dtype[Any]) -> list[tuple[int, int]]:
+        """Return kernels of one statistic with the power, 2 or 4, of the kernel before that each is; 0 for others.
+
+        A radial kernel of half the width is a power of the wider one, and an exponential takes as long as ten
+        products. Powers of single precision lose digits.
+        """
+        kernels = {m: self.fitted[m].kernel.inner for m in members}
+        rates = {m: one.rate(kind) for m, one in kernels.items() if isinstance(one, Radial)}
+        order = [m for m in members if m not in rates] + sorted(rates, key=rates.__getitem__, reverse=True)
+        powers = [0] * len(order)
+        for place, (before, m) in enumerate(pairwise(order), start=1):
+            if before in rates and kind == np.float64 and rates[before]:
+                share = rates[m] / rates[before]
+                powers[place] = next((power for power in (2, 4) if abs(share - power) < 1e-14 * power), 0)
+        return list(zip(order, powers, strict=True))
 
     def products(
         self,

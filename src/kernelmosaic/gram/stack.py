@@ -818,6 +818,7 @@ def make_stack(
     working_bytes: int | None = None,
     options: StackOptions | None = None,
     distances: Distances | None = None,
+    stores: bool = True,
 ) -> MatrixStack:
     """Return the stack of a training set: stored if it fits the budget, else computed whenever it is needed.
 
@@ -841,6 +842,8 @@ def make_stack(
         Sizes that stacks work with.
     distances : dict, optional
         Between the training samples, as far as they are known; kept where the budget has room for them, too.
+    stores : bool
+        Whether the matrices are to be stored; False where all samples are read a few times only.
     """
     n = views[0].shape[0]
     dtype, options = matrix_dtype(n, dtype), options or StackOptions()
@@ -851,7 +854,7 @@ def make_stack(
     room = f"the budget is {format_bytes(budget)}"
     # Beside the stack one combined matrix, and on a device the blocks that the solver takes out of it.
     count = len(kernel_set) + (1 if device is None else 2)
-    stored, combined = count * matrix <= budget, matrix <= budget
+    stored, combined = stores and count * matrix <= budget, matrix <= budget
     if working_bytes is None and device is None:
         # Tall strips keep the matrix products busy; a sixteenth of one matrix is still nothing beside the stack.
         tall = 3 * max(2 * options.cache_bytes, matrix // 16)
@@ -865,10 +868,8 @@ def make_stack(
         stack = StoredStack.of(cast(ComputedStack, stack))
         stack.form = f"{len(kernel_set)} kernel matrices of {format_bytes(matrix)} are stored{where}, {room}"
     elif combined:
-        stack.form = (
-            f"{count} kernel matrices would need {format_bytes(count * matrix)}{where}, {room}: the combined one is "
-            "stored, the others are computed whenever they are needed"
-        )
+        needed = f"{count} kernel matrices would need {format_bytes(count * matrix)}{where}, {room}: " if stores else ""
+        stack.form = f"{needed}the combined one is stored, the others are computed whenever they are needed"
     else:
         stack.form = (
             f"one combined {n} x {n} kernel matrix needs {format_bytes(matrix)}{where}, {room}: entries are computed "

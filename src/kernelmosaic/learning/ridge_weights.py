@@ -8,16 +8,17 @@ priors keep them finite. The problem is not convex: `stationarity` says how leve
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 
 from kernelmosaic._typing import ArrayOrTensor, RowIndex
-from kernelmosaic.backend import backend_of
+from kernelmosaic.backend import backend_of, one_blas_thread
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.gram import Gram
 from kernelmosaic.gram.options import BlockOptions
@@ -32,6 +33,7 @@ from kernelmosaic.solvers.leave_one_out import (
     RidgeSystem,
     class_loss,
     evidence,
+    evidence_diagonal,
     evidence_value,
     raise_of_rounding,
     squared_loss,
@@ -81,6 +83,9 @@ class RidgeOptions:
         Up to so many, linear systems are solved by one thread: several wait for each other longer than they save.
     first_rows : int
         Several starts are tried on a third of the samples, if these are at least so many.
+    ridge_steps, least_gain : int, float
+        Where weights are learned from some samples, most steps of the ridge on all, and the gain in nats below which
+        they end.
     probe_signs, most_probes : int
         Of kernels of pairs, how many random signs a trace is made of, in two vectors at least and so many at most.
     product_steps, product_tol : int, float
@@ -108,6 +113,8 @@ class RidgeOptions:
     width_rows: int = 2000
     few_samples: int = 1000
     first_rows: int = 100
+    ridge_steps: int = 8
+    least_gain: float = 0.5
     probe_signs: int = 16_000
     most_probes: int = 20
     product_steps: int = 400
@@ -342,6 +349,34 @@ def learn_ridge(
     )
 
 
+def learn_from_some(
+    stack: MatrixStack, targets: RidgeTargets, rows: NDArray[np.intp], options: RidgeOptions, **known: Any
+) -> RidgeLearned:
+    """Learn weights from some samples, whose numbers ascend, then the ridge, and the machine, from all of them.
+
+    What is known is given as to `learn_ridge`.
+    """
+    some, own = stack.take(rows, stored=True), targets.take(rows)
+    with one_blas_thread() if len(rows) <= options.few_samples else nullcontext():
+        part = learn_ridge(some, own, **known, options=options)
+        at = RidgePoint(part.weights, part.alpha, part.scale, {})
+        curvature = MatrixForm(some, own, options.criterion, {}).curvature(at)
+    form = MatrixForm(stack, targets, options.criterion, {})
+    if known.get("alpha") is None:
+        at, machine = form.relearn_ridge(at, curvature * float(targets.weight.sum() / own.weight.sum()), options)
+    else:
+        machine = form.machine(at)
+    found = replace(part, alpha=at.alpha, scale=at.scale)
+    problem = RidgeProblem(form, stack.n_kernels, options.criterion == "loo" and targets.labels is not None, options)
+    return replace(
+        found,
+        beta=machine.beta,
+        intercept=machine.intercept,
+        residuals=machine.residuals,
+        value=machine.value + problem.prior(found.logs())[0],
+    )
+
+
 def _learn_ridge_of_some(
     stack: MatrixStack, targets: RidgeTargets, weights: Array | None, options: RidgeOptions
 ) -> RidgeLearned | None:
@@ -456,8 +491,11 @@ class MatrixForm:
         return Judged(value, at.weights * slopes, in_alpha, in_scale, tuple(in_widths))
 
     def machine(self, at: RidgePoint) -> RidgeMachine:
+        system, _, K = self._system(at, at.alpha / self.targets.weight)
+        return self._machine(system, K, at)
+
+    def _machine(self, system: RidgeSystem, K: ArrayOrTensor, at: RidgePoint) -> RidgeMachine:
         ridge, Y = at.alpha / self.targets.weight, self.targets.Y
-        system, _, K = self._system(at, ridge)
         beta = system.solve(Y)
         for _ in range(3):  # what was added to the diagonal for rounding is taken off again
             left = Y - backend_of(K).to_numpy(K @ backend_of(K).asarray(beta)) - ridge[:, np.newaxis] * beta
@@ -467,6 +505,61 @@ class MatrixForm:
         residuals = system.residuals(beta, self.targets.groups)
         value = evidence(system, Y)[0] if self.criterion == "evidence" else self.targets.loss(residuals, at.scale)[0]
         return RidgeMachine(beta, system.constants @ Y, residuals, value)
+
+    def ridge_slope(self, at: RidgePoint, system: RidgeSystem) -> tuple[float, float]:
+        """Return the slope of the criterion in log α at given weights, and the scale a that minimises it there."""
+        t, ridge, scale = self.targets, at.alpha / self.targets.weight, at.scale
+        beta = system.solve(t.Y)
+        if self.criterion == "evidence":
+            diagonal = evidence_diagonal(system, t.Y, beta)
+        else:
+            r = system.residuals(beta, t.groups)
+            if t.labels is not None:
+                found = minimize_scalar(lambda log_a: t.loss(r, float(np.exp(log_a)))[0], bounds=(-5.0, 8.0))
+                scale = float(np.exp(found.x))
+            _, g, _ = t.loss(r, scale)
+            diagonal = system.slope_diagonal(beta, r, g, t.groups)
+        return float(ridge @ diagonal), scale
+
+    def curvature(self, at: RidgePoint, apart: float = 0.2) -> float:
+        """Return the second derivative of the criterion in log α by the difference of two slopes."""
+        ends = [replace(at, alpha=at.alpha * float(np.exp(sign * apart))) for sign in (-1.0, 1.0)]
+        low, high = (self.ridge_slope(end, self._system(end, end.alpha / self.targets.weight)[0])[0] for end in ends)
+        return (high - low) / (2.0 * apart)
+
+    def relearn_ridge(self, at: RidgePoint, curvature: float, options: RidgeOptions) -> tuple[RidgePoint, RidgeMachine]:
+        """Return given weights with the ridge of these samples, and the machine.
+
+        Newton steps in log α, a factorisation each, end where the next would gain less than `options.least_gain`
+        nats.
+
+        Parameters
+        ----------
+        at : RidgePoint
+            Where to start.
+        curvature : float
+            The second derivative of the criterion in log α to start with.
+        options : RidgeOptions
+            The prior of α, and when to stop.
+        """
+        system, _, K = self._system(at, at.alpha / self.targets.weight)
+        strength, before = 2.0 * options.alpha_prior, None
+        for _ in range(options.ridge_steps):
+            slope, scale = self.ridge_slope(at, system)
+            log_alpha = float(np.log(at.alpha))
+            slope += strength * (log_alpha - options.alpha_mean)
+            if before is not None and log_alpha != before[0]:
+                curvature = (slope - before[1]) / (log_alpha - before[0])
+            before = log_alpha, slope
+            # Where the criterion is not convex, the step is one down the slope.
+            step = -slope / curvature if curvature > 0 else -float(np.sign(slope))
+            step = float(np.clip(step, -2.0, 2.0))
+            at = replace(at, scale=scale)
+            if abs(step * slope) < 2.0 * options.least_gain:
+                break
+            at = replace(at, alpha=at.alpha * float(np.exp(step)))
+            system = system.with_ridge(K, at.alpha / self.targets.weight)
+        return at, self._machine(system, K, at)
 
     def _system(self, at: RidgePoint, ridge: Array) -> tuple[RidgeSystem, dict[int, ArrayOrTensor], ArrayOrTensor]:
         """Return the linear system, the matrices of the kernels whose widths are learned, and K, centred."""

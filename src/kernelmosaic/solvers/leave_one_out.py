@@ -186,6 +186,19 @@ class RidgeSystem(System):
         G -= across.T
         return G
 
+    def slope_diagonal(self, beta: Array, r: Array, g: Array, groups: Groups = None) -> Array:
+        """Return the diagonal of G alone, which takes n² operations where every sample is left out alone."""
+        backend = self.factor.backend
+        if groups is not None:
+            return np.asarray(backend.to_numpy(self.slope(beta, r, g, groups).diagonal()))
+        u = self.residuals(g)
+        squares = backend.xp.einsum("ij,ij,j->i", self.A, self.A, backend.asarray((u * r).sum(axis=1)))
+        return np.asarray(backend.to_numpy(squares) - np.sum(self.times(u) * beta, axis=1))
+
+    def with_ridge(self, K: ArrayOrTensor, ridge: Array) -> RidgeSystem:
+        """Return the system of the same K, centred by now, and another ridge."""
+        return RidgeSystem(_factorised(K, backend_of(K).asarray(ridge)), self.offset)
+
     def block(self, S: NDArray[np.intp]) -> Array:
         """Return A_SS."""
         backend = self.factor.backend
@@ -381,8 +394,18 @@ def evidence_value(fit: float, log_det: float, n: int, c: int, noise: float | No
 
 def evidence(system: RidgeSystem, Y: Array, noise: float | None = None) -> tuple[float, ArrayOrTensor]:
     """Return `evidence_value`, and its slope G in M."""
-    beta, (n, c) = system.times(Y), Y.shape
-    fit = max(float(np.sum(Y * beta)), 1e-30)  # of constant targets it is zero
-    value, s2 = evidence_value(fit, system.log_det, n, c, noise)
+    beta, c = system.times(Y), Y.shape[1]
+    value, s2 = _evidence(system, Y, beta, noise)
     right = backend_of(system.A).asarray(beta)
     return value, (0.5 * c) * system.A - right @ (right.T * (0.5 / s2))
+
+
+def evidence_diagonal(system: RidgeSystem, Y: Array, beta: Array) -> Array:
+    """Return the diagonal of G alone."""
+    s2 = _evidence(system, Y, beta)[1]
+    return np.asarray(0.5 * Y.shape[1] * system.diagonal - (0.5 / s2) * np.sum(beta**2, axis=1))
+
+
+def _evidence(system: RidgeSystem, Y: Array, beta: Array, noise: float | None = None) -> tuple[float, float]:
+    fit = max(float(np.sum(Y * beta)), 1e-30)  # of constant targets it is zero
+    return evidence_value(fit, system.log_det, *Y.shape, noise)
