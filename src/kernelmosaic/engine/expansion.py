@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import ArrayOrTensor, MatrixLike
-from kernelmosaic.backend import default_budget, format_bytes, has_device, row_strips, torch_backend
+from kernelmosaic.backend import (
+    allowed_threads,
+    default_budget,
+    format_bytes,
+    has_device,
+    iterate_threads,
+    row_strips,
+    torch_backend,
+)
 from kernelmosaic.gram import KernelSet, Views, take_rows
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.missing import MissingViews
@@ -25,7 +33,7 @@ ROUNDING = 1e-12
 #: Samples are left out where at most this share of them remains.
 _WORTH_SKIPPING = 0.9
 #: Bytes of kernel values, or of samples and features, worked on at once; a device cuts its own further.
-_BLOCK_BYTES = {"support": 2**25, "features": 2**22}
+_BLOCK_BYTES = {"support": 2**23, "features": 2**22}
 _DEVICE_BYTES = {"support": 2**32, "features": 2**29}
 
 
@@ -301,17 +309,28 @@ class Expansion:
     def _shares(self, X: MatrixLike, gates: Array | None) -> Iterator[tuple[Any, int, Array]]:
         """Yield (rows, m, what kernel m adds to the outputs there), m among all P."""
         device = self.device if has_device(self.device) else None
-        for strip, samples in self.sums.strips(X, device):
-            if gates is None:
-                for k, values in self.sums.products(samples, range(len(self.kept)), device):
-                    yield strip, int(self.kept[k]), values * self.eta[:, k]
-                continue
-            # Kernels of the same samples are computed together, too.
-            for rows, kernels in _together((self._rows(strip, gates, m), k) for k, m in enumerate(self.kept)):
-                left, at = _take(samples, rows, strip.stop - strip.start), rows + strip.start
-                for k, values in self.sums.products(left, kernels, device):
-                    m = int(self.kept[k])
-                    yield at, m, values * self.eta[:, k] * gates[:, at, m].T
+        # Samples in single precision, or on a disk, are read strip by strip: there may be no room for all.
+        several = device is None and isinstance(X, np.ndarray) and X.dtype == np.float64
+        n_threads = allowed_threads() if several and X.shape[0] > 1000 else 1
+        for shares in iterate_threads(
+            lambda strip: list(self._strip_shares(*strip, gates, device)), self.sums.strips(X, device), n_threads
+        ):
+            yield from shares
+
+    def _strip_shares(
+        self, strip: slice, samples: Views, gates: Array | None, device: str | None
+    ) -> Iterator[tuple[Any, int, Array]]:
+        """Yield the same of one strip of samples."""
+        if gates is None:
+            for k, values in self.sums.products(samples, range(len(self.kept)), device):
+                yield strip, int(self.kept[k]), values * self.eta[:, k]
+            return
+        # Kernels of the same samples are computed together, too.
+        for rows, kernels in _together((self._rows(strip, gates, m), k) for k, m in enumerate(self.kept)):
+            left, at = _take(samples, rows, strip.stop - strip.start), rows + strip.start
+            for k, values in self.sums.products(left, kernels, device):
+                m = int(self.kept[k])
+                yield at, m, values * self.eta[:, k] * gates[:, at, m].T
 
     def _rows(self, strip: slice, gates: Array, m: int) -> NDArray[np.intp]:
         """The samples of a strip, counted from its start, for which to evaluate kernel m."""
