@@ -313,7 +313,9 @@ class Expansion:
         several = device is None and isinstance(X, np.ndarray) and X.dtype == np.float64
         n_threads = allowed_threads() if several and X.shape[0] > 1000 else 1
         for shares in iterate_threads(
-            lambda strip: list(self._strip_shares(*strip, gates, device)), self.sums.strips(X, device), n_threads
+            lambda strip: list(self._strip_shares(strip[0], strip[1], gates, device)),
+            self.sums.strips(X, device),
+            n_threads,
         ):
             yield from shares
 

@@ -418,14 +418,14 @@ class BaseRidge(KernelEstimator):
         first = start.get("start")
         if rows is not None and isinstance(data, FeatureSet) and first is not None:
             given, tied = first.weights, False
-        known = {
+        known: Any = {
             "alpha": None if self.alpha == "learn" else float(self.alpha),
             "weights": given,
             "ties": side_ties(data.kernel_set) if tied else None,
             "options": RidgeOptions(self.criterion, self.tol, self.max_iter, self.n_init),
         }
         stack = data.stack if stack is None else stack
-        if rows is not None and isinstance(stack, MatrixStack) and stack.part_samples >= len(rows):
+        if rows is not None and isinstance(stack, MatrixStack) and not isinstance(stack, PairStack):
             return learn_from_some(stack, targets, rows, **known, **start)
         return learn_ridge(stack, targets, **known, **start)
 

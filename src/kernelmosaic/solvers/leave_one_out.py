@@ -408,4 +408,4 @@ def evidence_diagonal(system: RidgeSystem, Y: Array, beta: Array) -> Array:
 
 def _evidence(system: RidgeSystem, Y: Array, beta: Array, noise: float | None = None) -> tuple[float, float]:
     fit = max(float(np.sum(Y * beta)), 1e-30)  # of constant targets it is zero
-    return evidence_value(fit, system.log_det, *Y.shape, noise)
+    return evidence_value(fit, system.log_det, len(Y), Y.shape[1], noise)
