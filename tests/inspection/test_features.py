@@ -82,6 +82,20 @@ def test_a_linear_function_has_the_size_of_its_slopes():
     )
 
 
+def test_errors_are_those_of_means_over_samples():
+    model = MKLRidgeCV([Linear(), Gaussian()]).fit(X, Y)
+    found = feature_importance(model, X, n_repeats=1, random_state=0)
+    order = np.random.RandomState(0).permutation(60)
+    changed = X.copy()
+    changed[:, 1] = X[order, 1]
+    squares = 0.5 * (model.predict(changed) - model.predict(X)) ** 2
+    # By the jackknife.
+    leave = np.array([np.sqrt(np.delete(squares, i).mean()) for i in range(60)])
+    jackknife = np.sqrt(59 * leave.var())
+    assert found.importances[1] == pytest.approx(np.sqrt(squares.mean()))
+    assert found.errors[1] == pytest.approx(jackknife, rel=0.1)
+
+
 def test_names_views_and_pipelines():
     frames = {name: pd.DataFrame(X[:, own], columns=["u", "v", "w"]) for name, own in VIEWS.items()}
     table, views = stack_views(frames)

@@ -337,9 +337,9 @@ def suggest_kernel(given: object) -> str:
 
 def _of_gaussian_processes(given: Any) -> str:
     """Return what to write instead of a kernel of scikit-learn's Gaussian processes."""
-    name, scale = type(given).__name__, getattr(given, "length_scale", None)
-    if name == "RBF" and np.ndim(scale) == 0:
-        return f"write Gaussian(width={2**0.5 * scale:.6g}), the same kernel, or Gaussian(), as wide as the data."
+    name = type(given).__name__
+    if name == "RBF" and np.ndim(given.length_scale) == 0:
+        return f"write Gaussian(width={2**0.5 * given.length_scale:.6g}), the same kernel, or Gaussian(), as wide as the data."
     if name == "DotProduct":
         return f"write Polynomial(degree=1, offset={given.sigma_0**2:.6g}), the same kernel, or Linear()."
     return (

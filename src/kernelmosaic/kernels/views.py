@@ -515,8 +515,9 @@ def by_group(
         )
     if not is_whole(min_size):
         raise ValueError(f"min_size={min_size!r}: give a whole number of at least 1.")
-    several = isinstance(kernel, list | tuple)
-    kernels: list[Any] = list(kernel) if several else [Gaussian() if kernel is None else kernel]
+    kernels: list[Any] = [Gaussian() if kernel is None else kernel]
+    if isinstance(kernel, list | tuple):
+        kernels = list(kernel)
     for one in kernels:
         check_kernel("kernel", one, "by_group")
     if among is not None:
