@@ -15,7 +15,7 @@ from sklearn.metrics import PredictionErrorDisplay, RocCurveDisplay, f1_score
 from kernelmosaic import plots
 from kernelmosaic._typing import AnyArray, Settings
 from kernelmosaic.cli.fit import PathChoice, Trained, cautions, train_without
-from kernelmosaic.cli.methods import SCORES, bootstrap_error, score_of, usual_answer
+from kernelmosaic.cli.methods import SCORES, bootstrap_error, score_of, standard_error, usual_answer
 from kernelmosaic.cli.output import facts, share_rows, with_error
 from kernelmosaic.cli.predict import add_waterfall, first_lacking
 from kernelmosaic.engine.tasks import Labels
@@ -232,9 +232,9 @@ class _FitReport:
             rows = [[*row, f"{one:.4f}"] for row, one in zip(rows, likelihoods[~np.isnan(likelihoods)], strict=True)]
             head.append("partial likelihood")
             more = (
-                f" {name} was chosen by the mean log partial likelihood of rows held out, not by the concordance: that "
-                "depends on the order of the hazards alone, and differs by chance between models whose hazards are "
-                "as right, so that another value may have a larger one."
+                f" {name} is chosen by the mean log partial likelihood of rows held out, the last column, which "
+                "depends on how large hazards are. The concordance depends on their order alone, and differs by "
+                f"chance where few pairs change places: the {name} used may have a lower one than another."
             )
         caption = f"Mean and standard deviation of the {score}{unit} over the folds.{more}"
         self._page.table(Table(caption, head, rows))
@@ -324,11 +324,13 @@ class _FitReport:
         n, classes = len(self.y), self.model.classes_
         own = p[np.arange(n), Labels(classes).codes(self.y)]
         said, right = p.max(axis=1), classes[p.argmax(axis=1)] == self.y
+        losses = -np.log(np.maximum(own, 1e-15))
         self._page.heading("Are its probabilities right?")
         self._page.paragraph(
             f"{self.rows}: the most probable class has a probability of {100 * said.mean():.1f} % on average, and "
-            f"{100 * right.mean():.1f} % are right. The mean log-loss is {-np.log(np.maximum(own, 1e-15)).mean():.3f} "
-            f"nats; equal probabilities for all classes have {np.log(p.shape[1]):.3f}."
+            f"{100 * right.mean():.1f} % are right. The mean log-loss is {losses.mean():.3f} ± "
+            f"{standard_error(losses) or 0.0:.3f} nats (standard error); equal probabilities for all classes have "
+            f"{np.log(p.shape[1]):.3f}."
         )
 
         def draw() -> Any:
@@ -352,8 +354,10 @@ class _FitReport:
         same = StepFunction(*kaplan_meier(y[:, 1], y[:, 0]))
         ours, plain = (integrated_brier_score(y, y, curves) for curves in (functions, [same] * len(y)))
         self._page.heading("Do rows of low risk live longer?")
+        thirds = dict(zip(("high", "middle", "low"), np.array_split(np.argsort(predicted), 3), strict=True))
+        names = {k: f"{k} risk: {int(y[rows, 0].sum())} events in {len(rows)} rows" for k, rows in thirds.items()}
         caption = f"{self.rows}: Kaplan and Meier's curves of thirds by risk, and how many are at risk."
-        self._draw(lambda: self._draw_risks(predicted), "Survival by predicted risk, with numbers at risk", caption)
+        self._draw(lambda: self._draw_risks(thirds, names), f"Survival by risk. {'; '.join(names.values())}", caption)
         self._page.heading("Are its survival functions right?")
         self._page.paragraph(
             f"{self.rows}: the integrated Brier score, the mean squared error of the share that lives on, is "
@@ -366,23 +370,20 @@ class _FitReport:
             caption = f"{len(test)} test rows. Points on the diagonal are well calibrated."
             self._draw(lambda: draw(self.model, X, training.target.y[test]), alt, caption)
 
-    def _draw_risks(self, predicted: AnyArray) -> Any:
-        """Draw Kaplan and Meier's curves of three groups of rows by their predictions, and how many are at risk."""
+    def _draw_risks(self, groups: dict[str, AnyArray], names: dict[str, str]) -> Any:
+        """Draw Kaplan and Meier's curves of groups of rows, and below them how many are at risk."""
         from matplotlib.figure import Figure
 
         y, ax = self.y, Figure(figsize=(6.4, 4.4), layout="constrained").subplots()
-        thirds = np.array_split(np.argsort(predicted, kind="stable"), 3)
-        curves = {"high": thirds[0], "middle": thirds[1], "low": thirds[2]}
-        for k, (name, rows) in enumerate(curves.items()):
+        for k, (name, rows) in enumerate(groups.items()):
             times, share = kaplan_meier(y[rows, 1], y[rows, 0])
-            events = f"{name} risk: {int(y[rows, 0].sum())} events in {len(rows)} rows"
-            ax.step(np.append(0.0, times), np.append(1.0, share), where="post", label=events, **line_style(k))
+            ax.step(np.append(0.0, times), np.append(1.0, share), where="post", label=names[name], **line_style(k))
         ax.set(xlim=(0.0, y[:, 1].max()), ylim=(0.0, 1.02), xlabel="time", ylabel="share that lives on")
         ax.legend(frameon=False, fontsize=9)
         open_frame(ax)
         below: Settings = {"transform": ax.get_xaxis_transform(), "fontsize": 8, "va": "center"}
         ax.text(0.0, -0.2, "rows at risk", **below)
-        for k, (name, rows) in enumerate(curves.items()):
+        for k, (name, rows) in enumerate(groups.items()):
             ax.text(-0.02 * y[:, 1].max(), -0.26 - 0.06 * k, name, ha="right", color=colour(k), **below)
             for tick in ax.get_xticks()[ax.get_xticks() <= y[:, 1].max()]:
                 ax.text(tick, -0.26 - 0.06 * k, str(np.sum(y[rows, 1] >= tick)), ha="center", color=colour(k), **below)

@@ -339,7 +339,8 @@ def _of_gaussian_processes(given: Any) -> str:
     """Return what to write instead of a kernel of scikit-learn's Gaussian processes."""
     name = type(given).__name__
     if name == "RBF" and np.ndim(given.length_scale) == 0:
-        return f"write Gaussian(width={2**0.5 * given.length_scale:.6g}), the same kernel, or Gaussian(), as wide as the data."
+        width = 2**0.5 * given.length_scale
+        return f"write Gaussian(width={width:.6g}), the same kernel, or Gaussian(), as wide as the data."
     if name == "DotProduct":
         return f"write Polynomial(degree=1, offset={given.sigma_0**2:.6g}), the same kernel, or Linear()."
     return (
