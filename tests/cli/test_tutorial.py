@@ -1,7 +1,7 @@
 """The tutorial is typed in from top to bottom; what is printed is what it says.
 
-Words must be the same, and numbers, too, but for 8 % and a unit of the last place that is printed: last digits depend on
-rounding. Numbers of the clock, of versions and of how far a solver went are any.
+Words must be the same, and numbers, too, but for 8 % and a unit of the last place that is printed: last digits depend
+on rounding. Numbers of the clock, of versions and of how far a solver went are any.
 """
 
 from __future__ import annotations
