@@ -8,7 +8,14 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelmosaic import LocalizedMKLClassifier, MKLClassifier, MKLRegressor, MKLRidgeCV, stack_views
+from kernelmosaic import (
+    DiscriminantMKLClassifier,
+    LocalizedMKLClassifier,
+    MKLClassifier,
+    MKLRegressor,
+    MKLRidgeCV,
+    stack_views,
+)
 from kernelmosaic.inspection import feature_importance
 from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, Ranked
 
@@ -52,11 +59,13 @@ def test_one_column_at_a_time(normalize, classes):
         MKLRegressor([Gaussian()], C=10, approximation="nystroem", rank=20, random_state=0),
         MKLRidgeCV([Linear(), Laplacian()], scale=True),
         LocalizedMKLClassifier([("a", Linear(), [0, 1, 2]), ("b", Linear(), [3, 4, 5])], tol=0.1, n_init=1),
+        DiscriminantMKLClassifier([Linear(), Gaussian()]),
     ],
-    ids=["features", "ridge", "gates"],
+    ids=["features", "ridge", "gates", "discriminants"],
 )
 def test_every_form_of_a_model(model):
     target = Y > 0 if isinstance(model, LocalizedMKLClassifier) else Y
+    target = np.digitize(Y, [-1, 1]) if isinstance(model, DiscriminantMKLClassifier) else target
     found = feature_importance(model.fit(X, target), X, n_repeats=2, random_state=1)
     np.testing.assert_allclose(found.importances, by_hand(model, X, 2, 1), rtol=1e-6)
 

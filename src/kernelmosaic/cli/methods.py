@@ -234,7 +234,8 @@ def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale:
     if request.method == "localized":
         if not plan.numbers:
             raise ValueError("--method localized: its gates read numbers, and no view has a column of them; use mkl.")
-        options["gating_columns"] = plan.positions(plan.numbers)
+        read = {column for _, _, own in kernels for column in own}
+        options["gating_columns"] = [column for column in plan.positions(plan.numbers) if column in read]
     if request.proba and request.method != "discriminant":
         options["calibration"] = "sigmoid"
     name = f"{prefixes.get(str(request.method), '')}MKL{families.get(str(request.task), 'Classifier')}"

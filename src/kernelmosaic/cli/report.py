@@ -185,16 +185,21 @@ class _FitReport:
     def _add_scores(self) -> None:
         score, test, groups = self.noted["score"], self.noted["test"], self.request.groups
         self._page.heading("How well it does on rows it has not seen")
+        result = ""
+        if score:
+            value = with_error(self.task, score["mean"], score["error"], f"{score['n']} rows")
+            result = f" The {score['how']} {score['name']} is {value}."
         if score and self.card.is_ridge:
             what = "Every row" if groups is None else f"Every group of rows with one value of `{groups}`"
             self._page.paragraph(
                 f"{what} was left out in turn: leave-one-out predictions have a closed form, so that no part had to be "
                 f"held out. Weights and alpha are those of all {score['n']} rows, which favours the score a little."
+                f"{result}"
             )
         elif score:
             self._page.paragraph(
                 f"Each of {score['folds']} parts of the {score['n']} rows was held out in turn, preparation of the "
-                f"columns included. Compare the {score['name']} with the baseline without features (dashed)."
+                f"columns included. Compare the {score['name']} with the baseline without features (dashed).{result}"
             )
         if test:
             value = with_error(self.task, test["value"], test["error"], f"{test['n']} rows")

@@ -159,9 +159,8 @@ def _is_plain(model: Estimator, V: AnyArray) -> bool:
     expansion = model.function_.expansion
     if type(expansion.sums) not in (SupportSums, PartialSums):
         return False
-    plain = expansion.values(V) + model.intercept_
-    found = model.function_.outputs(V)
-    return plain.shape == found.shape and np.allclose(plain, found)
+    sums, found = expansion.values(V), model.function_.outputs(V)
+    return sums.shape == found.shape and np.allclose(sums + model.intercept_, found)
 
 
 def _change_by_outputs(model: Estimator, V: AnyArray) -> Change:
