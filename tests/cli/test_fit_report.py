@@ -126,6 +126,6 @@ def test_views_that_rows_lack_are_mapped_and_one_row_is_explained(capsys, tmp_pa
     cells, found = cells_of(page), {}
     for name, share in shares.items():
         at = cells.index(f"{share:.1f}")
-        loss, low, high, found[name] = map(float, cells[at + 1 : at + 5])
+        found[name], loss, low, high = map(float, cells[at + 1 : at + 5])
         assert low <= loss <= high
     assert found == {"s": 0.05, "n": pytest.approx(0.5, abs=0.46)}

@@ -82,16 +82,15 @@ def standard_error(terms: NDArray[np.float64]) -> float | None:
     return float(terms.std(ddof=1)) / len(terms) ** 0.5 if len(terms) > 1 else None
 
 
-def bootstrap_error(
-    statistic: Callable[..., float], *given: AnyArray, groups: AnyArray | None = None, draws: int = 100
-) -> float:
+def bootstrap_error(statistic: Callable[..., float], *given: AnyArray, groups: AnyArray | None = None) -> float:
     """Return the standard error of a statistic of rows: its standard deviation if rows, or groups, are drawn anew."""
-    random, places = np.random.RandomState(0), [np.array([i]) for i in range(len(given[0]))]
-    if groups is not None:
-        places = [np.flatnonzero(groups == g) for g in np.unique(groups)]
-    found = []
-    for _ in range(draws):
-        rows = np.concatenate([places[k] for k in random.randint(len(places), size=len(places))])
+    random, n, found = np.random.RandomState(0), len(given[0]), []
+    places = None if groups is None else [np.flatnonzero(groups == g) for g in np.unique(groups)]
+    for _ in range(100 if n <= 2000 else 25):
+        if places is None:
+            rows = random.randint(n, size=n)
+        else:
+            rows = np.concatenate([places[k] for k in random.randint(len(places), size=len(places))])
         found.append(statistic(*(one[rows] for one in given)))
     return float(np.nanstd(found, ddof=1))
 

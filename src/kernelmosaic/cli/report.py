@@ -128,7 +128,7 @@ class _FitReport:
         if n and self.task != "one-class":
             score, unit = SCORES[self.task][0], "" if self.task in ("regression", "survival") else ", points"
             tested = {name: self._tested(name) for name in self.card.views}
-            head += [f"{score} lost without it{unit}", "95 % from", "to", "p"]
+            head += ["p", f"{score} lost without it{unit}", "95 % from", "to"]
             more = (
                 f" Without a view, all is learned and chosen anew from the others; what the {score} loses has an "
                 f"interval of two standard errors over the {len(self.y)} rows. p tests whether the view adds nothing "
@@ -139,7 +139,7 @@ class _FitReport:
         self._page.table(Table(f"The total weight of each view, as its share of all weights.{more}", head, rows))
 
     def _tested(self, view: str) -> list[str | None]:
-        """Return what the score loses without a view, the ends of its interval, and the p-value; None if not known."""
+        """Return the p-value of a view, what the score loses without it, and the ends of the interval; None if unknown."""
         task, held = self.task, self.held
         try:
             less, known = train_without(self.trained, view)
@@ -159,7 +159,7 @@ class _FitReport:
             value, error = lost(*rows), bootstrap_error(lost, *rows, groups=self.trained.groups)
             factor, form = (1, ".3f") if task in ("regression", "survival") else (100, ".1f")
             loss = [f"{factor * (value + times * error):{form}}" for times in (0, -2, 2)]
-        return [*loss, f"{self._p_value(view, less):.2g}"]
+        return [f"{self._p_value(view, less):.2g}", *loss]
 
     def _p_value(self, view: str, less: Trained, most: int = 1000) -> float:
         """Return the p-value of a view given the machine without it, by the rows that have the view."""
