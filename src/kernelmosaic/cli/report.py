@@ -139,7 +139,7 @@ class _FitReport:
         self._page.table(Table(f"The total weight of each view, as its share of all weights.{more}", head, rows))
 
     def _tested(self, view: str) -> list[str | None]:
-        """Return the p-value of a view, what the score loses without it, and the ends of the interval; None if unknown."""
+        """Return the p-value of a view, what the score loses without it, and from where to where; None if unknown."""
         task, held = self.task, self.held
         try:
             less, known = train_without(self.trained, view)
