@@ -44,7 +44,7 @@ plt.show()
 # %%
 # A linear and a Gaussian kernel per view. C and the norm of the weights are chosen by cross-validation.
 train, test = np.arange(len(X)) % 2 == 0, np.arange(len(X)) % 2 == 1
-model = MKLClassifierCV(by_group(views, [Linear(), Gaussian()]), Cs=5)
+model = MKLClassifierCV(by_group([Linear(), Gaussian()], views), Cs=5)
 model.fit(X[train], y[train])
 print({name: round(weight, 2) for name, weight in model.view_weights_.items()})
 
@@ -65,7 +65,7 @@ for name, columns in views.items():
     rows = X.index[test & known]
     print(f"{name:11} alone, {len(rows):3} patients: {auc(alone, columns, rows):.3f}")
 complete = X.notna().all(axis=1).to_numpy()
-cases = MKLClassifierCV(by_group(views, [Linear(), Gaussian()]), Cs=5)
+cases = MKLClassifierCV(by_group([Linear(), Gaussian()], views), Cs=5)
 cases.fit(X[train & complete], y[train & complete])
 print(f"patients with every view: {(train & complete).sum()} of {train.sum()} learned")
 print(f"all patients predicted:   {auc(cases, X.columns, X.index[test]):.3f}")

@@ -24,7 +24,7 @@ random = np.random.RandomState(0)
 X = random.standard_normal((120, 10))
 y = X[:, 0] + X[:, 1] ** 2 - 1 + 0.5 * random.standard_normal(120) > 0
 names = ["expression", "methylation", "protein", "clinical", "imaging"]
-views = by_group({name: [2 * m, 2 * m + 1] for m, name in enumerate(names)}, Gaussian())
+views = by_group(Gaussian(), {name: [2 * m, 2 * m + 1] for m, name in enumerate(names)})
 model = MKLClassifier(views)
 
 # %%

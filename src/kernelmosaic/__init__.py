@@ -1,9 +1,8 @@
 """Multiple kernel learning behind scikit-learn's interface.
 
-The estimators of first choice are listed here, ``kernelmosaic.MKLClassifierCV`` and so on; those of single papers, such
-as ``LocalizedMKLClassifier``, are listed in `kernelmosaic.estimators`, and ``from kernelmosaic import`` finds them too.
-Kernels live in `kernelmosaic.kernels`, generators of toy data in `kernelmosaic.datasets`. Names are resolved on first
-use, so that ``import kernelmosaic`` alone costs nothing.
+All estimators can be imported from here; ``__all__`` has those of first choice, `kernelmosaic.estimators` also those of
+single papers, such as ``LocalizedMKLClassifier``. Kernels live in `kernelmosaic.kernels`, generators of toy data in
+`kernelmosaic.datasets`. Names are resolved on first use, so that ``import kernelmosaic`` alone costs nothing.
 """
 
 # ruff: noqa: F403, F405
@@ -67,4 +66,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *import_module("kernelmosaic.estimators").__all__})

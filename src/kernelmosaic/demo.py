@@ -33,11 +33,12 @@ def _quiet(step: str, done: int) -> None:
 
 @dataclass(frozen=True)
 class Row:
-    """A fitted entry: its accuracy on test samples and the seconds of its fit; None for a rule that is not trained."""
+    """A fitted entry, its accuracy, on how many test samples, and the seconds of its fit; None for a rule without."""
 
     name: str
     model: Estimator
     accuracy: float
+    n_test: int
     seconds: float | None = None
 
 
@@ -148,7 +149,7 @@ def patients(n_train: int = 120, seed: int = 0, n_test: int = 2000, advance: Adv
     for name, model, seconds in fitted(entries, train, n_train, advance):
         seen = test[known(model)[test]]
         right[name] = model.predict(X[seen]) == y[seen]
-        rows.append(Row(name, model, float(right[name].mean()), seconds))
+        rows.append(Row(name, model, float(right[name].mean()), len(seen), seconds))
     weights = dict(zip(entries, rows[-1].model.weights_, strict=False))
     for row in rows:
         weight = f"{weights[row.name]:.2f}" if row.name in weights else ""
@@ -223,14 +224,18 @@ def draw_patients(rows: list[Row], X: Array, columns: dict[str, Any], y: NDArray
     figure.text(0.122, 0.89, "views", ha="center", fontsize=9, color=ink)
     figure.text(0.245, 0.89, "weights", ha="center", fontsize=9, color=ink)
     axes = figure.add_axes((0.775, 0.09, 0.21, 0.77))
-    values = [100 * row.accuracy for row in rows]
-    axes.barh([row.name for row in rows], values, color=[*colours.values(), "#c9c9c9", ink], height=0.62)
-    for place, value in enumerate(values):
-        axes.text(value + 0.8, place, f"{value:.1f}", va="center", fontsize=9, color=ink)
-    axes.set(xlim=(40, 100), ylim=(len(rows) - 0.5, -0.5), xticks=[])
+    for place, (row, shade) in enumerate(zip(rows, [*colours.values(), "#9a9a9a", ink], strict=True)):
+        value, error = 100 * row.accuracy, 200 * (row.accuracy * (1 - row.accuracy) / row.n_test) ** 0.5
+        axes.errorbar(value, place, xerr=error, fmt="o", color=shade, markersize=5, elinewidth=2)
+        axes.text(value + error + 1.5, place, f"{value:.1f}", va="center", fontsize=9, color=ink)
+    axes.axvline(50, color=ink, linestyle="--", linewidth=1)
+    axes.set(xlim=(46, 100), ylim=(len(rows) - 0.5, -0.5))
+    axes.set_xticks([50, 60, 70, 80, 90], ["50\nchance", "60", "70", "80", "90"])
+    axes.set_yticks(range(len(rows)), [row.name for row in rows])
     axes.tick_params(axis="y", length=0, labelsize=9)
-    axes.set_title("test accuracy, % (bars from 40)", fontsize=9, color=ink, loc="right")
-    axes.spines[["top", "right", "bottom"]].set_visible(False)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.set_title("test accuracy, %, with 95 % intervals", fontsize=9, color=ink, loc="right")
+    axes.spines[["top", "right", "left"]].set_visible(False)
     return figure
 
 
@@ -259,11 +264,11 @@ def gauss4(n_train: int = 600, seed: int = 0, n_test: int = 20_000, advance: Adv
     X_test, y_test = make_gaussians(4, n_test, random_state=rng)
     rows, cells = [], []
     for name, model, seconds in fitted(ENTRIES, lambda model, size: model.fit(X[:size], y[:size]), n_train, advance):
-        rows.append(Row(name, model, float(np.mean(model.predict(X_test) == y_test)), seconds))
+        rows.append(Row(name, model, float(np.mean(model.predict(X_test) == y_test)), n_test, seconds))
         support = f"{len(model.support_)} ({100 * model.support_fraction_:.1f} %)"
         cells.append((name, f"{100 * rows[-1].accuracy:.2f}", support, f"{model.duality_gap_:.1e}", f"{seconds:.3f}"))
     rule = BayesRule(4)
-    rows.append(Row("Bayes rule", rule, float(np.mean(rule.predict(X_test) == y_test))))
+    rows.append(Row("Bayes rule", rule, float(np.mean(rule.predict(X_test) == y_test)), n_test))
     cells.append(("Bayes rule", f"{100 * rows[-1].accuracy:.2f}", "", "", ""))
     best = rule.accuracy()
     summary = (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import _safe_indexing
 
 from kernelmosaic._typing import MatrixLike, Settings, TargetLike
 
@@ -43,6 +44,29 @@ class StackedViews(NamedTuple):
         ends = np.cumsum([0, *map(len, self.views.values())]).tolist()
         return {name: list(range(*ends)) for name, ends in zip(self.views, pairwise(ends), strict=True)}
 
+    # By these, splitters and searches of scikit-learn take it for a table of samples, and rows of it to an estimator.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the table."""
+        return tuple(self.X.shape)
+
+    @property
+    def iloc(self) -> Any:
+        """What takes rows by position: ``stacked.iloc[rows]``."""
+        return _Rows(self)
+
+    def take(self, rows: Any, axis: int = 0) -> StackedViews:
+        """Return some of the samples, with the same views."""
+        return StackedViews(_safe_indexing(self.X, rows), self.views)
+
+
+class _Rows(NamedTuple):
+    stacked: StackedViews
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self.stacked.take(rows)
+
 
 @overload
 def stack_views(container: Any = None, y: None = None, /, **views: Any) -> StackedViews: ...
@@ -51,7 +75,8 @@ def stack_views(container: Any, y: TargetLike, /, **views: Any) -> tuple[Stacked
 def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) -> Any:
     """Put views of the same samples side by side, with the columns of each.
 
-    Splitters, searches and pipelines pass one X around; this makes it of several. New samples are stacked alike.
+    Splitters, searches and pipelines pass one X around; this makes it of several. New samples are stacked alike. The
+    result as a whole may be their X, too: ``cross_val_score(MKLRidgeClassifierCV(), stack_views(tables), y)``.
 
     Parameters
     ----------
@@ -208,6 +233,27 @@ def _is_gram(table: MatrixLike) -> bool:
         return False
     values = np.asarray(table)
     return values.dtype.kind in "iuf" and bool(np.allclose(values, values.T, equal_nan=True))
+
+
+def find_columns(names: Iterable[Any], columns: Iterable[Any]) -> dict[Any, Any]:
+    """Return the columns that names mean, by these names; a name may lack the prefix of its table, as in ``rna__CD4``.
+
+    Names that no column has are left out; one that two tables have is a ValueError.
+    """
+    own: dict[Any, list[Any]] = {}
+    for column in columns:
+        own.setdefault(column, []).insert(0, column)
+        if isinstance(column, str) and SEPARATOR in column:
+            own.setdefault(column.partition(SEPARATOR)[2], []).append(column)
+    found = {name: own[name] for name in names if name in own}
+    for name, meant in found.items():
+        if len(meant) > 1 and meant[0] != name:
+            listed = ", ".join(map(repr, meant))
+            raise ValueError(
+                f"{name!r} is a column of several tables, {listed}: write the one that is meant, as by_group does with "
+                "among=views[table]."
+            )
+    return {name: meant[0] for name, meant in found.items()}
 
 
 def by_view(values: Any, views: Sequence[str]) -> dict[str, Any]:

@@ -84,22 +84,38 @@ def cells_of(page):
     return [text for _, text in page.all("td")]
 
 
+def after(page, name):
+    """Return the text of the cell beside a name."""
+    tables = [text for tag, _, text in page.elements if tag in ("th", "td")]
+    return tables[tables.index(name) + 1]
+
+
 def test_areas_and_f1_are_those_of_held_out_probabilities(capsys, tmp_path):
     from sklearn.metrics import f1_score, roc_auc_score
 
     table = flowers().drop(columns="colour")
     page = page_of(capsys, tmp_path, table, "kind")
     model = load(tmp_path / "m.skops").named_steps["model"]
-    assert f"{roc_auc_score(table['kind'], model.loo_probabilities_[:, 1]):.3f} (60 rows)" in cells_of(page)
+    found = {name: text.split() for name in ("AUC", "F1") for text in [after(page, f"leave-one-out {name}")]}
+    p = model.loo_probabilities_[:, 1]
+    assert found["AUC"][0] == f"{roc_auc_score(table['kind'], p):.3f}"
     f1 = f1_score(table["kind"], model.loo_predictions_, average="macro")
-    assert f"{f1:.3f}, mean of the classes (60 rows)" in cells_of(page)
+    assert found["F1"][0] == f"{f1:.3f}"
+    # Standard errors: DeLong's for the area; that of the share of right answers is near that of F1.
+    rose, tulip = p[table["kind"] == "tulip"], p[table["kind"] == "rose"]
+    wins = (rose[:, np.newaxis] > tulip) + 0.5 * (rose[:, np.newaxis] == tulip)
+    delong = (wins.mean(axis=1).var(ddof=1) / len(rose) + wins.mean(axis=0).var(ddof=1) / len(tulip)) ** 0.5
+    assert float(found["AUC"][2]) == pytest.approx(delong, rel=0.3, abs=0.002)
+    share = np.mean(model.loo_predictions_ == table["kind"])
+    assert float(found["F1"][2]) == pytest.approx((share * (1 - share) / 60) ** 0.5, rel=0.3, abs=0.002)
+    assert all("60 rows)" in " ".join(text) for text in found.values())
 
 
 def test_views_that_rows_lack_are_mapped_and_one_row_is_explained(capsys, tmp_path):
     table = flowers().drop(columns="colour")
     table.loc[3:9, ["noise_a", "noise_b"]] = None
     views = ("--view", "s=shape_*:linear+gauss", "--view", "n=noise_*:linear+gauss")
-    page = page_of(capsys, tmp_path, table, "kind", *views, *QUICK, "--resamples", "3")
+    page = page_of(capsys, tmp_path, table, "kind", *views, *QUICK, "--resamples", "19")
     alts = [attributes["alt"] for attributes, _ in page.all("img")]
     assert "Which rows have which views" in alts
     (drawn,) = [text for text in alts if text.startswith("What each view adds to the decision on one row, ")]
@@ -107,8 +123,9 @@ def test_views_that_rows_lack_are_mapped_and_one_row_is_explained(capsys, tmp_pa
     assert any("Row 4 of the table" in text for _, text in page.all("p"))
     model = load(tmp_path / "m.skops").named_steps["model"]
     shares = {name: 100 * weight / sum(model.view_weights_.values()) for name, weight in model.view_weights_.items()}
-    cells = cells_of(page)
-    at = cells.index(f"{shares['s']:.1f}")
-    low, high, p = map(float, cells[at + 1 : at + 4])
-    assert 0 <= low <= high <= 100
-    assert p in (0.25, 0.5, 0.75, 1.0)
+    cells, found = cells_of(page), {}
+    for name, share in shares.items():
+        at = cells.index(f"{share:.1f}")
+        found[name], loss, low, high = map(float, cells[at + 1 : at + 5])
+        assert low <= loss <= high
+    assert found == {"s": 0.05, "n": pytest.approx(0.5, abs=0.46)}

@@ -281,3 +281,40 @@ def test_predict_says_which_file_is_needed(capsys, here):
     assert "the model has no view 'prot' from a file; it has rna (rna.csv), p (prot.csv). Write NAME=prot.csv" in line
     said = done(capsys, "predict", "model.skops", "train.csv", "--on", "id", "--view", "p=prot.csv")
     assert "view 'rna' (rna.csv when the model was fitted) is not given: no row has it." in said.err
+
+
+# Gene sets -----------------------------------------------------------------------------------------------------------
+
+
+def test_gene_sets_are_views_in_place_of_the_table_that_they_divide(capsys, here):
+    Path("sets.gmt").write_text("A\t\tu\tv\tx\nB__1\t\tv\tw\nC\t\tw\ty\n", encoding="utf-8")
+    files = ("--view", "rna.csv", "--view", "prot=prot.csv:linear")
+    said = fit(capsys, *files, "--gene-sets", "sets.gmt:linear", "--drop-empty", "--method", "mkl")
+    views = {name: view["columns"] for name, view in load("model.skops").training_["views"].items()}
+    assert views == {"prot": ["prot.k", "prot.l"], "A": ["rna.u", "rna.v"], "B_1": ["rna.v", "rna.w"]}
+    assert "1 of 3 gene sets have fewer than two genes that are columns: left out." in said.err
+    assert load("model.skops").named_steps["model"].kernel_names_ == ["prot:linear", "A:linear", "B_1:linear"]
+    new = ("--on", "id", "--view", "rna=rna.csv", "--view", "prot=prot.csv", "--drop-empty")
+    assert "Predictions: p.csv" in done(capsys, "predict", "model.skops", "train.csv", *new, "-o", "p.csv").out
+
+
+def test_gene_sets_of_one_table_and_of_a_gene_in_two(capsys, here):
+    Path("sets.gmt").write_text("A\t\tage\tu\nB\t\tu\tv\n", encoding="utf-8")
+    table = here.assign(u=np.arange(N) % 7, v=np.arange(N) % 5)
+    write(table, "one.csv")
+    done(capsys, "fit", "one.csv", "--target", "kind", "--gene-sets", "sets.gmt", "--drop", "id", *PLAIN)
+    assert load("model.skops").named_steps["model"].kernel_names_ == ["A:gauss", "B:gauss"]
+    write(table, "train.csv")
+    write(table[["id", "u", "v"]], "more.csv")
+    options = ("fit", "train.csv", "--target", "kind", "--on", "id", "--view", "more.csv", "--gene-sets")
+    assert (
+        "gene 'u' is in u and more.u; name the view, such as rna=sets.gmt." in run(capsys, *options, "sets.gmt").error
+    )
+    done(capsys, *options, "more=sets.gmt", *PLAIN)
+    assert columns_of() == ["more.u", "more.v"]
+    Path("sets.gmt").write_text("A\t\tTP53\tMYC\n", encoding="utf-8")
+    assert (
+        "no set has two genes that are columns; the columns are 'u', 'v'"
+        in run(capsys, *options, "more=sets.gmt").error
+    )
+    assert "nothing.gmt: there is no such file." in run(capsys, *options, "nothing.gmt").error

@@ -52,11 +52,18 @@ def test_hazards_are_what_python_gives(capsys, tmp_path):
     np.testing.assert_allclose(pipeline.predict(table), model.predict(X), atol=5e-3)
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     ours, plain = (
-        float(figure) for figure in re.search(r"lives on, is ([\d.]+) on .* Meier's, has ([\d.]+)\.", page).groups()
+        float(figure) for figure in re.search(r"lives on, is ([\d.]+); .* Meier's, has ([\d.]+)\.", page).groups()
     )
     same = StepFunction(*kaplan_meier(y[:, 1], y[:, 0]))
     assert plain == pytest.approx(integrated_brier_score(y, y, [same] * len(y)), abs=5e-4)
     assert 0 < ours < 0.5 * plain
+    # Hazards give every row a coefficient; C is chosen by what the last column has.
+    assert "support vectors" not in said.out + page
+    assert '<th scope="col" class="n">partial likelihood</th>' in page
+    groups = re.findall(r"(high|middle|low) risk: (\d+) events in (\d+) rows", page)
+    assert [(name, int(n)) for name, _, n in groups] == [("high", 54), ("middle", 53), ("low", 53)]
+    assert sum(int(events) for _, events, _ in groups) == y[:, 0].sum()
+    assert int(groups[0][1]) > int(groups[2][1])
     said = done(capsys, "predict", tmp_path / "m.skops", path, "--scores", "-o", tmp_path / "o.csv")
     assert f"concordance on column 'days': {model.score(X, y):.3f}" in said.err
     out = pd.read_csv(tmp_path / "o.csv")

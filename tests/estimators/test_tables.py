@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate, train_test_split
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import (
@@ -70,6 +72,29 @@ def test_searches_take_tables():
         np.testing.assert_array_equal(model.decision_function(TABLES), reference.decision_function(X))
 
 
+def test_functions_of_scikit_learn_take_stacked_tables_with_missing_views():
+    rna, protein = FRAMES["rna"][:50], FRAMES["protein"][10:]
+    stacked, target = stack_views({"rna": rna, "protein": protein}), pd.Series(Y, index=ROWS)
+    # By hand: dicts of the rows of each part, in which a table lacks what it does not have.
+    whole, expected = {name: table.reindex(ROWS) for name, table in (("rna", rna), ("protein", protein))}, []
+    for train, test in KFold(3).split(ROWS):
+        inside, outside = ({name: table.iloc[rows] for name, table in whole.items()} for rows in (train, test))
+        model = MKLRidgeClassifierCV().fit(inside, Y[train])
+        expected.append(model.score(outside, Y[test]))
+        assert len(model.kernel_names_) == 18
+    found = cross_val_score(MKLRidgeClassifierCV(), stacked, target, cv=KFold(3), error_score="raise")
+    np.testing.assert_array_equal(found, expected)
+    search = GridSearchCV(MKLClassifier([Linear()]), {"C": [0.1, 10.0]}, cv=3, error_score="raise").fit(stacked, target)
+    assert set(search.best_estimator_.view_weights_) == {"rna", "protein"}
+    assert search.predict(stacked).shape == (60,)
+    options = {"cv": 3, "error_score": "raise", "return_estimator": True}
+    assert len(cross_validate(MKLClassifier([Linear()]), stacked, target, **options)["estimator"]) == 3
+    train, test, y_train, _ = train_test_split(stacked, target, random_state=0)
+    assert (train.shape, test.shape) == ((45, 8), (15, 8))
+    pd.testing.assert_frame_equal(test.X, stacked.X.loc[test.X.index])
+    assert train.iloc[:2].X.index.tolist() == y_train.index[:2].tolist()
+
+
 def test_a_list_of_tables_is_numbered():
     model = MKLClassifier([Gaussian()]).fit([RNA, PROTEIN], Y)
     assert list(model.view_weights_) == ["view0", "view1"]
@@ -121,6 +146,9 @@ def test_lists_of_matrices_are_no_tables_where_graphs_are_read():
         (lambda: MKLClassifier(RNA @ RNA.T).fit(X, Y), "Precomputed(K)"),
         (lambda: MKLClassifier(["rbf"]).fit(X, Y), "write Gaussian()"),
         (lambda: MKLClassifier(rbf_kernel).fit(X, Y), "write Gaussian()"),
+        (lambda: MKLClassifier([RBF(2.0)]).fit(X, Y), "write Gaussian(width=2.82843), the same kernel"),
+        (lambda: MKLClassifier([("a", DotProduct(2.0))]).fit(X, Y), "write Polynomial(degree=1, offset=4)"),
+        (lambda: MKLClassifier(RBF() * Matern()).fit(X, Y), "compute the matrix, K = kernel(X)"),
         (lambda: MKLClassifier([laplacian_kernel]).fit(X, Y), "write Laplacian()"),
         (lambda: MKLClassifier([("p", polynomial_kernel)]).fit(X, Y), "write Polynomial()"),
         (lambda: MKLClassifier().fit(X, np.eye(3, dtype=int)[Y]), "DiscriminantMKLClassifier takes a matrix"),

@@ -8,7 +8,14 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelmosaic import LocalizedMKLClassifier, MKLClassifier, MKLRegressor, MKLRidgeCV, stack_views
+from kernelmosaic import (
+    DiscriminantMKLClassifier,
+    LocalizedMKLClassifier,
+    MKLClassifier,
+    MKLRegressor,
+    MKLRidgeCV,
+    stack_views,
+)
 from kernelmosaic.inspection import feature_importance
 from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, Ranked
 
@@ -52,11 +59,13 @@ def test_one_column_at_a_time(normalize, classes):
         MKLRegressor([Gaussian()], C=10, approximation="nystroem", rank=20, random_state=0),
         MKLRidgeCV([Linear(), Laplacian()], scale=True),
         LocalizedMKLClassifier([("a", Linear(), [0, 1, 2]), ("b", Linear(), [3, 4, 5])], tol=0.1, n_init=1),
+        DiscriminantMKLClassifier([Linear(), Gaussian()]),
     ],
-    ids=["features", "ridge", "gates"],
+    ids=["features", "ridge", "gates", "discriminants"],
 )
 def test_every_form_of_a_model(model):
     target = Y > 0 if isinstance(model, LocalizedMKLClassifier) else Y
+    target = np.digitize(Y, [-1, 1]) if isinstance(model, DiscriminantMKLClassifier) else target
     found = feature_importance(model.fit(X, target), X, n_repeats=2, random_state=1)
     np.testing.assert_allclose(found.importances, by_hand(model, X, 2, 1), rtol=1e-6)
 
@@ -80,6 +89,20 @@ def test_a_linear_function_has_the_size_of_its_slopes():
     np.testing.assert_allclose(
         found.importances, np.abs([1.0, 2.0, 0, -1, 0.5, 0]) * X.std(axis=0), rtol=0.05, atol=0.02
     )
+
+
+def test_errors_are_those_of_means_over_samples():
+    model = MKLRidgeCV([Linear(), Gaussian()]).fit(X, Y)
+    found = feature_importance(model, X, n_repeats=1, random_state=0)
+    order = np.random.RandomState(0).permutation(60)
+    changed = X.copy()
+    changed[:, 1] = X[order, 1]
+    squares = 0.5 * (model.predict(changed) - model.predict(X)) ** 2
+    # By the jackknife.
+    leave = np.array([np.sqrt(np.delete(squares, i).mean()) for i in range(60)])
+    jackknife = np.sqrt(59 * leave.var())
+    assert found.importances[1] == pytest.approx(np.sqrt(squares.mean()))
+    assert found.errors[1] == pytest.approx(jackknife, rel=0.1)
 
 
 def test_names_views_and_pipelines():

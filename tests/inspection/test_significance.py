@@ -20,7 +20,7 @@ from kernelmosaic import (
     MKLRegressor,
     MKLSurvival,
 )
-from kernelmosaic.inspection import kernel_significance
+from kernelmosaic.inspection import conditional_pvalue, kernel_significance
 from kernelmosaic.inspection._refits import Task, refit
 from kernelmosaic.inspection.significance import p_values
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Subsets
@@ -231,3 +231,42 @@ def test_errors_say_what_would_do():
         kernel_significance(DiscriminantMKLClassifier(VIEWS), X, y, sample_weight=np.ones(20))
     with pytest.raises(ValueError, match="one class only"):
         kernel_significance(model, X, np.zeros(20))
+
+
+# A kernel given the others --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def conditional():
+    """The p-values of three views given a first one in 200 problems: noise, a noisy copy of the first, and signal."""
+    found, rng = {"noise": [], "copy": [], "signal": []}, np.random.RandomState(0)
+    for _ in range(200):
+        first, noise, signal = rng.normal(size=(3, 40, 4))
+        views = {"noise": noise, "copy": first + 0.5 * rng.normal(size=(40, 4)), "signal": signal}
+        y = first @ [1.0, 1.0, 0.5, 0.0] + signal[:, 0] + rng.normal(size=40)
+        # So small a C leaves unexplained what the first view has, too, and a copy must not be taken for more.
+        model = MKLRegressor([Linear()], C=0.1, loss="squared").fit(first, y)
+        beta = np.zeros((1, 40))
+        beta[:, model.support_] = model.dual_coef_
+        machine = model.kernel_matrix(first), beta
+        for name, view in views.items():
+            found[name].append(conditional_pvalue(view @ view.T, *machine, n_permutations=19, random_state=rng))
+    return {name: np.array(p) for name, p in found.items()}
+
+
+def test_a_view_of_noise_has_any_p_value_as_often(conditional):
+    # 1/20, 2/20, … are as probable. The largest difference of the distributions is Kolmogorov and Smirnov's.
+    levels = np.arange(1, 21) / 20
+    shares = np.array([np.mean(conditional["noise"] <= level + 1e-9) for level in levels])
+    assert np.abs(shares - levels).max() < 1.63 / 200**0.5  # one in a hundred is larger
+
+
+def test_a_view_that_repeats_another_has_no_small_p_value_and_signal_has(conditional):
+    for level in (0.05, 0.1, 0.2):
+        assert np.mean(conditional["copy"] <= level) <= level + 2.6 * (level * (1 - level) / 200) ** 0.5
+    assert np.mean(conditional["signal"] <= 0.05) > 0.8
+
+
+def test_coefficients_of_some_samples_are_refused():
+    with pytest.raises(ValueError, match=r"dual_coef has shape \(1, 3\), .* zero where it is no support vector"):
+        conditional_pvalue(np.eye(4), np.eye(4), np.ones((1, 3)))

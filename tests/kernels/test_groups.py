@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kernelmosaic import MKLClassifier
+from kernelmosaic import MKLClassifier, stack_views
 from kernelmosaic.kernels import Gaussian, Linear, by_group, family, read_gmt
 
 RNG = np.random.RandomState(0)
@@ -68,3 +68,40 @@ def test_gmt_files(tmp_path):
     path.write_text("\n")
     with pytest.raises(ValueError, match="holds no group"):
         read_gmt(path)
+
+
+TABLES = {"rna": FRAME, "clinic": pd.DataFrame(RNG.randn(40, 2), columns=["age", "CD4"])}
+TARGET = (FRAME["MKI67"] > 0).to_numpy()
+
+
+@pytest.mark.parametrize("prefix", ["", "rna__"], ids=["without prefix", "with prefix"])
+@pytest.mark.parametrize("samples", [TABLES, stack_views(TABLES), stack_views(TABLES).X], ids=["dict", "stacked", "X"])
+def test_groups_of_several_tables(samples, prefix):
+    groups = {"immune": ["CD8A", "TP53"], "cycle": ["MKI67"]}
+    kernels = by_group(Gaussian(), {name: [prefix + one for one in own] for name, own in groups.items()})
+    model = MKLClassifier(kernels).fit(samples, TARGET)
+    alone = MKLClassifier(by_group(groups)).fit(FRAME, TARGET)
+    assert model.kernel_names_ == alone.kernel_names_ == ["immune", "cycle"]
+    np.testing.assert_array_equal(model.decision_function(samples), alone.decision_function(FRAME))
+
+
+def test_genes_that_were_measured_are_found_behind_the_prefix():
+    X, views = stack_views(TABLES)
+    (_, _, immune), _ = by_group(Linear(), GROUPS, among=views["rna"])
+    assert immune == ["rna__CD4", "rna__CD8A"]
+    # A kernel called like a table reads the columns that it names.
+    model = MKLClassifier([("rna", Linear(), ["MKI67"]), ("clinic", Linear())]).fit(TABLES, TARGET)
+    expected = MKLClassifier([("rna", Linear(), [2]), ("clinic", Linear(), [4, 5])]).fit(X.to_numpy(), TARGET)
+    np.testing.assert_array_equal(model.decision_function(TABLES), expected.decision_function(X.to_numpy()))
+
+
+def test_errors_name_the_prefix():
+    twice = r"'CD4' is a column of several tables, 'rna__CD4', 'clinic__CD4': write the one that is meant"
+    with pytest.raises(ValueError, match=f"kernel 'immune': {twice}"):
+        MKLClassifier(by_group({"immune": ["CD4"]})).fit(TABLES, TARGET)
+    with pytest.raises(ValueError, match=twice):
+        by_group(GROUPS, among=stack_views(TABLES).X.columns)
+    with pytest.raises(
+        ValueError, match=r"no \['FOXP3'\], but .*the prefix of a table, \['rna__', 'clinic__'\], may be"
+    ):
+        MKLClassifier(by_group({"immune": ["CD8A", "FOXP3"]})).fit(TABLES, TARGET)

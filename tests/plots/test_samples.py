@@ -94,6 +94,12 @@ def test_bars_of_the_most_important_columns():
     display = FeatureImportanceDisplay.from_estimator(model, X, most=2, random_state=0)
     for view, bars in display.bars_.items():
         np.testing.assert_allclose([bar.get_width() for bar in bars], [value for _, value in found.top(view, 2)])
+        # One axis for each view: a scale of its own, and intervals that hold the value.
+        (ends,) = [line.get_segments() for line in display.axes_[view].collections]
+        own = found.largest(view, 2)
+        reach = np.array([segment[:, 0] for segment in ends]) - found.importances[own][:, np.newaxis]
+        np.testing.assert_allclose(reach, np.outer(found.errors[own], [-2, 2]), atol=1e-12)
+        assert view in display.axes_[view].get_title(loc="left")
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any
 
@@ -15,7 +15,7 @@ from joblib import parallel_config
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.metrics import f1_score
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 
@@ -160,13 +160,10 @@ class Trained:
         """The targets of the rows learned from."""
         return self.training.target.y[self.training.rest]
 
-    @cached_property
-    def areas(self) -> list[float]:
-        """The areas under the ROC curves of rows held out: of the second class, or of each of several."""
-        if self.held_out is None or self.held_out.probabilities is None:
-            return []
-        each = list(zip(self.model.classes_, self.held_out.probabilities.T, strict=True))
-        return [float(roc_auc_score(self.y == c, own)) for c, own in (each[1:] if len(each) == 2 else each)]
+    @property
+    def groups(self) -> NDArray[np.intp] | None:
+        """The groups of the rows learned from, if these are left out together."""
+        return None if self.training.groups is None else self.training.groups[self.training.rest]
 
     @cached_property
     def noted(self) -> Settings:
@@ -213,14 +210,24 @@ class Trained:
         held, y, task = self.held_out, self.y, self.training.target.task
         if held is None:
             return None
-        n, further = f"({len(y)} rows)", {}
+        further: dict[str, str] = {}
+
+        def add(name: str, form: str, statistic: Callable[..., float], *rows: AnyArray, mean: str = "") -> None:
+            error = methods.bootstrap_error(statistic, *rows, groups=self.groups)
+            further[name] = f"{statistic(*rows):{form}} ± {error:{form}} (standard error; {mean}{len(y)} rows)"
+
         if task == "regression":
-            further["RMS error"] = f"{np.sqrt(np.mean((y - held.predictions) ** 2)):.4g} {n}"
-        if self.areas:
-            mean = "" if len(self.areas) == 1 else ", mean of the classes"
-            further["AUC"] = f"{np.mean(self.areas):.3f}{mean} {n}"
-            f1 = f1_score(y, held.predictions, average="macro", zero_division=0.0)
-            further["F1"] = f"{f1:.3f}, mean of the classes {n}"
+            add("RMS error", ".4g", lambda y, said: np.sqrt(np.mean((y - said) ** 2)), y, held.predictions)
+        if held.probabilities is not None:
+            classes, mean = list(enumerate(self.model.classes_)), "mean of the classes; "
+            shown = classes[1:] if len(classes) == 2 else classes
+
+            def areas(y: AnyArray, p: AnyArray) -> float:
+                return float(np.mean([methods.area(y == c, p[:, k]) for k, c in shown]))
+
+            add("AUC", ".3f", areas, y, held.probabilities, mean=mean if len(shown) > 1 else "")
+            f1 = partial(f1_score, average="macro", zero_division=0.0)
+            add("F1", ".3f", f1, y, held.predictions, mean=mean)
         return {
             "name": methods.SCORES[task][0],
             "mean": float(held.scores.mean() if self.search is None else self.search.best_score_),
@@ -413,6 +420,24 @@ def _follow_paths(training: TrainingTable, pipeline: Pipeline, folds: Any, advan
     summary = describe_choice(by_norm, norm, i, rule) if len(by_norm) > 1 else ""
     own = found.scores(score, {})[m] if request.loss == "cox" else scores[m]
     return PathChoice(found, m, i, own, by_norm, learned, summary)
+
+
+def train_without(trained: Trained, view: str) -> tuple[Trained, NDArray[np.bool_]]:
+    """Train as before without the kernels of a view; also return which rows have another one, and are learned from."""
+    training, names = trained.training, trained.model.view_names_
+    table, others = training.table.iloc[training.rest], {*names} - {view}
+    known = np.ones(len(table), dtype=bool)
+    if training.plan.impute in ("none", "views") and others <= {*training.views}:
+        known = np.any([table[training.views[name]["columns"]].notna().any(axis=1) for name in others], axis=0)
+    kernels = [kernel for kernel, of in zip(training.kernels, names, strict=True) if of != view]
+    left = {part for name, *_ in kernels for part in (name, name.partition(":")[0])}
+    request = replace(
+        training.request,
+        costs=tuple(text for text in training.request.costs if text.rpartition("=")[0] in left),
+        method="mkl" if training.request.method == "rmkl" and len(kernels) < 2 else training.request.method,
+    )
+    less = replace(training, request=request, kernels=kernels, rest=training.rest[known])
+    return train(less, make_pipeline(less), make_splitter(less), lambda what, done: None), known
 
 
 def _with_warnings(fit: Callable[[], Any]) -> tuple[Any, list[str]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,8 +69,11 @@ def score_of(task: TaskName, y: AnyArray, predicted: AnyArray) -> float:
 
 
 def measured(task: TaskName, y: AnyArray, predicted: AnyArray) -> Settings:
-    """Return the score of predictions with its name, its standard error if it is a mean over rows, and their number."""
-    error = None if task == "survival" else standard_error(score_terms(task, y, predicted))
+    """Return the score of predictions with its name, its standard error, and the number of rows."""
+    if task == "survival":
+        error: float | None = bootstrap_error(partial(score_of, task), y, predicted)
+    else:
+        error = standard_error(score_terms(task, y, predicted))
     return {"name": SCORES[task][0], "value": score_of(task, y, predicted), "error": error, "n": len(y)}
 
 
@@ -78,14 +82,41 @@ def standard_error(terms: NDArray[np.float64]) -> float | None:
     return float(terms.std(ddof=1)) / len(terms) ** 0.5 if len(terms) > 1 else None
 
 
+def bootstrap_error(statistic: Callable[..., float], *given: AnyArray, groups: AnyArray | None = None) -> float:
+    """Return the standard error of a statistic of rows: its standard deviation if rows, or groups, are drawn anew."""
+    random, n, found = np.random.RandomState(0), len(given[0]), []
+    places = None if groups is None else [np.flatnonzero(groups == g) for g in np.unique(groups)]
+    for _ in range(100 if n <= 2000 else 25):
+        if places is None:
+            rows = random.randint(n, size=n)
+        else:
+            rows = np.concatenate([places[k] for k in random.randint(len(places), size=len(places))])
+        found.append(statistic(*(one[rows] for one in given)))
+    return float(np.nanstd(found, ddof=1))
+
+
+def area(y: AnyArray, outputs: AnyArray) -> float:
+    """Return the area under the ROC curve of outputs for rows that are positive or not; NaN if all are alike."""
+    from scipy.stats import rankdata
+
+    count = int(y.sum())
+    pairs = count * (len(y) - count)
+    return float((rankdata(outputs)[y].sum() - count * (count + 1) / 2) / pairs) if pairs else float("nan")
+
+
 def baseline_of(task: TaskName, y_train: AnyArray, y_test: AnyArray, nu: float) -> float:
     """Return the score of always giving the same answer: the most frequent class or labels, or the mean."""
     if task in ("one-class", "survival"):
         return 1 - nu if task == "one-class" else 0.5
-    if task == "regression":
-        return score_of(task, y_test, np.full(len(y_test), np.mean(y_train)))
-    values, counts = np.unique(y_train, return_counts=True, axis=0)
-    return score_of(task, y_test, np.broadcast_to(values[counts.argmax()], np.shape(y_test)))
+    return score_of(task, y_test, np.broadcast_to(usual_answer(task, y_train, y_train), np.shape(y_test)))
+
+
+def usual_answer(task: TaskName, y: AnyArray, predicted: AnyArray) -> Any:
+    """Return the answer that needs no features: the most frequent class or labels, or the mean; a middle prediction."""
+    if task in ("regression", "survival"):
+        return np.mean(y if task == "regression" else predicted)
+    values, counts = np.unique(y, return_counts=True, axis=0)
+    return values[counts.argmax()]
 
 
 def figure(task: TaskName, value: float, error: float | None = None) -> str:
@@ -202,7 +233,8 @@ def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale:
     if request.method == "localized":
         if not plan.numbers:
             raise ValueError("--method localized: its gates read numbers, and no view has a column of them; use mkl.")
-        options["gating_columns"] = plan.positions(plan.numbers)
+        read = {column for _, _, own in kernels for column in own}
+        options["gating_columns"] = [column for column in plan.positions(plan.numbers) if column in read]
     if request.proba and request.method != "discriminant":
         options["calibration"] = "sigmoid"
     name = f"{prefixes.get(str(request.method), '')}MKL{families.get(str(request.task), 'Classifier')}"

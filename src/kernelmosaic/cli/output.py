@@ -138,7 +138,7 @@ def show_model(request: InspectRequest) -> None:
         target = f", target {noted['target']!r}" if noted["target"] else ""
         lines.append(("task", f"{noted['task']} by {noted['method']}{target}"))
     lines += facts(card, noted)
-    if not card.is_ridge:
+    if card.has_support:
         lines.append(("cost of a prediction", f"{cost:.1f} (support vectors × share of kernels in use)"))
     columns, files = noted["columns"], noted["files"]
     lines.append(("columns", f"{len(columns)}: {some(columns, 8)}" if columns else "none by name"))

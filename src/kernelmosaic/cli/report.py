@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.calibration import CalibrationDisplay
 from sklearn.metrics import PredictionErrorDisplay, RocCurveDisplay, f1_score
 
 from kernelmosaic import plots
 from kernelmosaic._typing import AnyArray, Settings
-from kernelmosaic.cli.fit import PathChoice, Trained, cautions
-from kernelmosaic.cli.methods import SCORES
+from kernelmosaic.cli.fit import PathChoice, Trained, cautions, train_without
+from kernelmosaic.cli.methods import SCORES, bootstrap_error, score_of, standard_error, usual_answer
 from kernelmosaic.cli.output import facts, share_rows, with_error
 from kernelmosaic.cli.predict import add_waterfall, first_lacking
 from kernelmosaic.engine.tasks import Labels
-from kernelmosaic.inspection import feature_importance, kernel_significance, stability
-from kernelmosaic.inspection.significance import p_values
+from kernelmosaic.inspection import conditional_pvalue, feature_importance
 from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier, usual_times
+from kernelmosaic.plots.drawing import colour, line_style, open_frame
 from kernelmosaic.reports import Page, Table
 from kernelmosaic.stacking import by_view
 from kernelmosaic.tables import some
@@ -123,52 +123,83 @@ class _FitReport:
         self._page.table(Table(f"Weights of the kernels{more}.", [*head, *classes], rows, searchable=len(rows) > 12))
 
     def _add_view_weights(self) -> None:
-        """Add the share of every view in all weights; with --resamples, its interval and its p-value."""
-        n, head, more = self.request.resamples, ["view", "share %"], ""
-        resampled = self._resampled_shares() if n else {}
-        if n:
-            head += ["95 % from", "to", "p"]
+        """Add the share of every view in all weights; with --resamples, what it adds to the others."""
+        n, head, more, tested = self.request.resamples, ["view", "share %"], "", {}
+        if n and self.task != "one-class":
+            score, unit = SCORES[self.task][0], "" if self.task in ("regression", "survival") else ", points"
+            tested = {name: self._tested(name) for name in self.card.views}
+            head += ["p", f"{score} lost without it{unit}", "95 % from", "to"]
             more = (
-                f" The interval holds the middle 95 % of the shares in {n} bootstrap samples of the rows; p is the "
-                f"share of {n} permutations of the target, and of the target as it is, in which the view has as large "
-                "a share. It tests whether the target has to do with the kernels at all."
+                f" Without a view, all is learned and chosen anew from the others; what the {score} loses has an "
+                f"interval of two standard errors over the {len(self.y)} rows. p tests whether the view adds nothing "
+                f"to the others: {n} permutations of what these leave unexplained are compared with the kernels of "
+                "the view. A view can have a large share and add nothing, if others say the same."
             )
-        rows = [[name, f"{100 * one:.1f}", *resampled.get(name, [])] for name, one in self.card.views.items()]
+        rows = [[name, f"{100 * one:.1f}", *tested.get(name, [])] for name, one in self.card.views.items()]
         self._page.table(Table(f"The total weight of each view, as its share of all weights.{more}", head, rows))
 
-    def _resampled_shares(self) -> dict[str, list[str]]:
-        """Return the 95 % interval by resampled rows and the p-value by permuted targets of the share of each view."""
-        request, training, model = self.request, self.training, self.model
+    def _tested(self, view: str) -> list[str | None]:
+        """Return the p-value of a view, what the score loses without it, and from where to where; None if unknown."""
+        task, held = self.task, self.held
+        try:
+            less, known = train_without(self.trained, view)
+        except ValueError:  # the other views are of too few rows
+            return [None] * 4
+        loss: list[str | None] = [None] * 3
+        if held is not None and less.held_out is not None:
+            said = np.empty_like(held.predictions)
+            said[known] = less.held_out.predictions
+            # Rows without another view have the answer that needs none.
+            said[~known] = usual_answer(task, less.y, less.held_out.predictions)
+            rows = self.y, held.predictions, said
 
-        def shares(weights: object) -> Any:
-            sums = np.stack(list(by_view(weights, model.view_names_).values()), axis=-1)
-            sums = sums.mean(axis=-2) if np.ndim(model.weights_) == 2 else sums
-            return sums / sums.sum(axis=-1, keepdims=True)
+            def lost(y: AnyArray, ours: AnyArray, theirs: AnyArray) -> float:
+                return score_of(task, y, ours) - score_of(task, y, theirs)
 
-        given = self.trained.pipeline, training.table.iloc[training.rest], self.y
-        alike: Settings = {"random_state": request.seed or 0, "n_jobs": request.jobs}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            drawn = stability(*given, n_resamples=request.resamples, method="bootstrap", **alike).resampled_weights
-            null = kernel_significance(*given, n_permutations=request.resamples, **alike).null_weights
-        low, high = 100 * np.quantile(shares(drawn), (0.025, 0.975), axis=0)
-        p = p_values(shares(model.weights_), shares(null))
-        names = dict.fromkeys(model.view_names_)
-        return {name: [f"{low[k]:.1f}", f"{high[k]:.1f}", f"{p[k]:.3g}"] for k, name in enumerate(names)}
+            value, error = lost(*rows), bootstrap_error(lost, *rows, groups=self.trained.groups)
+            factor, form = (1, ".3f") if task in ("regression", "survival") else (100, ".1f")
+            loss = [f"{factor * (value + times * error):{form}}" for times in (0, -2, 2)]
+        return [f"{self._p_value(view, less):.2g}", *loss]
+
+    def _p_value(self, view: str, less: Trained, most: int = 1000) -> float:
+        """Return the p-value of a view given the machine without it, by the rows that have the view."""
+        training, inside = self.training, less.training.rest
+        has = np.arange(len(inside))
+        if view in training.views:
+            own = training.table.iloc[inside][training.views[view]["columns"]]
+            has = np.flatnonzero(own.notna().any(axis=1))
+        has = has[np.linspace(0, len(has) - 1, min(most, len(has))).astype(int)]
+        X = self.trained.pipeline[:-1].transform(training.table.iloc[inside[has]])
+        K = np.zeros((len(has), len(has)))
+        for (_, kernel, columns), name in zip(training.kernels, self.model.view_names_, strict=True):
+            if name == view:  # all of one size
+                one = np.asarray(clone(kernel).fit(X[:, columns])(X[:, columns]), dtype=np.float64)
+                K += one / (np.linalg.norm(one - one.mean(axis=0)) or 1.0)
+        machine = less.model
+        given = np.asarray(machine.kernel_matrix(less.pipeline[:-1].transform(training.table.iloc[inside[has]])))
+        beta = np.zeros((len(machine.dual_coef_), len(inside)))
+        beta[:, machine.support_] = machine.dual_coef_
+        options: Settings = {"n_permutations": self.request.resamples, "random_state": self.request.seed or 0}
+        return conditional_pvalue(K, given.reshape(-1, *K.shape).mean(axis=0), beta[:, has], **options)
 
     def _add_scores(self) -> None:
         score, test, groups = self.noted["score"], self.noted["test"], self.request.groups
         self._page.heading("How well it does on rows it has not seen")
+        result = ""
+        if score:
+            value = with_error(self.task, score["mean"], score["error"], f"{score['n']} rows")
+            result = f" The {score['how']} {score['name']} is {value}."
         if score and self.card.is_ridge:
             what = "Every row" if groups is None else f"Every group of rows with one value of `{groups}`"
             self._page.paragraph(
                 f"{what} was left out in turn: leave-one-out predictions have a closed form, so that no part had to be "
                 f"held out. Weights and alpha are those of all {score['n']} rows, which favours the score a little."
+                f"{result}"
             )
         elif score:
             self._page.paragraph(
                 f"Each of {score['folds']} parts of the {score['n']} rows was held out in turn, preparation of the "
-                f"columns included. Compare the {score['name']} with the baseline without features (dashed)."
+                f"columns included. Compare the {score['name']} with the baseline without features (dashed).{result}"
             )
         if test:
             value = with_error(self.task, test["value"], test["error"], f"{test['n']} rows")
@@ -200,8 +231,18 @@ class _FitReport:
             for value, own in zip(path.found.Cs, path.scores.T, strict=True)
             if not np.isnan(own.mean())
         ]
-        head = (name, score, "standard deviation", "used")
-        self._page.table(Table(f"Mean and standard deviation of the {score}{unit} over the folds.", head, rows))
+        head, more = [name, score, "standard deviation", "used"], ""
+        if self.request.loss == "cox":
+            likelihoods = path.norms[path.norm].mean(axis=0)
+            rows = [[*row, f"{one:.4f}"] for row, one in zip(rows, likelihoods[~np.isnan(likelihoods)], strict=True)]
+            head.append("partial likelihood")
+            more = (
+                f" {name} is chosen by the mean log partial likelihood of rows held out, the last column, which "
+                "depends on how large hazards are. The concordance depends on their order alone, and differs by "
+                f"chance where few pairs change places: the {name} used may have a lower one than another."
+            )
+        caption = f"Mean and standard deviation of the {score}{unit} over the folds.{more}"
+        self._page.table(Table(caption, head, rows))
         if search is not None:
             self._page.paragraph(
                 f"A response surface then searched the penalties of the kernels: {search.n_solver_calls_} points, best "
@@ -288,15 +329,17 @@ class _FitReport:
         n, classes = len(self.y), self.model.classes_
         own = p[np.arange(n), Labels(classes).codes(self.y)]
         said, right = p.max(axis=1), classes[p.argmax(axis=1)] == self.y
+        losses = -np.log(np.maximum(own, 1e-15))
         self._page.heading("Are its probabilities right?")
         self._page.paragraph(
             f"{self.rows}: the most probable class has a probability of {100 * said.mean():.1f} % on average, and "
-            f"{100 * right.mean():.1f} % are right. The mean log-loss is {-np.log(np.maximum(own, 1e-15)).mean():.3f} "
-            f"nats; equal probabilities for all classes have {np.log(p.shape[1]):.3f}."
+            f"{100 * right.mean():.1f} % are right. The mean log-loss is {losses.mean():.3f} ± "
+            f"{standard_error(losses) or 0.0:.3f} nats (standard error); equal probabilities for all classes have "
+            f"{np.log(p.shape[1]):.3f}."
         )
 
         def draw() -> Any:
-            bins = {"n_bins": min(10, n // 16), "strategy": "quantile", "name": "rows left out in turn"}
+            bins = {"n_bins": min(10, n // 16), "strategy": "quantile", "name": self.rows}
             drawn = CalibrationDisplay.from_predictions(right, said, **bins)
             ends = min(float(drawn.prob_true.min()), float(drawn.prob_pred.min())) - 0.05, 1.01
             drawn.ax_.set(xlabel="probability of the predicted class", ylabel="share that is right")
@@ -315,10 +358,15 @@ class _FitReport:
         functions = self.model.curves_.functions(predicted, False)
         same = StepFunction(*kaplan_meier(y[:, 1], y[:, 0]))
         ours, plain = (integrated_brier_score(y, y, curves) for curves in (functions, [same] * len(y)))
+        self._page.heading("Do rows of low risk live longer?")
+        thirds = dict(zip(("high", "middle", "low"), np.array_split(np.argsort(predicted), 3), strict=True))
+        names = {k: f"{k} risk: {int(y[rows, 0].sum())} events in {len(rows)} rows" for k, rows in thirds.items()}
+        caption = f"{self.rows}: Kaplan and Meier's curves of thirds by risk, and how many are at risk."
+        self._draw(lambda: self._draw_risks(thirds, names), f"Survival by risk. {'; '.join(names.values())}", caption)
         self._page.heading("Are its survival functions right?")
         self._page.paragraph(
-            f"The integrated Brier score, the mean squared error of the share that lives on, is {ours:.3f} on {len(y)} "
-            f"rows held out in turn; one function for all rows, Kaplan and Meier's, has {plain:.3f}."
+            f"{self.rows}: the integrated Brier score, the mean squared error of the share that lives on, is "
+            f"{ours:.3f}; one function for all rows, Kaplan and Meier's, has {plain:.3f}."
         )
         if len(test) >= 50:
             X = self.trained.pipeline[:-1].transform(training.table.iloc[test])
@@ -326,6 +374,25 @@ class _FitReport:
             alt = f"Predicted and observed shares that live on, of {len(test)} test rows"
             caption = f"{len(test)} test rows. Points on the diagonal are well calibrated."
             self._draw(lambda: draw(self.model, X, training.target.y[test]), alt, caption)
+
+    def _draw_risks(self, groups: dict[str, AnyArray], names: dict[str, str]) -> Any:
+        """Draw Kaplan and Meier's curves of groups of rows, and below them how many are at risk."""
+        from matplotlib.figure import Figure
+
+        y, ax = self.y, Figure(figsize=(6.4, 4.4), layout="constrained").subplots()
+        for k, (name, rows) in enumerate(groups.items()):
+            times, share = kaplan_meier(y[rows, 1], y[rows, 0])
+            ax.step(np.append(0.0, times), np.append(1.0, share), where="post", label=names[name], **line_style(k))
+        ax.set(xlim=(0.0, y[:, 1].max()), ylim=(0.0, 1.02), xlabel="time", ylabel="share that lives on")
+        ax.legend(frameon=False, fontsize=9)
+        open_frame(ax)
+        below: Settings = {"transform": ax.get_xaxis_transform(), "fontsize": 8, "va": "center"}
+        ax.text(0.0, -0.2, "rows at risk", **below)
+        for k, (name, rows) in enumerate(groups.items()):
+            ax.text(-0.02 * y[:, 1].max(), -0.26 - 0.06 * k, name, ha="right", color=colour(k), **below)
+            for tick in ax.get_xticks()[ax.get_xticks() <= y[:, 1].max()]:
+                ax.text(tick, -0.26 - 0.06 * k, str(np.sum(y[rows, 1] >= tick)), ha="center", color=colour(k), **below)
+        return ax.figure
 
     def _add_columns(self, work: float = 2e9) -> None:
         """Add the columns that decisions depend on most, in each view; of many rows and columns, by fewer rows."""
@@ -339,13 +406,19 @@ class _FitReport:
         self._page.heading("Which columns count in each view", "Which columns count")
         self._page.paragraph(
             "How much the decision changes, in the root mean square, when this column is replaced by another row's "
-            f"value; by {count} rows. Redundant columns share the importance. A view whose kernels all have weight 0 "
-            "is left out."
+            f"value; by {count} of the rows learned from, with intervals of two standard errors over these rows. "
+            "Compare columns within a view, each of which has a scale of its own: a column of a view of few changes "
+            "its kernels more than a column of a view of many, whether or not it has to do with the target. Redundant "
+            "columns share the importance. A view whose kernels all have weight 0 is left out."
         )
         alt, most = "Most important columns of each view", max(3, 24 // len(found.views))
         self._draw(lambda: plots.FeatureImportanceDisplay(found).plot(most=most), alt, f"The {alt.lower()}.")
-        listed = [[view, name, f"{value:.4g}"] for view in found.views for name, value in found.top(view, 20)]
-        caption, head = "The 20 most important columns of each view.", ("view", "column", "change")
+        listed = [
+            [view, found.feature_names[j], f"{found.importances[j]:.3g}", f"{found.errors[j]:.2g}"]
+            for view in found.views
+            for j in found.largest(view, 20)
+        ]
+        caption, head = "The 20 most important columns of each view.", ("view", "column", "change", "standard error")
         self._page.table(Table(caption, head, listed, True, "As a table"))
 
     def _add_row(self) -> None:

@@ -125,6 +125,11 @@ class FitRequest:
     view_file: Path | None = option(
         None, 'The same in JSON: {"shape": {"columns": ["fac_*"], "kernel": "gauss*5"}}.', "--views", metavar="FILE"
     )
+    gene_sets: str | None = option(
+        None,
+        "A .gmt file: every set of genes that are columns, of the table or of a VIEW, is a view. Kernel: gauss.",
+        metavar="[VIEW=]FILE[:KERNEL]",
+    )
     on: str | None = _on()
     impute: Literal["none", "median", "frequent", "views"] = option(
         "none",
@@ -198,7 +203,7 @@ class FitRequest:
     output: Path = option(Path("model.skops"), "Where to write the model.", "--output", "-o", callback=_model_file)
     report: Path | None = _report()
     resamples: int = option(
-        0, "With --report: so many fits to resampled rows, and to permuted targets, for intervals.", min=0
+        0, "With --report: test by so many permutations whether each view adds to the others.", min=0
     )
     reason: str = ""
     started: float = field(default_factory=perf_counter)
@@ -206,7 +211,7 @@ class FitRequest:
     @property
     def names_views(self) -> bool:
         """Whether the views are given, and not guessed."""
-        return bool(self.views) or self.view_file is not None
+        return bool(self.views) or self.view_file is not None or self.gene_sets is not None
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ from kernelmosaic.cli.views import (
     read_views,
     safe_name,
 )
+from kernelmosaic.files import existing_file
+from kernelmosaic.kernels import by_group, read_gmt
 
 T = TypeVar("T")
 
@@ -450,6 +452,13 @@ def _choose_views(
             taken = {column for one in further for column in match_columns(one.patterns, list(kinds), one.where)}
             wanted = _joined_views(joined, {name: kind for name, kind in kinds.items() if name not in taken})
         wanted = [*wanted, *further]
+    left_out: list[str] = []
+    if request.gene_sets is not None:
+        sets, left_out = _gene_sets(request.gene_sets, kinds, joined)
+        # The sets of a file's columns stand in its place.
+        divided = {column for one in sets for column in one.patterns}
+        files = {} if joined is None else joined.files
+        wanted = [one for one in wanted if one.name not in files or not divided & {*one.patterns}] + sets
     for one in wanted:
         for part in map(str.strip, one.patterns):
             if part in never:
@@ -458,12 +467,39 @@ def _choose_views(
         return [], []
     if not wanted and not kinds:
         raise ValueError(f"{request.path} has no column to learn from beside the target.")
-    views, notes = (read_views(wanted, kinds, default), []) if wanted else guess_views(kinds, default)
+    views, notes = (read_views(wanted, kinds, default), left_out) if wanted else guess_views(kinds, default)
     if request.method == "ridge" and len(views) == 1 and not request.kernels:
         # One view has more kernels than each of several.
         more = tuple(default_specs(task, "ridge", alone=True))
         views = [replace(one, specs=more) if list(one.specs) == default else one for one in views]
     return views, notes
+
+
+def _gene_sets(text: str, kinds: Mapping[str, str], joined: Joined | None) -> tuple[list[ViewSpec], list[str]]:
+    """Return a view for every set of ``[VIEW=]FILE[:KERNEL]`` with two genes or more, and how many have fewer."""
+    view, path, kernel = file_view(text)
+    sources = {} if joined is None else {name: column for name, (_, column) in joined.sources.items()}
+    found: dict[str, list[str]] = {}
+    for column in kinds:
+        gene = sources.get(column, column)
+        if "=" not in text or column == f"{view}.{gene}":
+            found.setdefault(gene, []).append(column)
+    groups = read_gmt(existing_file(path, "a .gmt file"))
+    twice = next((gene for genes in groups.values() for gene in genes if len(found.get(gene, ())) > 1), None)
+    if twice is not None:
+        where = " and ".join(found[twice])
+        raise ValueError(f"--gene-sets {text}: gene {twice!r} is in {where}; name the view, such as rna={path}.")
+    try:
+        kept = by_group(groups, among=found, min_size=2)
+    except ValueError:
+        known = tables.some([repr(gene) for gene in found], 6)
+        raise ValueError(
+            f"--gene-sets {text}: no set has two genes that are columns; the columns are {known or 'none'}."
+        ) from None
+    few, where = len(groups) - len(kept), f"--gene-sets {text}"
+    notes = [f"{few} of {len(groups)} gene sets have fewer than two genes that are columns: left out."] if few else []
+    sets = [(safe_name(name), tuple(found[gene][0] for gene in genes)) for name, _, genes in kept]
+    return [ViewSpec(name, columns, kernel or "gauss", where) for name, columns in sets], notes
 
 
 def _joined_views(joined: Joined, usable: dict[str, str]) -> list[ViewSpec]:

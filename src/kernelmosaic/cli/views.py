@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -189,7 +189,7 @@ class View:
     specs: tuple[Spec, ...]
 
 
-def matching(pattern: str, columns: Sequence[str]) -> list[str]:
+def matching(pattern: str, columns: Collection[str]) -> list[str]:
     """Return the columns that a name or a glob such as ``fac_*`` means."""
     # A name is a name, even where it looks like a glob, as x[1] does.
     part = pattern if pattern in columns else pattern.strip()
@@ -199,8 +199,9 @@ def matching(pattern: str, columns: Sequence[str]) -> list[str]:
 def match_columns(patterns: Iterable[str], columns: Sequence[str], what: str) -> list[str]:
     """Return the columns that patterns mean, or raise naming one that means none."""
     found: dict[str, None] = {}
+    every = dict.fromkeys(columns)  # among many columns a name is found at once
     for part in patterns:
-        names = matching(part, columns)
+        names = matching(part, every)
         if not names:
             known = some([repr(name) for name in columns], 6)
             raise ValueError(f"{what}: the pattern {part.strip()!r} matches no column; there are {known}.")

@@ -52,6 +52,11 @@ class ModelCard:
         return hasattr(self.model, "stationarity_")
 
     @property
+    def has_support(self) -> bool:
+        """Whether some samples may be no support vectors; a smooth loss gives all a coefficient."""
+        return not self.is_ridge and getattr(self.model, "loss", "") not in ("cox", "rank", "squared")
+
+    @property
     def classes(self) -> list[Any]:
         """The classes as Python's own values; empty of what is no classifier."""
         return list(np.asarray(getattr(self.model, "classes_", [])).tolist())
@@ -102,8 +107,8 @@ class ModelCard:
             gap = ("certified gap", f"{model.duality_gap_:.2g}, {met} tol={model.tol:g}")
         support = f"{len(model.support_)} ({100 * model.support_fraction_:.1f} % of the distinct samples)"
         iterations = f"{model.n_iter_} (machine solves: {model.n_solves_})"
-        objective = ("objective", f"{model.objective_:.6g}")
-        return [gap, objective, ("support vectors", support), ("iterations", iterations)]
+        found = [gap, ("objective", f"{model.objective_:.6g}"), ("iterations", iterations)]
+        return [*found[:2], *([("support vectors", support)] if self.has_support else []), *found[2:]]
 
 
 # In a notebook -------------------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def ridge_view_kernels(views: Mapping[str, Any]) -> list[tuple[str, Kernel, Any]
         Of each view, a linear kernel, Gaussians and Laplacians of ½, 1, 2 and 4 times the median distance.
     """
     several = [kernel for kernel in ridge_kernels(ranks=False) if not isinstance(kernel, Polynomial)]
-    return by_group(views, several if len(views) > 1 else ridge_kernels())
+    return by_group(several if len(views) > 1 else ridge_kernels(), views)
 
 
 @dataclass(frozen=True)

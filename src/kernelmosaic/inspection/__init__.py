@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from kernelmosaic.inspection.features import FeatureImportance, feature_importance
 from kernelmosaic.inspection.importance import KernelImportance, kernel_importance
-from kernelmosaic.inspection.significance import KernelSignificance, Stability, kernel_significance, stability
+from kernelmosaic.inspection.significance import (
+    KernelSignificance,
+    Stability,
+    conditional_pvalue,
+    kernel_significance,
+    stability,
+)
 
 __all__ = [
     "FeatureImportance",
     "KernelImportance",
     "KernelSignificance",
     "Stability",
+    "conditional_pvalue",
     "feature_importance",
     "kernel_importance",
     "kernel_significance",

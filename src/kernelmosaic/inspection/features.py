@@ -47,21 +47,28 @@ class FeatureImportance:
         The column numbers of each view.
     importances : ndarray of shape (columns,)
         By how much the decision changes; zero for a column that no kernel with a weight reads.
+    errors : ndarray of shape (columns,)
+        Standard errors of the importances, as means over the samples: of this model, not of one fitted to others.
     """
 
     feature_names: list[str]
     views: dict[str, list[int]]
     importances: Array
+    errors: Array
+
+    def largest(self, view: str, n: int = 10) -> list[int]:
+        """Return the numbers of the most important columns of a view, the most important first."""
+        columns = np.asarray(self.views[view])
+        return list(columns[np.argsort(-self.importances[columns], kind="stable")[:n]].tolist())
 
     def top(self, view: str, n: int = 10) -> list[tuple[str, float]]:
         """Return the most important columns of a view with their importances, the largest first."""
-        columns = np.asarray(self.views[view])
-        order = columns[np.argsort(-self.importances[columns], kind="stable")[:n]]
-        return [(self.feature_names[j], float(self.importances[j])) for j in order]
+        return [(self.feature_names[j], float(self.importances[j])) for j in self.largest(view, n)]
 
     def __str__(self) -> str:
-        rows = [[view, name, value] for view in self.views for name, value in self.top(view)]
-        return text_table(("view", "column", "importance"), rows)
+        found = [(view, j) for view in self.views for j in self.largest(view)]
+        rows = [[view, self.feature_names[j], self.importances[j], self.errors[j]] for view, j in found]
+        return text_table(("view", "column", "importance", "±"), rows)
 
 
 def feature_importance(
@@ -73,7 +80,8 @@ def feature_importance(
     among those that have the view. For a linear kernel that is |w_j| times the standard deviation of the column, up to
     the draw of the permutations; for others it is the same of their nonlinear functions. It measures what the model
     relies on: of two columns with the same information, each may have half. Of several outputs it is the mean square.
-    The replacement of a view that a sample lacks stays as it is.
+    The replacement of a view that a sample lacks stays as it is. Compare columns within a view: one of four columns
+    changes the kernels of its view more than one of 500 does, whether or not it has to do with the targets.
 
     Kernels that are functions of distances or products are not computed anew for every column: one column changes the
     statistic of all pairs by a term of its own.
@@ -119,13 +127,16 @@ def feature_importance(
     names, views = _columns_of(model, estimator)
     change = _change_by_kernels(model, V) if _is_plain(model, V[:2]) else _change_by_outputs(model, V)
     orders = [random.permutation(len(V)) for _ in range(n_repeats)]
-    squares = np.zeros(V.shape[1])
+    importances, errors, n = np.zeros(V.shape[1]), np.zeros(V.shape[1]), len(V)
     for j in sorted({column for own in views.values() for column in own}):
         there = ~is_missing(V[:, [j]])[:, 0]
-        rows = np.flatnonzero(there)
+        rows, squares = np.flatnonzero(there), np.zeros(n)
         for order in orders:
-            squares[j] += np.square(change(j, rows, order[there[order]])).mean(axis=1).sum()
-    return FeatureImportance(names, views, np.sqrt(0.5 * squares / (n_repeats * len(V))))
+            squares[rows] += 0.5 / n_repeats * np.square(change(j, rows, order[there[order]])).mean(axis=1)
+        importances[j] = np.sqrt(squares.mean())
+        if importances[j] > 0 and n > 1:  # by the slope of the root
+            errors[j] = squares.std(ddof=1) / n**0.5 / (2.0 * importances[j])
+    return FeatureImportance(names, views, importances, errors)
 
 
 def _columns_of(model: Estimator, estimator: Estimator) -> tuple[list[str], dict[str, list[int]]]:
@@ -148,9 +159,8 @@ def _is_plain(model: Estimator, V: AnyArray) -> bool:
     expansion = model.function_.expansion
     if type(expansion.sums) not in (SupportSums, PartialSums):
         return False
-    plain = expansion.values(V) + model.intercept_
-    found = model.function_.outputs(V)
-    return plain.shape == found.shape and np.allclose(plain, found)
+    sums, found = expansion.values(V), model.function_.outputs(V)
+    return sums.shape == found.shape and np.allclose(sums + model.intercept_, found)
 
 
 def _change_by_outputs(model: Estimator, V: AnyArray) -> Change:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import _num_samples
 
 from kernelmosaic._checks import check_choice, check_count, check_positive, check_share
@@ -268,6 +269,76 @@ def _aligned(stack: GramStack, Y: Array, weight: Array, by_column: bool) -> Arra
         forms, sizes = forms.sum(axis=1), np.sqrt((products**2).sum(axis=(1, 2)))[:, np.newaxis]
     # Constant targets are aligned with nothing.
     return np.asarray(forms / norms / np.where(sizes > 0, sizes, np.inf))
+
+
+def conditional_pvalue(
+    K: Array, given: Array, dual_coef: Array, *, n_permutations: int = 999, random_state: Seed = None
+) -> float:
+    """Test by permutations whether a kernel adds anything to a machine that does not have it.
+
+    The null hypothesis is that the samples as the kernel sees them are independent of the targets, given the kernel of
+    the machine. Its dual coefficients β are what the machine leaves unexplained: of least squares the residuals over α,
+    of hazards the martingale residuals. Ridge regression on the machine's kernel, its ridge by leave-one-out error,
+    takes from β and from the tested kernel what they have of it: a kernel that repeats what the machine knows has
+    nothing left to add. The statistic is tr(β̃ᵀ K̃ β̃) / ‖Rβ̃‖² with K̃ = R H K H R, the slope of the objective in the
+    weight of what is left of the kernel; it is compared with that of β̃ in permuted order.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        The kernel between training samples, or the sum of the kernels of a view.
+    given : ndarray of shape (n, n)
+        The kernel of a machine that was fitted without it, its `kernel_matrix`.
+    dual_coef : ndarray of shape (outputs, n)
+        The coefficients of that machine, zero where a sample is no support vector.
+    n_permutations : int, default=999
+        How often the coefficients are permuted; the p-value is a multiple of 1 / (n_permutations + 1).
+    random_state : int, RandomState or None, default=None
+        Draws the permutations.
+
+    References
+    ----------
+    Zhang, Peters, Janzing and Schölkopf (2011), "Kernel-based conditional independence test and application in causal
+    discovery"; Shah and Peters (2020), "The hardness of conditional independence testing".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic import MKLRidgeCV
+    >>> from kernelmosaic.inspection import conditional_pvalue
+    >>> first, second = np.random.RandomState(0).normal(size=(2, 60, 3))
+    >>> model = MKLRidgeCV().fit(first, first[:, 0] + second[:, 0])
+    >>> machine = model.kernel_matrix(first), model.dual_coef_
+    >>> conditional_pvalue(second @ second.T, *machine, random_state=0)
+    0.001
+    """
+    N, random = check_count("n_permutations", n_permutations), check_random_state(random_state)
+    if not np.shape(K) == np.shape(given) == (np.shape(dual_coef)[-1],) * 2:
+        raise ValueError(
+            f"dual_coef has shape {np.shape(dual_coef)}, K {np.shape(K)} and given {np.shape(given)}: give kernels "
+            "between all training samples, and a column for each, zero where it is no support vector."
+        )
+    K, given = (one - one.mean(axis=0) - (one - one.mean(axis=0)).mean(axis=1, keepdims=True) for one in (K, given))
+    values, vectors = np.linalg.eigh(given)
+    values = np.maximum(values, 0.0)
+
+    def remainder(target: Array) -> Array:
+        """Return the matrix R that leaves of samples what ridge regression on `given` does not predict."""
+        rotated, found = vectors.T @ target @ vectors, []
+        for factor in (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, np.inf):
+            ridge = factor * (values.mean() or 1.0)
+            rest = vectors * (np.ones(len(values)) if factor == np.inf else ridge / (values + ridge))
+            errors = np.einsum("ij,ij->i", rest @ rotated, rest) / np.einsum("ij,ij->i", rest, vectors) ** 2
+            found.append((float(errors.sum()), rest))
+        return np.asarray(min(found, key=lambda one: one[0])[1] @ vectors.T)
+
+    beta, R = np.asarray(dual_coef, dtype=np.float64).T, remainder(K)
+    beta = remainder(beta @ beta.T) @ beta
+    K, squares = R @ K @ R, R @ R
+    orders = [np.arange(len(K)), *(random.permutation(len(K)) for _ in range(N))]
+    forms = np.array([[np.sum(beta[order] * (M @ beta[order])) for M in (K, squares)] for order in orders])
+    ratios = np.divide(forms[:, 0], forms[:, 1], out=np.zeros(N + 1), where=forms[:, 1] > 0)
+    return float(p_values(ratios[:1], ratios[1:, np.newaxis])[0])
 
 
 def p_values(observed: Array, null: Array, correction: str | None = None) -> Array:

@@ -321,6 +321,8 @@ def suggest_kernel(given: object) -> str:
         return f"that is a class: write {_call(given)}."
     if hasattr(given, "shape"):
         return "a Gram matrix is given as Precomputed(K), and X then holds the row numbers, np.arange(len(K))."
+    if type(given).__module__ == "sklearn.gaussian_process.kernels":
+        return _of_gaussian_processes(given)
     if isinstance(given, str) or callable(given):
         # Functions of scikit-learn are called as the kernels, or as these and "_kernel".
         name = given if isinstance(given, str) else getattr(given, "__name__", type(given).__name__)
@@ -331,6 +333,20 @@ def suggest_kernel(given: object) -> str:
         if callable(given):
             return "a function is no kernel: compute its matrix and give Precomputed(K), or derive a class from Kernel."
     return "give a kernel of kernelmosaic.kernels, such as Gaussian(), Linear() or Polynomial(degree=2)."
+
+
+def _of_gaussian_processes(given: Any) -> str:
+    """Return what to write instead of a kernel of scikit-learn's Gaussian processes."""
+    name = type(given).__name__
+    if name == "RBF" and np.ndim(given.length_scale) == 0:
+        width = 2**0.5 * given.length_scale
+        return f"write Gaussian(width={width:.6g}), the same kernel, or Gaussian(), as wide as the data."
+    if name == "DotProduct":
+        return f"write Polynomial(degree=1, offset={given.sigma_0**2:.6g}), the same kernel, or Linear()."
+    return (
+        "kernels of scikit-learn's Gaussian processes are not taken: compute the matrix, K = kernel(X), and give "
+        "Precomputed(K), with the row numbers np.arange(len(K)) as X; or derive a class from Kernel."
+    )
 
 
 def shown(given: object) -> str:

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -22,6 +22,7 @@ from kernelmosaic.kernels.base import Kernel, first_text, is_whole, shorten, sho
 from kernelmosaic.kernels.categorical import Categorical
 from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
+from kernelmosaic.stacking import SEPARATOR, find_columns
 
 _FORMS = "a kernel, (name, kernel) or (name, kernel, columns)"
 #: Where names get lost, and how to keep them.
@@ -132,7 +133,7 @@ def _on_tables(entries: Sequence[Entry], tables: Mapping[str, list[int]]) -> lis
     own: list[tuple[str, Entry]] = []
     shared: list[tuple[str, Entry]] = []
     for entry in entries:
-        named = entry.columns if isinstance(entry.columns, str) else entry.name
+        named = entry.columns if isinstance(entry.columns, str) else entry.name if entry.columns is None else ""
         (own if named in tables or entry.columns is not None else shared).append((named, entry))
     laid = [replace(entry, columns=tables.get(named, entry.columns)) for named, entry in own]
     for name, columns in tables.items():
@@ -194,7 +195,7 @@ def term_names(entries: Sequence[Entry]) -> list[str]:
 
 
 def _column_numbers(entry: Entry, X: MatrixLike) -> NDArray[np.intp]:
-    columns = _chosen(entry, X)
+    columns = _with_tables(entry, _chosen(entry, X), X)
     shown = shorten(columns) if isinstance(columns, list | tuple | np.ndarray) else repr(columns)
     n_columns = _n_columns(X)
     several = isinstance(columns, Sequence | np.ndarray) and len(columns) > 0
@@ -223,8 +224,26 @@ def _misfit(columns: Any, X: MatrixLike) -> str | None:
     if not hasattr(X, "columns"):
         return f"X is an array, whose columns have no names; {_KEEP_NAMES}."
     known = [str(name) for name in X.columns]
-    missing = [name for name in names if name not in known]
-    return f"it has no {shorten(missing)}, but {shorten(known)}." if missing else None
+    missing = [name for name in names if name not in find_columns(names, known)]
+    prefixes = list(dict.fromkeys(f"{name.partition(SEPARATOR)[0]}{SEPARATOR}" for name in known if SEPARATOR in name))
+    less = f"; the prefix of a table, {shorten(prefixes)}, may be left out" if prefixes else ""
+    return f"it has no {shorten(missing)}, but {shorten(known)}{less}." if missing else None
+
+
+def _with_tables(entry: Entry, columns: Any, X: MatrixLike) -> Any:
+    """Return names of columns with the prefixes of their tables, where these were left out."""
+    several = isinstance(columns, list | tuple | np.ndarray)
+    names = list(columns) if several else [columns]
+    if not hasattr(X, "columns") or not all(isinstance(one, str) for one in names):
+        return columns
+    if all(name in X.columns for name in names):
+        return columns
+    try:
+        found = find_columns(names, X.columns)
+    except ValueError as error:
+        raise ValueError(f"kernel {entry.name!r}: {error}") from None
+    full = [found.get(name, name) for name in names]
+    return full if several else full[0]
 
 
 def _chosen(entry: Entry, X: MatrixLike) -> Any:
@@ -450,8 +469,8 @@ def _text(value: object) -> str | None:
 
 
 def by_group(
-    groups: Mapping[str, Any],
-    kernel: Kernel | Sequence[Kernel] | None = None,
+    kernel: Kernel | Sequence[Kernel] | Mapping[str, Any] | None = None,
+    groups: Mapping[str, Any] | Kernel | Sequence[Kernel] | None = None,
     *,
     among: Iterable[Any] | None = None,
     min_size: int = 1,
@@ -460,13 +479,15 @@ def by_group(
 
     Parameters
     ----------
-    groups : mapping
-        From the name of a group to its columns: names or numbers, as `ColumnTransformer` takes them.
     kernel : Kernel or list of Kernel, default=None
         What each group is compared by; of a list, such as a `family`, every group has all. None means ``Gaussian()``.
+    groups : mapping
+        From the name of a group to its columns: names or numbers, as `ColumnTransformer` takes them. Names may go
+        without the prefix of their table, ``CD4`` for ``rna__CD4``. It may stand alone, and before the kernel.
     among : iterable, default=None
-        The columns that there are, such as ``X.columns``: others are left out of the groups, which list genes that were
-        not measured, say. None leaves the groups as they are, and the estimator refuses columns it does not find.
+        The columns that there are, such as ``X.columns``, or those of one table, ``views["rna"]`` of `stack_views`:
+        others are left out of the groups, which list genes that were not measured, say. None leaves the groups as they
+        are, and the estimator refuses columns it does not find.
     min_size : int, default=1
         With `among`: groups with fewer columns than this are left out.
 
@@ -483,25 +504,32 @@ def by_group(
     --------
     >>> from kernelmosaic.kernels import Linear, by_group
     >>> sets = {"immune": ["CD4", "CD8A"], "cycle": ["MKI67", "XYZ"]}
-    >>> by_group(sets, Linear(), among=["CD4", "CD8A", "MKI67"])
+    >>> by_group(Linear(), sets, among=["CD4", "CD8A", "MKI67"])
     [('immune', Linear(), ['CD4', 'CD8A']), ('cycle', Linear(), ['MKI67'])]
     """
+    if isinstance(kernel, Mapping):
+        kernel, groups = groups, kernel
     if not isinstance(groups, Mapping):
-        raise TypeError(f"groups={groups!r}: give a dict from the name of a group to its columns.")
+        raise TypeError(
+            f"groups={groups!r}: give a dict from the name of a group to its columns, by_group(kernel, dict)."
+        )
     if not is_whole(min_size):
         raise ValueError(f"min_size={min_size!r}: give a whole number of at least 1.")
-    several = isinstance(kernel, list | tuple)
-    kernels: list[Any] = list(kernel) if several else [Gaussian() if kernel is None else kernel]  # type: ignore[arg-type]
+    kernels: list[Any] = [Gaussian() if kernel is None else kernel]
+    if isinstance(kernel, list | tuple):
+        kernels = list(kernel)
     for one in kernels:
         check_kernel("kernel", one, "by_group")
     if among is not None:
-        known = dict.fromkeys(among)
-        kept = {name: [one for one in _listed(name, columns) if one in known] for name, columns in groups.items()}
+        known = list(among)
+        listed = {name: _listed(name, columns) for name, columns in groups.items()}
+        found = find_columns(chain.from_iterable(listed.values()), known)
+        kept = {name: [found[one] for one in own if one in found] for name, own in listed.items()}
         groups = {name: columns for name, columns in kept.items() if len(columns) >= min_size}
     if not groups or not kernels:
         raise ValueError(
             f"groups: none is left, or there is no kernel. The columns of a group must be among those given, "
-            f"{shorten([] if among is None else list(known))}, at least min_size={min_size} of them."
+            f"{shorten([] if among is None else known)}, at least min_size={min_size} of them."
         )
     suffixes = [""] if len(kernels) == 1 else [f", {name}" for name in name_kernels(kernels)]
     return [

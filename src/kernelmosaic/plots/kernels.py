@@ -640,7 +640,7 @@ class KernelImportanceDisplay(InspectionDisplay):
 
 @dataclass
 class FeatureImportanceDisplay(InspectionDisplay):
-    """The most important columns of each view: bars, one colour per view.
+    """The most important columns of each view, with intervals of two standard errors: bars, an axis per view.
 
     Make it by :meth:`from_estimator`, or of a result: ``FeatureImportanceDisplay(result).plot()``.
 
@@ -653,8 +653,8 @@ class FeatureImportanceDisplay(InspectionDisplay):
     ----------
     ax_, figure_
         Where it was drawn.
-    bars_ : dict of BarContainer
-        By the name of the view.
+    axes_, bars_ : dict of Axes and of BarContainer
+        By the name of the view; the scales differ.
 
     Examples
     --------
@@ -679,15 +679,25 @@ class FeatureImportanceDisplay(InspectionDisplay):
         most : int, default=8
             How many columns of each view are drawn.
         """
-        found = {view: self.result.top(view, most) for view in self.result.views}
-        names = [name if len(name) <= 40 else f"{name[:38]}…" for own in found.values() for name, _ in own]
-        ax = _kernel_axes(self, ax, names)
-        self.bars_, start = {}, 0
-        for k, (view, own) in enumerate(found.items()):
-            places = start + np.arange(len(own))
-            self.bars_[view] = ax.barh(places, [value for _, value in own], 0.7, color=colour(k), label=view)
-            start += len(own)
-        ax.set_xlabel("change of the decision with the column of another sample")
-        if len(found) > 1:
-            ax.legend(frameon=False, fontsize=8, title="view", loc="best")
+        found = self.result
+        shown = {view: found.largest(view, most) for view in found.views}
+        names = {view: [_shortened([found.feature_names[j]])[0] for j in own] for view, own in shown.items()}
+        rows, longest = sum(map(len, shown.values())), max(len(name) for own in names.values() for name in own)
+        ax = self._use_axes(ax, (4.6 + 0.075 * longest, 0.4 + 0.75 * len(shown) + 0.28 * rows))
+        ax.set_axis_off()
+        parts = ax.get_subplotspec().subgridspec(
+            len(shown), 1, height_ratios=[1.0 + len(own) for own in shown.values()]
+        )
+        self.axes_, self.bars_ = {}, {}
+        for k, (view, own) in enumerate(shown.items()):
+            one = self.axes_[view] = self.figure_.add_subplot(parts[k])
+            values, ends = found.importances[own], 2.0 * found.errors[own]
+            bars = {"color": colour(k), "xerr": ends, "error_kw": {"elinewidth": 1, "ecolor": "0.3"}}
+            self.bars_[view] = one.barh(np.arange(len(own)), values, 0.7, **bars)
+            drawing.name_rows(one, names[view])
+            one.set_ylim(len(own) - 0.4, -0.6)
+            one.set_xlim(left=0.0)
+            drawing.open_frame(one, ("top", "right", "left"), "x")
+            one.set_title(f"{view} ({len(found.views[view])} columns)", fontsize=9, loc="left")
+        one.set_xlabel("change of the decision with the column of another sample")
         return self
