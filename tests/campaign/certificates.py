@@ -631,7 +631,7 @@ def _discriminant(problem: Any, model: Any, Ks: np.ndarray) -> Bounds:
             return solve_matrix_fractional([*shares, np.eye(n) / n], H, 0.0)[0]
         return lam * solve_matrix_fractional(shares, H, lam)[0]
 
-    # Centring leaves rounding of large entries, a kernel of full rank that a conic solver would use where it exceeds the
+    # Centring leaves rounding of large entries, a kernel of full rank that a conic solver uses where it exceeds the
     # ridge.
     left = 2e-16 * n * np.abs(Ks).max(axis=(1, 2))[real] / traces[real]
     unknown = given is not None or (not learned and bool(np.any(left > 1e-3 * lam)))

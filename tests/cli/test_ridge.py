@@ -67,7 +67,7 @@ def test_classes_and_numbers_are_learned_by_ridge(capsys, tmp_path, table, targe
     [("C", {"C": 1.0}), ("norm", {"norm": 1.0}), ("folds", {"folds": 5}), ("cost", {"costs": ("s=2",)})],
 )
 def test_an_option_of_mkl_alone_takes_mkl(option, given):
-    found = with_method(FitRequest(Path("t.csv"), **given), "classification", 60)
+    found = with_method(FitRequest(Path("t.csv"), **given), "classification")
     assert (found.method, found.reason) == ("mkl", f"--{option} given")
 
 
@@ -95,30 +95,19 @@ def test_a_tube_takes_mkl(capsys, tmp_path):
     assert load(path.parent / "m").named_steps["model"].epsilon == 50
 
 
-def test_many_rows_take_mkl(capsys, tmp_path, monkeypatch):
-    path = write(flowers(n=60), tmp_path / "data.csv")
-    common = ("fit", path, "--target", "kind", "--view", "s=shape_*:linear", "-o", tmp_path / "m.skops")
-    monkeypatch.setattr(methods, "MOST_RIDGE_ROWS", 59)
-    assert method_taken(done(capsys, *common)) == "mkl (more than 59 rows), classification"
-    assert method_taken(done(capsys, *common, "--method", "ridge")) == "ridge, classification"
-    assert method_taken(done(capsys, *common, "--test", "0.25")) == "ridge, classification"  # 45 rows to learn from
-
-
 @pytest.mark.parametrize(
-    ("task", "n", "method"),
+    ("task", "method"),
     [
-        ("classification", 3000, "ridge"),
-        ("regression", 3000, "ridge"),
-        ("classification", 3001, "mkl"),
-        ("one-class", 10, "mkl"),
-        ("survival", 10, "mkl"),
-        ("multi-label", 10, "discriminant"),
+        ("classification", "ridge"),
+        ("regression", "ridge"),
+        ("one-class", "mkl"),
+        ("survival", "mkl"),
+        ("multi-label", "discriminant"),
     ],
 )
-def test_the_default_of_every_task(task, n, method):
-    found = with_method(FitRequest(Path("t.csv")), task, n)
-    assert (found.task, found.method) == (task, method)
-    assert found.reason == ("more than 3000 rows" if n > 3000 else "")
+def test_the_default_of_every_task(task, method):
+    found = with_method(FitRequest(Path("t.csv")), task)
+    assert (found.task, found.method, found.reason) == (task, method, "")
 
 
 def test_a_criterion_needs_no_method(capsys, tmp_path):

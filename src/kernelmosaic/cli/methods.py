@@ -129,15 +129,11 @@ def figure(task: TaskName, value: float, error: float | None = None) -> str:
 # The estimator --------------------------------------------------------------------------------------------------------
 
 
-#: The most rows to learn from by ridge without --method ridge: the time of exact kernels grows with their cube.
-MOST_RIDGE_ROWS = 3000
+def with_method(request: FitRequest, task: TaskName) -> FitRequest:
+    """Return a request with its task and a method.
 
-
-def with_method(request: FitRequest, task: TaskName, n: int) -> FitRequest:
-    """Return a request with its task and a method for n rows.
-
-    The default is ridge for classes and numbers, but mkl if there are more than `MOST_RIDGE_ROWS` or an option asks for
-    what mkl alone has: its C, norm, epsilon, rule, penalties or folds.
+    The default is ridge for classes and numbers, but mkl if an option asks for what mkl alone has: its C, norm, epsilon,
+    rule, penalties or folds.
     """
     method, reason = request.method, ""
     if method is None and task in METHODS["ridge"].tasks:
@@ -146,8 +142,6 @@ def with_method(request: FitRequest, task: TaskName, n: int) -> FitRequest:
         given = [f"--{name}" for name, value in options.items() if value is not None]
         if given:
             reason = f"{', '.join(given)} given"
-        elif n > MOST_RIDGE_ROWS:
-            reason = f"more than {MOST_RIDGE_ROWS} rows"
         else:
             method = "ridge"
     method = method or ("discriminant" if task == "multi-label" else "mkl")

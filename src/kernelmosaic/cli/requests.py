@@ -144,8 +144,8 @@ class FitRequest:
     drop_empty: bool = _drop_empty()
     method: MethodName | None = option(
         None,
-        "How the kernels are combined. Default: ridge for classes or numbers; mkl for more than 3000 rows, with --C, "
-        "--norm, --epsilon, --rule, --cost or --folds, and for other tasks; discriminant for several labels.",
+        "How the kernels are combined. Default: ridge for classes or numbers; mkl with --C, --norm, --epsilon, --rule, "
+        "--cost or --folds, and for other tasks; discriminant for several labels.",
     )
     task: TaskName | None = option(None, "Guessed from the target if left out.")
     C: float | None = option(

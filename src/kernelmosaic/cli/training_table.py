@@ -100,7 +100,7 @@ def read_training_table(request: FitRequest) -> TrainingTable:
     raw = tables.read_table(request.path)
     raw.index = range(len(raw))  # rows that are left out below leave the numbers of the others as they are
     target, faults = _target_or_faults(raw, request)
-    request = with_method(request, target.task, len(raw) - math.ceil(request.test * len(raw)))
+    request = with_method(request, target.task)
     # The columns that are never learned from, wherever they come from, and what each is.
     never: dict[Any, str] = {**dict.fromkeys(target.columns, "the target"), request.event: "the event"}
     never |= {request.rows: "the row numbers", request.on: "the names of the rows", request.groups: "the groups"}
