@@ -43,7 +43,7 @@ from kernelmosaic.machines.discriminant import Discriminant, binary_targets, cla
 from kernelmosaic.solvers import RoundOptions, SolverOptions
 
 RNG = np.random.RandomState(0)
-X = RNG.standard_normal((160, 4))
+X = RNG.standard_normal((100, 4))
 F = np.sin(2 * X[:, 0]) + X[:, 1]
 Y = (F > 0).astype(int) + (F > 1)
 NEW = RNG.standard_normal((30, 4))
