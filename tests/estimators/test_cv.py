@@ -305,14 +305,6 @@ def test_a_weight_of_zero_is_no_sample():
     np.testing.assert_allclose(model.decision_function(X), other.decision_function(X), atol=1e-4)
 
 
-def test_jobs_change_nothing():
-    X, y = two_classes()
-    search = MKLClassifierCV(KERNELS, Cs=CS[:2], cv=2, norms=[1, "uniform"])
-    one, two = search.fit(X, y), clone(search).set_params(n_jobs=2).fit(X, y)
-    np.testing.assert_allclose(one.weights_paths_, two.weights_paths_, atol=1e-6)
-    np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(X), atol=1e-6)
-
-
 def test_threads_change_nothing(monkeypatch):
     X, y = two_classes()
     search = MKLClassifierCV(KERNELS, Cs=CS[:2], cv=3, norms=[1], refit=False)
