@@ -562,7 +562,8 @@ def test_bad_sources_are_named(mapped, tmp_path):
 @pytest.mark.parametrize("target", [Y, Y > 0], ids=["three classes", "two classes"])
 def test_predictions_under_gates_are_those_of_a_loop(approximation, target):
     kernels = [Gaussian(1.5), Linear()]
-    model = LocalizedMKLClassifier(kernels, n_init=1, **(LOW | {"approximation": approximation})).fit(X, target)
+    model = LocalizedMKLClassifier(kernels, n_init=1, max_iter=3, **(LOW | {"approximation": approximation}))
+    model.fit(X, target)
     gates, known_gates = np.atleast_3d(model.gate(NEW)), np.atleast_3d(model.gate(X))
     kernel_set = model.function_.expansion.kernel_set
     new, known = (dict(kernel_set.blocks(samples, range(2))) for samples in (NEW, X))
@@ -577,7 +578,7 @@ def test_predictions_under_gates_are_those_of_a_loop(approximation, target):
 
 
 def test_one_seed_draws_landmarks_and_starts():
-    model = LocalizedMKLClassifier(GATED[:2], n_init=2, **(LOW | {"random_state": 3}))
+    model = LocalizedMKLClassifier(GATED[:2], n_init=2, max_iter=3, **(LOW | {"random_state": 3}))
     first, again = clone(model).fit(X, Y > 0), clone(model).fit(X, Y > 0)
     assert_array_equal(first.decision_function(NEW), again.decision_function(NEW))
     other = clone(model).set_params(random_state=4).fit(X, Y > 0)
@@ -595,7 +596,7 @@ def test_one_seed_draws_landmarks_and_starts():
 
 def test_a_model_file_holds_features_and_gates(tmp_path):
     pytest.importorskip("skops")
-    model = LocalizedMKLRegressor(GATED, n_init=1, **LOW).fit(X, F)
+    model = LocalizedMKLRegressor(GATED, n_init=1, max_iter=2, **LOW).fit(X, F)
     save(model, tmp_path / "model.skops")
     assert_array_equal(load(tmp_path / "model.skops").predict(NEW), model.predict(NEW))
 
@@ -663,8 +664,8 @@ GATES = LocalizedMKLClassifier(
     [
         (UNIFORM, 3000, 600, 6e6, 50, 0.9),
         (GATES, 3000, 600, 6e6, 80, 0.9),
-        (clone(JOINT).set_params(weights="uniform", tol=2e-2), 1200, 800, 1.1e6, 80, 0.0),
-        (BilinearMKLClassifier(JOINT.kernels, rank=60, tol=1e-2), 1500, 800, 2.4e6, 80, 0.0),
+        (clone(JOINT).set_params(weights="uniform", tol=5e-2), 1200, 800, 1.1e6, 80, 0.0),
+        (BilinearMKLClassifier(JOINT.kernels, rank=60, tol=5e-2), 1500, 800, 2.4e6, 80, 0.0),
     ],
     ids=["computed", "localized", "joint, computed", "bilinear"],
 )
