@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import math
 import os
 import sys
@@ -20,11 +21,15 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_finish() -> None:
-    """Leave each of several workers one thread of BLAS, unless told otherwise: there are as many workers as cores.
+    """Take what is loaded from the garbage collector, and leave each of several workers one thread of BLAS.
 
-    More threads would wait for one another, spinning, for longer than the small matrices here take. By now the test
-    modules have loaded the libraries; other processes that tests start read the environment.
+    There are as many workers as cores, unless told otherwise: more threads would wait for one another, spinning, for
+    longer than the small matrices here take. By now the test modules have loaded the libraries; other processes that
+    tests start read the environment.
     """
+    # The modules and the tests stay to the end: the collector need not look through them again and again.
+    gc.collect()
+    gc.freeze()
     if "PYTEST_XDIST_WORKER" in os.environ and "OPENBLAS_NUM_THREADS" not in os.environ:
         threadpool_limits(1)
         for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):

@@ -11,6 +11,14 @@ GOOD = """<!doctype html><title>.</title><meta name="viewport" content="width=de
 <main><h1 id="top">Title</h1><pre>{long}</pre><div><table><tr><td>{long}</table></div><p><a href="#top">up</a></main>"""
 
 
+@pytest.fixture(scope="module")
+def window():
+    with browser() as opened:
+        if opened is None:
+            pytest.skip("no chromium with chromedriver was found")
+        yield opened
+
+
 def test_links_to_files_and_headings_that_are_not_there(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "a.html").write_text(
@@ -26,7 +34,7 @@ def test_links_to_files_and_headings_that_are_not_there(tmp_path):
     ]
 
 
-def test_what_does_not_fit_is_faint_or_hides_the_focus(tmp_path):
+def test_what_does_not_fit_is_faint_or_hides_the_focus(window, tmp_path):
     good = GOOD.replace("{long}", "word" * 200)
     bad = {
         "wide": good.replace("overflow-x: auto", ""),
@@ -35,13 +43,10 @@ def test_what_does_not_fit_is_faint_or_hides_the_focus(tmp_path):
         "dark": good.replace("<style>", "<style>@media (prefers-color-scheme: dark) { h1 { background: #333 } }"),
         "focus": good.replace("outline: 3px solid red", "outline: none"),
     }
-    with browser() as window:
-        if window is None:
-            pytest.skip("no chromium with chromedriver was found")
-        found = {}
-        for name, page in {"good": good, **bad}.items():
-            (tmp_path / f"{name}.html").write_text(page)
-            found[name] = list(faults(window, tmp_path / f"{name}.html"))
+    found = {}
+    for name, page in {"good": good, **bad}.items():
+        (tmp_path / f"{name}.html").write_text(page)
+        found[name] = list(faults(window, tmp_path / f"{name}.html"))
     assert found["good"] == []
     for name, words in {"wide": "over the edge", "signature": "over the edge", "focus": "cannot be seen"}.items():
         assert found[name]
@@ -52,13 +57,10 @@ def test_what_does_not_fit_is_faint_or_hides_the_focus(tmp_path):
     assert found["dark"] == [f"dark.html, {width} pixels, dark: 'Title' is hard to see" for width in (390, 1280)]
 
 
-def test_code_that_is_cut(tmp_path):
+def test_code_that_is_cut(window, tmp_path):
     (tmp_path / "wide.html").write_text(GOOD.replace("{long}", "word" * 200))
     (tmp_path / "wraps.html").write_text(
         GOOD.replace("{long}", "word " * 200).replace("<pre>", '<pre style="white-space: pre-wrap">')
     )
-    with browser() as window:
-        if window is None:
-            pytest.skip("no chromium with chromedriver was found")
-        assert list(cut_code(window, tmp_path / "wide.html")) == [f"wide.html: the code {'word' * 10!r} is cut"]
-        assert list(cut_code(window, tmp_path / "wraps.html")) == []
+    assert list(cut_code(window, tmp_path / "wide.html")) == [f"wide.html: the code {'word' * 10!r} is cut"]
+    assert list(cut_code(window, tmp_path / "wraps.html")) == []

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 
 import kernelmosaic
 from kernelmosaic import kernels, model_selection
+from tools.structure import parsed
 
 SOURCE = Path(kernelmosaic.__file__).parent
 #: The one context variable, that of `SharedKernels`, and the one module that reads it.
@@ -134,7 +135,7 @@ def changed_parameters(owner: type, package: str = "kernelmosaic") -> Iterator[s
 
 def doors(text: str, path: str = "module.py") -> set[str]:
     """Return the doors to hidden state in the text of a module."""
-    module = ast.parse(text)
+    module = parsed(text)
     every = functions(module)
     found = [*changed_globals(module, every), *changed_strangers(every)]
     if path != STORE and re.search(r"\bContextVar\b", text):

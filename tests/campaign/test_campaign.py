@@ -17,7 +17,7 @@ from tests.campaign.second.entries import entries
 from tests.campaign.second.training import Contradiction
 
 #: How many problems of each generator are run here.
-COUNTS = {"first": 30, "second": 15, "third": 15, "fourth": 20}
+COUNTS = {"first": 20, "second": 10, "third": 10, "fourth": 12}
 
 
 def test_no_random_problem_crashes_hangs_or_is_dishonest():

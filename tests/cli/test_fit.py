@@ -127,10 +127,10 @@ def test_cross_validation_chooses_the_price_that_a_plain_loop_chooses(capsys, tm
         capsys,
         tmp_path,
         train,
-        *("--target", "kind", "--view", "s=shape_*:linear", "--method", "mkl", "--seed", "4", "--jobs", "2"),
+        *("--target", "kind", "--view", "s=shape_*:linear", "--method", "mkl", "--seed", "4", "--folds", "3"),
     )
     X = table[["shape_a", "shape_b"]]
-    folds = StratifiedKFold(5, shuffle=True, random_state=4)
+    folds = StratifiedKFold(3, shuffle=True, random_state=4)
     means = {}
     for C in np.logspace(-2, 3, 20):
         model = make_pipeline(StandardScaler(), MKLClassifier([Linear()], C=C))

@@ -107,7 +107,7 @@ def test_the_loss_of_survival(capsys, tmp_path, given, loss, epsilon):
 
 
 def test_survival_is_what_python_gives(capsys, tmp_path):
-    table = patients()
+    table = patients(60)
     path = write(table, tmp_path / "t.csv")
     arguments = (*SURVIVAL, "--loss", "censored", "--view", "a=u,v:linear+gauss", "--folds", "3")
     said = done(capsys, "fit", path, *arguments, "-o", tmp_path / "m.skops", "--report", tmp_path / "r.html")
@@ -210,7 +210,7 @@ def test_probabilities_are_those_of_the_cross_validation(capsys, tmp_path):
 
 @pytest.mark.parametrize("arguments", [("--method", "bilinear"), ("--folds", "0"), ("--method", "rmkl")])
 def test_methods_that_choose_no_price_know_them_if_asked_to(capsys, tmp_path, arguments):
-    path = write(flowers(), tmp_path / "t.csv")
+    path = write(flowers(n=40), tmp_path / "t.csv")
     common = ("fit", path, "--target", "kind", "--view", "s=shape_*:linear+poly2", *QUICK, *arguments)
     done(capsys, *common, "-o", tmp_path / "m.skops")
     assert "fit --proba" in run(capsys, "predict", tmp_path / "m.skops", path, "--proba").error

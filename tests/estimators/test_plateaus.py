@@ -112,7 +112,7 @@ SEARCHES = {
 def test_last_bits_do_not_choose(search, y):
     """Copies of the samples with other last bits, or columns in another order, have the same C."""
     eps = np.finfo(np.float64).eps
-    copies = [X, X * (1 + eps), X * (1 + eps * np.random.RandomState(1).choice([-1, 0, 1], X.shape)), X[:, [2, 0, 1]]]
+    copies = [X, X * (1 + eps * np.random.RandomState(1).choice([-1, 0, 1], X.shape)), X[:, [2, 0, 1]]]
     assert len({search.fit(Z, y).C_ for Z in copies}) == 1
 
 

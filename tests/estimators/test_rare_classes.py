@@ -104,9 +104,11 @@ def test_scores_are_those_of_plain_fits_to_the_classes_of_each_fold(name, rare, 
 @pytest.mark.parametrize(("name", "n_classes"), [("classifier ovr", 3), ("localized ovr", 2)])
 def test_processes_find_the_same(name, n_classes):
     X, y = rare_class(1, n_classes)
-    search = clone(SEARCHES[name][0]).set_params(cv=3)
+    norms = {"norms": (1, "uniform")} if name == "classifier ovr" else {}
+    search = clone(SEARCHES[name][0]).set_params(cv=3, **norms)
     expected, parallel = (clone(search).set_params(n_jobs=jobs).fit(X, y) for jobs in (1, 2))
     assert_array_equal(parallel.scores_, expected.scores_)
+    assert_allclose(parallel.weights_paths_, expected.weights_paths_, atol=1e-6)
     assert_allclose(parallel.predict_proba(X), expected.predict_proba(X), atol=1e-6)
 
 

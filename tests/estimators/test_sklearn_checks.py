@@ -47,8 +47,8 @@ CLASSES = [
     MKLOneClass([Gaussian()]),
     # The checks know times without censoring.
     MKLSurvival(LINE_AND_BELL),
-    BilinearMKLClassifier(LINE_AND_BELL, tol=1e-2),
-    PosteriorMKLClassifier(LINE_AND_BELL, tol=1e-2),
+    BilinearMKLClassifier(LINE_AND_BELL, tol=0.1),
+    PosteriorMKLClassifier(LINE_AND_BELL, tol=0.1),
     DiscriminantMKLClassifier(LINE_AND_BELL),
     BayesianMKLClassifier(LINE_AND_BELL, tol=1e-2),
     LocalizedBayesianMKLClassifier(LINE_AND_BELL, n_init=1, tol=1e-1),

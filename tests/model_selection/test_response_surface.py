@@ -43,7 +43,7 @@ def far_right(z):
 
 @pytest.fixture
 def toy():
-    return make_gaussians(n_components=3, n_samples=90, random_state=0)
+    return make_gaussians(n_components=3, n_samples=60, random_state=0)
 
 
 @pytest.mark.parametrize("P", [3, 5, 6])
@@ -133,7 +133,7 @@ class Counting(MKLClassifier):
 
 
 def test_settings_may_be_compared_on_a_part_and_the_best_fitted_to_all():
-    X, y = make_gaussians(n_components=3, n_samples=200, random_state=0)
+    X, y = make_gaussians(n_components=3, n_samples=120, random_state=0)
     part = StratifiedShuffleSplit(2, train_size=0.3, test_size=0.3, random_state=0)
     Counting.sizes.clear()
     search = ResponseSurfaceSearchCV(Counting(THREE), on="penalties", cv=part, max_iter=2).fit(X, y)
@@ -152,7 +152,7 @@ def test_settings_may_be_compared_on_a_part_and_the_best_fitted_to_all():
 
 
 def test_penalties_keep_the_first_at_one_and_the_sum_rule(toy):
-    search = ResponseSurfaceSearchCV(MKLClassifier(THREE), on="penalties", cv=3, max_iter=4).fit(*toy)
+    search = ResponseSurfaceSearchCV(MKLClassifier(THREE), on="penalties", cv=3, max_iter=2).fit(*toy)
     d = np.array(search.best_params_["penalties"])
     assert d[0] == 1.0
     assert search.design_.labels == ["d[polynomial]", "d[gaussian]"]
@@ -164,7 +164,7 @@ def test_penalties_keep_the_first_at_one_and_the_sum_rule(toy):
 
 
 def test_weights_are_kept_as_found(toy):
-    search = ResponseSurfaceSearchCV(MKLClassifier(THREE), on="weights", cv=3, max_iter=4).fit(*toy)
+    search = ResponseSurfaceSearchCV(MKLClassifier(THREE), on="weights", cv=3, max_iter=2).fit(*toy)
     np.testing.assert_allclose(search.best_estimator_.weights_, search.best_params_["weights"])
     assert search.best_params_["weights"][0] == 1.0
     assert search.best_estimator_.n_solves_ == 1
