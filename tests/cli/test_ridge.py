@@ -14,7 +14,6 @@ from tests.cli.tables import PLAIN, curve, done, flowers, run, strings, write
 from tests.reports.test_page import Reader
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV, load
-from kernelmosaic.cli import methods
 from kernelmosaic.cli.methods import with_method
 from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import read_training_table

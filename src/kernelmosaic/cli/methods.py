@@ -132,8 +132,8 @@ def figure(task: TaskName, value: float, error: float | None = None) -> str:
 def with_method(request: FitRequest, task: TaskName) -> FitRequest:
     """Return a request with its task and a method.
 
-    The default is ridge for classes and numbers, but mkl if an option asks for what mkl alone has: its C, norm, epsilon,
-    rule, penalties or folds.
+    The default is ridge for classes and numbers, but mkl if an option asks for what mkl alone has: its C, norm,
+    epsilon, rule, penalties or folds.
     """
     method, reason = request.method, ""
     if method is None and task in METHODS["ridge"].tasks:
