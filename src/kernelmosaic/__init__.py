@@ -22,6 +22,8 @@ __version__ = "0.4.0"
 __all__ = [
     "MKLClassifier",
     "MKLClassifierCV",
+    "MKLClustering",
+    "MKLKernelPCA",
     "MKLOneClass",
     "MKLRegressor",
     "MKLRegressorCV",
