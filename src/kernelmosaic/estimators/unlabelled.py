@@ -31,6 +31,7 @@ from kernelmosaic.learning.unlabelled import (
     screen,
     statis_weights,
     suggest_clusters,
+    unit_rows,
 )
 
 Array = NDArray[np.float64]
@@ -281,7 +282,8 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
 class MKLClustering(ClusterMixin, UnlabelledEstimator):
     """Clusters of samples with several views, by k-means in an embedding of the sum of their kernels.
 
-    ``embedding="kernel"``: the leading principal components of the summed kernel, as of :class:`MKLKernelPCA`.
+    ``embedding="kernel"``: the leading principal components of the summed kernel, as of :class:`MKLKernelPCA`, each of
+    length one, then the coordinates of each sample of length one: all components count alike, and directions only.
     ``embedding="graph"``: every sample is joined to its nearest ones by the distance of the summed kernel, and the
     coordinates are the leading eigenvectors of the random walk D⁻¹W on that graph (spectral clustering). New samples
     are put into the same embedding, and belong to the cluster of the nearest centre.
@@ -329,8 +331,8 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
 
     References
     ----------
-    Zha, He, Ding, Simon and Gu (2001), "Spectral relaxation for k-means clustering". von Luxburg (2007), "A tutorial on
-    spectral clustering".
+    Zha, He, Ding, Simon and Gu (2001), "Spectral relaxation for k-means clustering". Ng, Jordan and Weiss (2001), "On
+    spectral clustering", for rows of length one. von Luxburg (2007), "A tutorial on spectral clustering".
 
     Examples
     --------
@@ -386,7 +388,7 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
             self._graph = replace(graph, values=graph.values[:k], vectors=graph.vectors[:, :k])
         if self.embedding == "kernel":
             self._graph = None
-            self.embedding_ = self._keep_components(data, given_k or 2 * self.n_clusters_).scores
+            self.embedding_ = unit_rows(self._keep_components(data, given_k or 2 * self.n_clusters_).vectors)
         else:
             assert self._graph is not None
             self.embedding_, self.eigenvalues_ = self._graph.vectors, self._graph.values
@@ -409,7 +411,7 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
         """
         check_is_fitted(self)
         if self._graph is None:
-            return self._outputs(X)
+            return unit_rows(self._outputs(X) / np.sqrt(self.eigenvalues_))
         new = self.read(X)
         out = np.empty((new.shape[0], len(self._graph.values)))
         for rows in row_strips(len(out), 2**24 // len(self.labels_)):

@@ -244,6 +244,12 @@ def kernel_components(gram: ArrayOrTensor, k: int, options: EmbeddingOptions) ->
     return Components(values, U, trace, means @ (U / np.sqrt(values)))
 
 
+def unit_rows(U: Array) -> Array:
+    """Return rows divided by their lengths; rows of zeros stay."""
+    lengths = np.linalg.norm(U, axis=1, keepdims=True)
+    return np.asarray(U / np.where(lengths > 0, lengths, 1.0))
+
+
 # Graphs of neighbours -------------------------------------------------------------------------------------------------
 
 
