@@ -14,7 +14,7 @@ from kernelmosaic import plots, tables
 from kernelmosaic._typing import AnyArray, Estimator, Settings
 from kernelmosaic.cli.fit import describe_views
 from kernelmosaic.cli.output import print_facts, print_shares, say
-from kernelmosaic.cli.predict import rounded
+from kernelmosaic.cli.predict import placed, rounded
 from kernelmosaic.cli.requests import ClusterRequest, EmbedRequest, FitRequest, TableRequest
 from kernelmosaic.cli.training_table import TrainingTable, read_training_table
 from kernelmosaic.cli.views import ROW_COLUMN, Spec
@@ -44,12 +44,10 @@ def run_unlabelled(request: EmbedRequest) -> None:
     for line in dict.fromkeys(str(one.message) for one in said):
         say(note=line)
     model = pipeline.named_steps["model"]
-    coordinates = {f"component{i}": column for i, column in enumerate(model.embedding_.T, start=1)}
-    clusters = {"cluster": model.labels_} if hasattr(model, "labels_") else {}
-    if getattr(model, "n_clusters_", 0) > 1:
-        clusters |= rounded({"silhouette": model.silhouette_})
     ids = {name: own[name].to_numpy() for name in request.ids}
-    found = pd.DataFrame(ids | clusters | rounded(coordinates))
+    found = pd.DataFrame(ids | placed(getattr(model, "labels_", None), model.embedding_))
+    if getattr(model, "n_clusters_", 0) > 1:
+        found["silhouette"] = rounded({"silhouette": model.silhouette_})["silhouette"]
     pipeline.training_ = {
         "columns": [name for name in training.plan.columns if name != ROW_COLUMN],
         "plan": asdict(training.plan),
@@ -77,34 +75,28 @@ def make_model(request: EmbedRequest, kernels: list[Any]) -> Estimator:
     given |= {"kernels": kernels, "random_state": request.seed, "scale": False}
     if not isinstance(request, ClusterRequest):
         return MKLKernelPCA(n_components=request.components or 2, **given)
-    sizes: Settings = {
-        f"n_{name}": getattr(request, name) or "auto" for name in ("clusters", "components", "neighbors")
-    }
-    return MKLClustering(embedding=request.embedding, **sizes, **given)
+    for name in ("clusters", "components", "neighbors"):
+        given[f"n_{name}"] = getattr(request, name) or "auto"
+    return MKLClustering(embedding=request.embedding, **given)
 
 
 def make_page(pipeline: Any, training: TrainingTable, target: AnyArray | None) -> Page:
     """Return the page: views and their similarity, clusters, the embedding; pictures are there when matplotlib is."""
-    model, rows = pipeline.named_steps["model"], len(training.table)
-    lead = (
-        f"{rows} rows, {len(model.views_)} views, no labels: {type(model).__name__} on the sum of the views' kernels."
-    )
-    page, draws = Page(f"{training.request.path.name}: {len(model.views_)} views", lead), find_spec("matplotlib")
+    model, what = pipeline.named_steps["model"], f"{len(training.table)} rows without labels"
+    lead = f"{what}: {type(model).__name__} on the sum of the kernels of {len(model.views_)} views."
+    page, draws = Page(f"{training.request.path.name}: {what}", lead), find_spec("matplotlib")
     page.table(Table("Summary.", ("what", "value"), ModelCard(model).facts))
     weights = [[name, f"{weight:.3f}", training.lacking.get(name, 0)] for name, weight in model.view_weights_.items()]
     page.table(Table("The views.", ("view", "weight", "lacked by"), weights))
     if hasattr(model, "labels_") and model.n_clusters_ > 1:
-        counted = [(k, model.labels_ == k) for k in range(model.n_clusters_)]
-        sizes = [[str(k), int(own.sum()), f"{np.mean(model.silhouette_[own]):.3f}"] for k, own in counted]
+        each = [(k, model.silhouette_[model.labels_ == k]) for k in range(model.n_clusters_)]
+        sizes = [[str(k), len(own), f"{np.mean(own):.3f}"] for k, own in each]
         page.table(Table("The clusters.", ("cluster", "rows", "mean silhouette"), sizes))
     if draws:
-        similar = plots.ViewSimilarityDisplay.from_estimator(model)
-        page.figure(similar, "Similarity of the views", "How alike the views are; 0 on average if independent.")
-        samples = pipeline[:-1].transform(training.table)
-        placed = plots.EmbeddingDisplay.from_estimator(model, samples)
-        page.figure(placed, "The rows in two coordinates", "The rows, in two of the coordinates.")
-        if target is not None:
-            shown = plots.EmbeddingDisplay.from_estimator(model, samples, target)
-            page.figure(shown, "The same by the target", "The same, coloured by the column that was left out.")
+        page.figure(plots.ViewSimilarityDisplay.from_estimator(model), "Similarity", "How alike the views are.")
+        for y, by in ((None, ""), (target, f", by {training.request.target}")):
+            if y is not None or not by:
+                drawn = plots.EmbeddingDisplay.from_estimator(pipeline, training.table, y)
+                page.figure(drawn, f"The rows in two coordinates{by}", f"The rows, in two of the coordinates{by}.")
         page.figure(plots.EigenvaluesDisplay.from_estimator(model), "Eigenvalues", "Eigenvalues, the largest first.")
     return page

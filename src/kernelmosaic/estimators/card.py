@@ -92,12 +92,11 @@ class ModelCard:
         if hasattr(model, "elbo_"):
             return [("evidence lower bound", f"{model.elbo_:.6g}"), ("iterations", f"{model.n_iter_}")]
         if hasattr(model, "similarity_"):
-            left = [name for name, weight in model.view_weights_.items() if weight == 0]
-            found = [
-                ("components", f"{len(model.eigenvalues_)}, largest eigenvalues {_some_numbers(model.eigenvalues_)}")
-            ]
-            found += [("clusters", f"{model.n_clusters_} by {model.embedding}")] if hasattr(model, "labels_") else []
-            return found + ([("views left out", ", ".join(left))] if left else [])
+            largest = ", ".join(f"{value:.4g}" for value in model.eigenvalues_[:5])
+            found = [("components", f"{len(model.eigenvalues_)}, largest eigenvalues {largest}")]
+            return found + (
+                [("clusters", f"{model.n_clusters_} by {model.embedding}")] if hasattr(model, "labels_") else []
+            )
         if self.is_ridge:
             return [
                 ("criterion, in nats", f"{model.criterion_:.6g}"),
@@ -111,10 +110,6 @@ class ModelCard:
         iterations = f"{model.n_iter_} (machine solves: {model.n_solves_})"
         objective = ("objective", f"{model.objective_:.6g}")
         return [gap, objective, ("support vectors", support), ("iterations", iterations)]
-
-
-def _some_numbers(values: NDArray[np.float64]) -> str:
-    return ", ".join(f"{value:.4g}" for value in values[:5])
 
 
 # In a notebook -------------------------------------------------------------------------------------------------------

@@ -20,19 +20,9 @@ from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed, 
 from kernelmosaic.engine.training_set import ExactSet, TrainingSet, read_training_set
 from kernelmosaic.estimators._base import KernelEstimator, parameters
 from kernelmosaic.kernels import Gaussian, Kernel
+from kernelmosaic.learning import unlabelled
 from kernelmosaic.learning.fixed import given_weights
-from kernelmosaic.learning.unlabelled import (
-    Components,
-    EmbeddingOptions,
-    NeighborGraph,
-    compare_views,
-    kernel_components,
-    neighbor_graph,
-    screen,
-    statis_weights,
-    suggest_clusters,
-    unit_rows,
-)
+from kernelmosaic.learning.unlabelled import Components, EmbeddingOptions, NeighborGraph, unit_rows
 
 Array = NDArray[np.float64]
 
@@ -85,7 +75,6 @@ class UnlabelledEstimator(KernelEstimator):
         n = given.X.shape[0]
         if n < 2:
             raise ValueError(f"X has n_samples={n}: samples are compared with each other; give at least two.")
-        self._check_sizes(n)
         self._standardizer = given.standardizer(self.read_kernels(given.table, given.views)) if self.scale else None
         scaled = given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
         data = read_training_set(
@@ -110,9 +99,6 @@ class UnlabelledEstimator(KernelEstimator):
             raise ValueError(f"X={X!r}: {type(self).__name__} reads samples in memory; give an array.")
         return super()._validate(X, *y, reset=reset, **checks)
 
-    def _check_sizes(self, n: int) -> None:
-        """Raise if a parameter asks for more than n samples have."""
-
     def _learn(self, data: TrainingSet, given: FitInput) -> None:
         """Set what is learned from the combined kernel."""
         raise NotImplementedError
@@ -127,33 +113,30 @@ class UnlabelledEstimator(KernelEstimator):
         own = None
         if isinstance(data, ExactSet) and data.missing is not None and data.present is not None:
             own = data.missing.factors(data.present)
-        found = compare_views(data.stack, view_of, self._options(), own)
+        found = unlabelled.compare_views(data.stack, view_of, self._options(), own)
         self.views_, self.similarity_, self.pvalues_ = names, found.unbiased, found.pvalues
         if not isinstance(self.weights, str):
             self.weights_ = given_weights(self.weights, len(view_of))
             return
         each = np.ones(len(names))
         if self.weights == "screen":
-            each = screen(found.pvalues).astype(np.float64)
-            self._warn_of_left_out([name for name, kept in zip(names, each, strict=True) if not kept])
+            each = unlabelled.screen(found.pvalues).astype(np.float64)
+            left = ", ".join(repr(name) for name, kept in zip(names, each, strict=True) if not kept)
+            if left:
+                warnings.warn(
+                    f"{type(self).__name__}: {left} left out, since no other view depends on it at the level 0.05; a "
+                    "view can be independent of the others and still hold clusters, which weights='equal' keeps.",
+                    UserWarning,
+                    stacklevel=level_of_caller(),
+                )
         elif self.weights == "statis":
-            each = statis_weights(found)
+            each = unlabelled.statis_weights(found)
         self.weights_ = (each / each.sum() / np.bincount(view_of))[view_of]
-
-    def _warn_of_left_out(self, names: list[str]) -> None:
-        if names:
-            warnings.warn(
-                f"{type(self).__name__}: {', '.join(map(repr, names))} {'is' if len(names) == 1 else 'are'} left out, "
-                "since no other view depends on it at the level 0.05; a view can be independent of the others and "
-                "still hold clusters, which weights='equal' keeps.",
-                UserWarning,
-                stacklevel=level_of_caller(),
-            )
 
     def _keep_components(self, data: TrainingSet, n_components: int) -> Components:
         """Set the function that projects samples to the leading components of the combined kernel."""
         gram = data.stack.combine(self.weights_)
-        found = kernel_components(gram, n_components, self._options())
+        found = unlabelled.kernel_components(gram, n_components, self._options())
         k, n = len(found.values), len(found.vectors)
         eta = np.tile(self.weights_, (k, 1))
         self.intercept_, self.eigenvalues_ = -found.center, found.values
@@ -264,8 +247,7 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
 
     def fit_transform(self, X: MatrixLike, y: TargetLike = None) -> Array:
         """Fit to samples, and return their coordinates, of shape (n_samples, n_components)."""
-        embedding: Array = self.fit(X).embedding_
-        return embedding
+        return np.asarray(self.fit(X).embedding_)
 
     def transform(self, X: MatrixLike) -> Array:
         """Return the coordinates of samples, of shape (n_samples, n_components).
@@ -356,6 +338,8 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
     n_neighbors: int | str = "auto"
     n_init: int = 10
 
+    _graph: NeighborGraph | None = None
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_choice("embedding", self.embedding, ("kernel", "graph"))
@@ -367,39 +351,34 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
             else:
                 check_count(name, value)
 
-    def _check_sizes(self, n: int) -> None:
-        if not isinstance(self.n_clusters, str) and self.n_clusters > n:
-            raise ValueError(f"n_clusters={self.n_clusters}: X has {n} samples; give at most as many clusters.")
-        if not isinstance(self.n_neighbors, str) and self.n_neighbors >= n:
-            raise ValueError(f"n_neighbors={self.n_neighbors}: X has {n} samples; give at most {n - 1}.")
-
     def _learn(self, data: TrainingSet, given: FitInput) -> None:
         n = len(data.kept)
-        self.n_clusters_ = 0 if isinstance(self.n_clusters, str) else int(self.n_clusters)
-        log2 = max(int(np.ceil(np.log2(n))), 1)
-        self.n_neighbors_ = min(log2, n - 1) if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
-        given_k = None if isinstance(self.n_components, str) else int(self.n_components)
-        self._graph: NeighborGraph | None = None
-        if self.embedding == "graph" or not self.n_clusters_:
-            k = max(given_k or 0, self.n_clusters_ or MOST_SUGGESTED + 1)
-            graph = neighbor_graph(data.stack, self.weights_, self.n_neighbors_, min(k, n), self._options())
-            self.n_clusters_ = self.n_clusters_ or suggest_clusters(graph.values[: MOST_SUGGESTED + 1])
-            k = given_k or self.n_clusters_
-            self._graph = replace(graph, values=graph.values[:k], vectors=graph.vectors[:, :k])
+        asked = (self.n_clusters, self.n_components, self.n_neighbors)
+        clusters, components, near = (None if isinstance(one, str) else int(one) for one in asked)
+        if clusters is not None and clusters > n:
+            raise ValueError(f"n_clusters={clusters}: X has {n} samples; give at most as many clusters.")
+        if near is not None and near >= n:
+            raise ValueError(f"n_neighbors={near}: X has {n} samples; give at most {n - 1}.")
+        self.n_neighbors_ = min(max(int(np.ceil(np.log2(n))), 1), n - 1) if near is None else near
+        graph = self._graph = None
+        if self.embedding == "graph" or clusters is None:
+            k = min(max(components or 0, clusters or MOST_SUGGESTED + 1), n)
+            graph = unlabelled.neighbor_graph(data.stack, self.weights_, self.n_neighbors_, k, self._options())
+            clusters = clusters or unlabelled.suggest_clusters(graph.values[: MOST_SUGGESTED + 1])
         if self.embedding == "kernel":
-            self._graph = None
-            self.embedding_ = unit_rows(self._keep_components(data, given_k or 2 * self.n_clusters_).vectors)
-        else:
-            assert self._graph is not None
+            self.embedding_ = unit_rows(self._keep_components(data, components or 2 * clusters).vectors)
+        elif graph is not None:
+            k = components or clusters
+            self._graph = replace(graph, values=graph.values[:k], vectors=graph.vectors[:, :k])
             self.embedding_, self.eigenvalues_ = self._graph.vectors, self._graph.values
             # The mean similarity to the training samples; its expansion has the combined kernel.
             mean = data.expansion(np.full((1, n), 1.0 / n), np.arange(n), self.weights_[np.newaxis])
-            self.intercept_ = np.zeros(1)
-            self.function_, self._X = Function(mean, self.intercept_), given.X
+            self.intercept_, self._X = np.zeros(1), given.X
+            self.function_ = Function(mean, self.intercept_)
         from sklearn.cluster import KMeans  # here, since the others of this package need none of it
 
-        means = KMeans(self.n_clusters_, n_init=self.n_init, random_state=self.random_state).fit(self.embedding_)
-        self.labels_, self.cluster_centers_ = means.labels_, means.cluster_centers_
+        means = KMeans(clusters, n_init=self.n_init, random_state=self.random_state).fit(self.embedding_)
+        self.n_clusters_, self.labels_, self.cluster_centers_ = clusters, means.labels_, means.cluster_centers_
 
     def embed(self, X: MatrixLike) -> Array:
         """Return the coordinates of samples in the embedding, of shape (n_samples, n_components).

@@ -186,9 +186,8 @@ def leading(products: Callable[[Array], Array], n: int, k: int, options: Embeddi
         first = check_random_state(options.random_state).uniform(-1.0, 1.0, n)
         operator = LinearOperator((n, n), matvec=lambda v: products(np.ravel(v)), dtype=np.float64)
         values, U = eigsh(operator, k, which="LA", tol=options.tol, v0=first, ncv=min(n, max(2 * k + 1, 30)))
-        order = np.argsort(values)
-        values, U = values[order], U[:, order]
-    values, U = values[::-1], U[:, ::-1]
+    order = np.argsort(values)[::-1]
+    values, U = values[order], U[:, order]
     return values, U * np.where(U[np.abs(U).argmax(axis=0), np.arange(k)] < 0, -1.0, 1.0)
 
 

@@ -10,18 +10,8 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, AxesOrNone, Estimator, MatrixLike, TargetLike
 from kernelmosaic.engine.pipelines import behind_pipeline
-from kernelmosaic.plots.drawing import (
-    MARKERS,
-    Array,
-    Display,
-    attribute,
-    colour,
-    draw_map,
-    fitted_model,
-    name_rows,
-    open_frame,
-    views_present,
-)
+from kernelmosaic.plots import drawing
+from kernelmosaic.plots.drawing import MARKERS, Array, Display, attribute, colour, fitted_model, open_frame
 from kernelmosaic.stacking import check_row_names
 
 _SHOWN = "MKLKernelPCA and MKLClustering"
@@ -94,14 +84,16 @@ class ViewSimilarityDisplay(Display):
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         side = 2.4 + 0.45 * len(self.names)
         ax = self._use_axes(ax, (side + 1.0, side))
-        self.image_ = draw_map(self, self.similarity, "similarity (RV, unbiased)", **{"vmin": 0.0, "vmax": 1.0} | style)
+        self.image_ = drawing.draw_map(
+            self, self.similarity, "similarity (RV, unbiased)", **{"vmin": 0.0, "vmax": 1.0} | style
+        )
         for v, w in np.ndindex(self.similarity.shape):
             if v != w:
                 star = "*" if self.pvalues[v, w] <= self.level else ""
                 look = "black" if self.similarity[v, w] > 0.5 else "white"
                 ax.text(w, v, f"{self.similarity[v, w]:.2f}{star}", ha="center", va="center", color=look, fontsize=8)
         names = [name if kept else f"({name})" for name, kept in zip(self.names, self.kept, strict=True)]
-        name_rows(ax, names)
+        drawing.name_rows(ax, names)
         ax.set_xticks(np.arange(len(names)), names, rotation=45, ha="right", fontsize=9)
         ax.set_title(f"*: dependent at {self.level:g}; in brackets: no weight", fontsize=9, loc="left")
         return self
@@ -183,7 +175,7 @@ class EmbeddingDisplay(Display):
         Z = np.asarray(model.transform(read) if hasattr(model, "transform") else model.embed(read), dtype=np.float64)
         Z = np.column_stack([Z, np.zeros((len(Z), max(2 - Z.shape[1], 0)))])
         labels = np.asarray(y) if y is not None else model.predict(read) if hasattr(model, "predict") else None
-        present = views_present(model, read)
+        present = drawing.views_present(model, read)
         lacking = np.zeros(len(Z), dtype=bool) if present is None else np.asarray(~present.all(axis=1))
         shares = getattr(model, "explained_", ())
         named = [f"component {c + 1}" + (f" ({shares[c]:.1%})" if c < len(shares) else "") for c in components]
