@@ -39,6 +39,8 @@ from kernelmosaic import (
     LocalizedMKLRegressor,
     MKLClassifier,
     MKLClassifierCV,
+    MKLClustering,
+    MKLKernelPCA,
     MKLOneClass,
     MKLRegressor,
     MKLRegressorCV,
@@ -112,6 +114,9 @@ MODELS = {
     "bilinear": (BilinearMKLClassifier(), X, Y),
     "discriminant": (DiscriminantMKLClassifier(alpha="learn"), X, Y),
     "posterior": (PosteriorMKLClassifier(), X, Y),
+    "components": (MKLKernelPCA([Linear(), Gaussian()], 3), X, None),
+    "clusters": (MKLClustering(3, random_state=0), X, None),
+    "clusters of a graph": (MKLClustering(3, NAMED, embedding="graph", random_state=0), FRAME, None),
     "search": (ResponseSurfaceSearchCV(MKLClassifier(), on=["C"], cv=2, max_iter=2, scoring="accuracy"), X, TWO),
     "grid": (GridSearchCV(MKLClassifier(), {"C": [0.1, 1.0]}, cv=FiveByTwoFold(random_state=0)), X, TWO),
     "pipeline": (make_pipeline(StandardScaler(), FunctionTransformer(np.tanh), MKLClassifier()), X, Y),
@@ -145,7 +150,7 @@ def everything(model, data):
 def assert_same(ours, theirs, data):
     assert type(ours) is type(theirs)
     expected = everything(theirs, data)
-    assert "predict" in expected
+    assert expected.keys() & {"predict", "transform"}
     for name, value in everything(ours, data).items():
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
     assert ours.get_params(deep=False).keys() == theirs.get_params(deep=False).keys()

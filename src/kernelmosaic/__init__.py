@@ -21,6 +21,8 @@ __version__ = "0.4.0"
 __all__ = [
     "MKLClassifier",
     "MKLClassifierCV",
+    "MKLClustering",
+    "MKLKernelPCA",
     "MKLOneClass",
     "MKLRegressor",
     "MKLRegressorCV",

@@ -33,6 +33,9 @@ OWN = {
     "MKLSurvivalCV": TUNED,
     "MKLRidgeCV": UNSCALED,
     "MKLRidgeClassifierCV": UNSCALED,
+    # Centred kernels of sparse samples would be, too; two clusters by one start.
+    "MKLKernelPCA": UNSCALED | {"weights": "equal"},
+    "MKLClustering": UNSCALED | {"weights": "equal", "n_clusters": 2, "random_state": 0},
 }
 #: Its steps are slow and the same in number for equal samples.
 OWN["BayesianMKLClassifier"] = {"tol": 1e-4}
@@ -64,7 +67,8 @@ WAYS = {
 
 
 def outputs(model, X):
-    return [getattr(model, name)(X) for name in ("predict", "contributions", "kernel_matrix")]
+    asked = ("predict" if hasattr(model, "predict") else "transform", "contributions", "kernel_matrix")
+    return [getattr(model, name)(X) for name in asked]
 
 
 def mean_kernel(model, X):
@@ -75,7 +79,7 @@ def mean_kernel(model, X):
 
 def fitted(name, kernels, X, **options):
     kind, fast = ESTIMATORS[name]
-    model = kind(kernels, **(fast | options))
+    model = kind(kernels=kernels, **(fast | options))
     if "OneClass" in name:
         return model.fit(X)
     return model.fit(X, TIMES if "Survival" in name else Y)

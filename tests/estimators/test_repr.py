@@ -85,6 +85,8 @@ def test_a_fitted_estimator_shows_what_it_learned(name):
         assert kernel in page.words
     if hasattr(model, "stationarity_"):
         shown = f"{model.best_score_:.4f}", f"{model.criterion_:.6g}", f"{model.stationarity_:.2g}"
+    elif hasattr(model, "similarity_"):
+        shown = f"{len(model.eigenvalues_)}", "eigenvalues"
     elif hasattr(model, "elbo_"):
         shown = (f"{model.elbo_:.6g}",)
     else:

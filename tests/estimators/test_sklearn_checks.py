@@ -20,6 +20,8 @@ from kernelmosaic import (
     LocalizedMKLRegressor,
     MKLClassifier,
     MKLClassifierCV,
+    MKLClustering,
+    MKLKernelPCA,
     MKLOneClass,
     MKLRegressor,
     MKLRegressorCV,
@@ -61,6 +63,8 @@ CLASSES = [
     MKLSurvivalCV(LINE_AND_BELL, Cs=[0.1], norms=["uniform"], cv=StratifiedKFold(2, shuffle=True, random_state=0)),
     MKLRidgeCV(LINE_AND_BELL),
     MKLRidgeClassifierCV(LINE_AND_BELL),
+    MKLKernelPCA(LINE_AND_BELL),
+    MKLClustering(kernels=LINE_AND_BELL),
     PathSearchCV(DiscriminantMKLClassifier(LINE_AND_BELL, weights="uniform"), Cs=[0.1], cv=2),
     SplitConformal(MKLRegressor(LINE_AND_BELL, weights="uniform"), random_state=0),
     LFDA(n_components=1),
@@ -76,6 +80,8 @@ SETTINGS = [
     MKLSurvival(loss="rank"),
     DiscriminantMKLClassifier(solver="silp", alpha="learn", decision="centroid"),
     LocalizedMKLClassifier([Projected(Linear(), 1), Linear()], **BRIEF),
+    MKLClustering(embedding="graph"),
+    MKLKernelPCA(**NYSTROEM),
 ]
 #: ... and those that `make campaign` checks.
 MORE_SETTINGS = [

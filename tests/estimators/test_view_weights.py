@@ -16,6 +16,8 @@ from kernelmosaic import (
     LocalizedMKLClassifier,
     MKLClassifier,
     MKLClassifierCV,
+    MKLClustering,
+    MKLKernelPCA,
     MKLOneClass,
     MKLRegressor,
     MKLRidgeClassifierCV,
@@ -45,6 +47,8 @@ MODELS = {
     PosteriorMKLClassifier: TWO,
     MKLRidgeCV: Y,
     MKLRidgeClassifierCV: THREE,
+    MKLKernelPCA: None,
+    MKLClustering: None,
 }
 
 
@@ -52,7 +56,7 @@ def fitted(kind, kernels=GROUPS, **params):
     params |= {"Cs": [1.0], "cv": 2} if kind is MKLClassifierCV else {}
     params |= {"step": "lbfgs"} if kind is LocalizedMKLClassifier else {}  # ends before `max_iter` here
     params |= {"n_init": 1, "tol": 1e-2} if kind is LocalizedBayesianMKLClassifier else {}
-    return kind(kernels, **params).fit(X, MODELS[kind])
+    return kind(kernels=kernels, **params).fit(X, MODELS[kind])
 
 
 @pytest.mark.parametrize("kind", MODELS)

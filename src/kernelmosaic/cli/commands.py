@@ -47,7 +47,9 @@ def explain(request: requests.ExplainRequest) -> None:
     run_explanation(request)
 
 
-def _check_files(request: requests.FitRequest | requests.NewRowsRequest, inputs: dict[Path, str]) -> None:
+def _check_files(
+    request: requests.FitRequest | requests.EmbedRequest | requests.NewRowsRequest, inputs: dict[Path, str]
+) -> None:
     """Refuse inputs that are not there, outputs that are inputs, and one file for two outputs.
 
     `inputs` are the files to be read besides those of views and kernels, and what each is.
@@ -60,7 +62,8 @@ def _check_files(request: requests.FitRequest | requests.NewRowsRequest, inputs:
         read += [file_view(text)[1] for text in request.views]
     read += [Path(text.partition("=")[2]) for text in request.kernels]
     report = getattr(request, "report", None)
-    for option, written in (("--output", request.output), ("--report", report)):
+    model = request.model if isinstance(request, requests.EmbedRequest) else None
+    for option, written in (("--output", request.output), ("--report", report), ("--model", model)):
         for path in read:
             if written is not None and written.exists() and os.path.exists(path) and written.samefile(path):
                 raise ValueError(f"{option} {written}: this file is read, and would be overwritten; give another name.")
@@ -73,6 +76,19 @@ def _need(package: str, extra: str) -> None:
     """Raise naming the extra that brings a package, if it is not there."""
     if find_spec(package) is None:
         raise ImportError(f'This command needs {package}: pip install "kernelmosaic[{extra}]"')
+
+
+def embed(request: requests.EmbedRequest) -> None:
+    """Place the rows of a table, by all of its views and without labels, in a few coordinates."""
+    _check_files(request, {request.path: "a table"} | ({request.view_file: "a JSON file"} if request.view_file else {}))
+    from kernelmosaic.cli.unlabelled import run_unlabelled
+
+    run_unlabelled(request)
+
+
+def cluster(request: requests.ClusterRequest) -> None:
+    """Find clusters of the rows of a table, by all of its views and without labels."""
+    embed(request)
 
 
 def inspect(request: requests.InspectRequest) -> None:
@@ -204,3 +220,5 @@ app.command()(requests.command(requests.FitRequest, fit))
 app.command()(requests.command(requests.PredictRequest, predict))
 app.command()(requests.command(requests.ExplainRequest, explain))
 app.command()(requests.command(requests.InspectRequest, inspect))
+app.command()(requests.command(requests.EmbedRequest, embed))
+app.command()(requests.command(requests.ClusterRequest, cluster))

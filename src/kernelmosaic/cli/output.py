@@ -122,10 +122,10 @@ def show_model(request: InspectRequest) -> None:
             "support_vectors": len(model.support_),
             "support_fraction": float(model.support_fraction_),
             "cost": cost,
-            "objective": float(model.criterion_ if card.is_ridge else model.objective_),
-            "duality_gap": None if card.is_ridge else float(model.duality_gap_),
+            "objective": getattr(model, "criterion_" if card.is_ridge else "objective_", None),
+            "duality_gap": getattr(model, "duality_gap_", None),
             "stationarity": float(model.stationarity_) if card.is_ridge else None,
-            "iterations": int(model.n_iter_),
+            "iterations": getattr(model, "n_iter_", None),
         }
         print(json.dumps(found, indent=2, ensure_ascii=False))
         return

@@ -120,6 +120,9 @@ class NewRows:
     def answers(self) -> Settings:
         """Return the first columns of an output: those carried over, then the predictions."""
         own = {f"prediction[{name}]": self.predicted[:, j] for j, name in enumerate(self.labels)}
+        if hasattr(self.model, "embedding_"):
+            Z = self.estimator.transform(self.table) if hasattr(self.model, "transform") else self.model.embed(self.X)
+            own = placed(self.predicted if hasattr(self.model, "labels_") else None, np.asarray(Z))
         own, ids = own or {"prediction": self.predicted}, self.request.ids
         if {*ids} & {*own}:
             raise ValueError(f"--id {min({*ids} & {*own})}: the output's own column has this name; rename yours.")
@@ -180,6 +183,12 @@ def run_prediction(request: PredictRequest) -> None:
         print(f"Predictions: {request.output} ({len(answers)} rows)")
     if truth is not None:
         say(note=_scored(rows, truth))
+
+
+def placed(clusters: AnyArray | None, Z: AnyArray) -> Settings:
+    """Return the columns of an output: clusters, if there are any, and coordinates."""
+    own = {} if clusters is None else {"cluster": clusters}
+    return own | rounded({f"component{i}": column for i, column in enumerate(Z.T, start=1)})
 
 
 def _scores(rows: NewRows) -> Settings:

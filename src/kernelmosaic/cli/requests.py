@@ -62,9 +62,9 @@ def _writable_file(path: Path | None) -> Path | None:
     return path
 
 
-def _model_file(path: Path) -> Path | None:
+def _model_file(path: Path | None) -> Path | None:
     """Refuse the name of a table or a page, which the model would be taken for."""
-    if path.suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".npz", ".npy", ".html"):
+    if path and path.suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".npz", ".npy", ".html"):
         raise typer.BadParameter(f"{path} is no name for a model; give one such as {path.stem}.skops.")
     return _writable_file(path)
 
@@ -102,20 +102,11 @@ _seed = partial(option, min=0, max=2**32 - 1)
 
 
 @dataclass(frozen=True)
-class FitRequest:
-    """Options of ``kernelmosaic fit``.
-
-    `task` and `method` are None until `with_method` sets them, with the `reason` for mkl where ridge is the default.
-    `started` is when the command began, by `perf_counter`.
-    """
+class TableRequest:
+    """Options of every command that learns from a table."""
 
     path: Path = argument("Table to learn from: .csv, .tsv, .parquet or .npz.", metavar="TRAIN")
-    target: str | None = option(
-        None, "What to predict; several columns of 0 and 1, with commas, are labels.", metavar="COLUMN"
-    )
-    event: str | None = option(
-        None, "Survival: where 1 says that the event was observed at the time in --target, 0 not yet.", metavar="COLUMN"
-    )
+    target: str | None = option(None, "Column that is left out; the report shows it.", metavar="COLUMN")
     views: tuple[str, ...] = option(
         (),
         "Columns and their kernels, such as shape=fac_*:linear+gauss*5; with --on also NAME=FILE:KERNEL. Repeatable; "
@@ -142,6 +133,27 @@ class FitRequest:
     rows: str | None = option(None, "Column with each row's 0-based index in the matrices.", metavar="COLUMN")
     drop: tuple[str, ...] = option((), "Columns to leave out, by name or glob. Repeatable.", metavar="PATTERN")
     drop_empty: bool = _drop_empty()
+
+    @property
+    def names_views(self) -> bool:
+        """Whether the views are given, and not guessed."""
+        return bool(self.views) or self.view_file is not None or self.gene_sets is not None
+
+
+@dataclass(frozen=True)
+class FitRequest(TableRequest):
+    """Options of ``kernelmosaic fit``.
+
+    `task` and `method` are None until `with_method` sets them, with the `reason` for mkl where ridge is the default.
+    `started` is when the command began, by `perf_counter`.
+    """
+
+    target: str | None = option(
+        None, "What to predict; several columns of 0 and 1, with commas, are labels.", metavar="COLUMN"
+    )
+    event: str | None = option(
+        None, "Survival: where 1 says that the event was observed at the time in --target, 0 not yet.", metavar="COLUMN"
+    )
     method: MethodName | None = option(
         None,
         "How the kernels are combined. Default: ridge for classes or numbers; mkl with --C, --norm, --epsilon, --rule, "
@@ -208,10 +220,33 @@ class FitRequest:
     reason: str = ""
     started: float = field(default_factory=perf_counter)
 
-    @property
-    def names_views(self) -> bool:
-        """Whether the views are given, and not guessed."""
-        return bool(self.views) or self.view_file is not None or self.gene_sets is not None
+
+@dataclass(frozen=True)
+class EmbedRequest(TableRequest):
+    """Options of ``kernelmosaic embed``."""
+
+    weights: Literal["screen", "equal", "statis"] = option(
+        "screen", "Of the views: equal for those that depend on another one, equal for all, or by STATIS."
+    )
+    missing: Literal["neighbors", "zero"] = option("neighbors", "What stands in for a view that a row lacks.")
+    approximation: Literal["nystroem", "fourier"] | None = option(None, "Features in place of kernels, for many rows.")
+    components: int | None = option(None, "Coordinates. Default: 2; of clusters, twice their number.", min=1)
+    seed: int = _seed(0, "Seed of random starts.")
+    ids: tuple[str, ...] = option((), "Column to carry over to the output. Repeatable.", metavar="COLUMN")
+    output: Path | None = option(
+        None, "Where to write: .csv, .tsv or .parquet. Default: print.", "--output", "-o", callback=_table_file
+    )
+    model: Path | None = option(None, "Where to write the model.", callback=_model_file)
+    report: Path | None = _report()
+
+
+@dataclass(frozen=True)
+class ClusterRequest(EmbedRequest):
+    """Options of ``kernelmosaic cluster``."""
+
+    clusters: int | None = option(None, "Number of clusters. Default: suggested by the graph of neighbours.", min=1)
+    embedding: Literal["kernel", "graph"] = option("kernel", "What clusters are found in.")
+    neighbors: int | None = option(None, "Neighbours of a row in the graph. Default: log2 of their number.", min=1)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from kernelmosaic.cli.requests import FitRequest, TaskName
 from kernelmosaic.cli.views import (
     ROW_COLUMN,
     Plan,
+    Spec,
     View,
     ViewSpec,
     check_lengths,
@@ -95,8 +96,8 @@ class TrainingTable:
     warnings: list[str]
 
 
-def read_training_table(request: FitRequest) -> TrainingTable:
-    """Read the files, and lay out which kernel reads which columns."""
+def read_training_table(request: FitRequest, default: list[Spec] | None = None) -> TrainingTable:
+    """Read the files, and lay out which kernel reads which columns; views without kernels have the default ones."""
     raw = tables.read_table(request.path)
     raw.index = range(len(raw))  # rows that are left out below leave the numbers of the others as they are
     target, faults = _target_or_faults(raw, request)
@@ -120,7 +121,8 @@ def read_training_table(request: FitRequest) -> TrainingTable:
         raise ValueError("--rows: there is no --kernel whose rows they would number.")
     if rows_column is None and request.kernels:
         rows_column, raw[ROW_COLUMN] = ROW_COLUMN, np.arange(len(raw))
-    views, notes = _choose_views(request, kinds, target.task, joined, never)
+    default = default_specs(target.task, request.method) if default is None else default
+    views, notes = _choose_views(request, kinds, default, joined, never)
     notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
     notes += [] if joined is None else joined.notes
     plan = make_plan(views, kinds, raw, rows_column, request)
@@ -440,10 +442,9 @@ def _read_groups(raw: ArrayOrTensor, request: FitRequest) -> NDArray[np.intp] | 
 
 
 def _choose_views(
-    request: FitRequest, kinds: dict[str, str], task: TaskName, joined: Joined | None, never: dict[Any, str]
+    request: FitRequest, kinds: dict[str, str], default: list[Spec], joined: Joined | None, never: dict[Any, str]
 ) -> tuple[list[View], list[str]]:
     """The views that were given or, where none was, guessed; and remarks on columns left out."""
-    default = default_specs(task, request.method)
     wanted = _joined_views(joined, kinds) if joined else read_options(request.views, kinds)
     if request.view_file is not None:
         further = read_view_file(request.view_file)
@@ -470,7 +471,7 @@ def _choose_views(
     views, notes = (read_views(wanted, kinds, default), left_out) if wanted else guess_views(kinds, default)
     if request.method == "ridge" and len(views) == 1 and not request.kernels:
         # One view has more kernels than each of several.
-        more = tuple(default_specs(task, "ridge", alone=True))
+        more = tuple(default_specs("regression", "ridge", alone=True))
         views = [replace(one, specs=more) if list(one.specs) == default else one for one in views]
     return views, notes
 

@@ -12,6 +12,7 @@ from kernelmosaic.estimators.posterior import PosteriorMKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.ridge import MKLRidgeClassifierCV, MKLRidgeCV
 from kernelmosaic.estimators.survival import MKLSurvival
+from kernelmosaic.estimators.unlabelled import MKLClustering, MKLKernelPCA
 
 __all__ = [
     "BayesianMKLClassifier",
@@ -23,6 +24,8 @@ __all__ = [
     "LocalizedMKLRegressor",
     "MKLClassifier",
     "MKLClassifierCV",
+    "MKLClustering",
+    "MKLKernelPCA",
     "MKLOneClass",
     "MKLRegressor",
     "MKLRegressorCV",

@@ -96,6 +96,12 @@ class ModelCard:
         model = self.model
         if hasattr(model, "elbo_"):
             return [("evidence lower bound", f"{model.elbo_:.6g}"), ("iterations", f"{model.n_iter_}")]
+        if hasattr(model, "similarity_"):
+            largest = ", ".join(f"{value:.4g}" for value in model.eigenvalues_[:5])
+            found = [("components", f"{len(model.eigenvalues_)}, largest eigenvalues {largest}")]
+            return found + (
+                [("clusters", f"{model.n_clusters_} by {model.embedding}")] if hasattr(model, "labels_") else []
+            )
         if self.is_ridge:
             return [
                 ("criterion, in nats", f"{model.criterion_:.6g}"),
@@ -135,7 +141,7 @@ _STYLE = """<style>
 
 def summary_html(model: Estimator) -> str:
     """Return facts and weights of a fitted estimator as HTML without scripts; nothing for an unfitted one."""
-    if not hasattr(model, "history_"):
+    if not hasattr(model, "history_") and not hasattr(model, "embedding_"):
         return ""
     card = ModelCard(model)
     rows = "".join(_fact_row(*fact) for fact in [*card.choice, *card.facts])

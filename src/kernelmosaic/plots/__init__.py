@@ -19,12 +19,15 @@ from kernelmosaic.plots.searches import (
     ValidationPathDisplay,
     WeightsPathDisplay,
 )
+from kernelmosaic.plots.unlabelled import EigenvaluesDisplay, EmbeddingDisplay, ViewSimilarityDisplay
 
 __all__ = [
     "ColumnRelevanceDisplay",
     "ContributionsDisplay",
     "ConvergenceDisplay",
     "DecisionRegionDisplay",
+    "EigenvaluesDisplay",
+    "EmbeddingDisplay",
     "FeatureImportanceDisplay",
     "GatingDisplay",
     "KernelImportanceDisplay",
@@ -38,5 +41,6 @@ __all__ = [
     "TargetSharesDisplay",
     "ValidationPathDisplay",
     "ViewMapDisplay",
+    "ViewSimilarityDisplay",
     "WeightsPathDisplay",
 ]

@@ -62,6 +62,13 @@ def attribute(model: Estimator, name: str, display: str, shown: str = "estimator
         ) from None
 
 
+def views_present(model: Estimator, X: MatrixLike) -> NDArray[np.bool_] | None:
+    """Return which views of its kernels samples have, of shape (n_samples, P); None if they have all."""
+    missing = getattr(model.function_.expansion.sums, "missing", None)
+    found: NDArray[np.bool_] | None = None if missing is None else missing.present_in(model.read(X))
+    return found
+
+
 def colour(k: int) -> str:
     """Return the colour of the k-th class, kernel or line."""
     return PALETTE[k % len(PALETTE)]

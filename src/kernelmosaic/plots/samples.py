@@ -15,7 +15,7 @@ from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, TargetLike
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.kernels.base import is_missing
 from kernelmosaic.metrics import kaplan_meier, read_times
-from kernelmosaic.plots.drawing import Array, Display, attribute, bar_rows, colour, fitted_model
+from kernelmosaic.plots.drawing import Array, Display, attribute, bar_rows, colour, fitted_model, views_present
 from kernelmosaic.stacking import by_view, check_row_names
 
 
@@ -299,8 +299,7 @@ def _written(value: object) -> str:
 
 def _lacking(model: Estimator, X: MatrixLike) -> list[str]:
     """Return the views that the one sample lacks."""
-    missing = getattr(model.function_.expansion.sums, "missing", None)
-    present = None if missing is None else missing.present_in(model.read(X))
+    present = views_present(model, X)
     if present is None:
         return []
     return list(dict.fromkeys(name for name, has in zip(model.view_names_, present[0], strict=True) if not has))
