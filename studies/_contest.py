@@ -187,7 +187,7 @@ def has_tables(name: str) -> bool:
 
 
 class Figures:
-    """Means over the splits, of sets on which a method has all of them, and what follows over the sets.
+    """Means over the splits, of sets on which a method has all that any has, and what follows over the sets.
 
     Attributes
     ----------
@@ -375,6 +375,15 @@ def sets_table(figures: Figures) -> str:
         first = next(row for row in figures.rows if row["set"] == name)
         lines.append([name, f"{first['train']:.0f}", f"{first['columns']:.0f}", *cells])
     return markdown(["set", "train", "columns", *(title(one) for one in figures.methods)], lines)
+
+
+def splits_run(figures: Figures, n_splits: Callable[[int], int]) -> str:
+    """Say of which sets fewer splits were run than are published."""
+    sizes = {str(row["set"]): int(row["train"] + row["test"]) for row in figures.rows if row.get("train", "") != ""}
+    fewer = [
+        f"{name} ({figures.splits[name]})" for name in figures.sets if figures.splits[name] < n_splits(sizes[name])
+    ]
+    return f"Fewer than published were run of {', '.join(fewer)}." if fewer else "All published ones were run."
 
 
 def behind(figures: Figures, count: int = 5) -> str:

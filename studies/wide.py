@@ -109,11 +109,14 @@ def found() -> str:
     if not _contest.has_tables(CONTEST.name):
         return "No figures yet: `--tables` writes them here from the folders of the runs.\n"
     figures = read_figures()
+    if not figures.compared:
+        return "No figures yet of all methods on one set.\n"
     return FOUND.format(
         conclusion=_contest.conclusion(figures),
         means=_contest.means_table(figures, with_area=True),
         n_compared=len(figures.compared),
         n_sets=len(figures.sets),
+        splits_run=_contest.splits_run(figures, CONTEST.n_splits),
         difference=f"{critical_difference(len(figures.ranked), len(figures.compared)):.2f}",
         picture=PICTURE,
         pairs=_contest.pairs_table(figures),
@@ -158,8 +161,8 @@ FOUND = """\
 
 ### Means and ranks
 
-Means over the {n_compared} of {n_sets} sets of which all ranked methods have all folds. Seconds are CPU time of fit and
-search; wall clock where a GPU was used.
+Means over the {n_compared} of {n_sets} sets of which all ranked methods have all folds that were run. {splits_run}
+Seconds are CPU time of fit and search; wall clock where a GPU was used.
 
 {means}
 
@@ -188,8 +191,8 @@ Machines: {machines}.
 
 
 def write_page() -> None:
-    if _contest.has_tables(CONTEST.name):
-        _contest.draw_ranks(read_figures(), common.IMAGES / PICTURE)
+    if _contest.has_tables(CONTEST.name) and (figures := read_figures()).compared:
+        _contest.draw_ranks(figures, common.IMAGES / PICTURE)
     common.write_part(CONTEST.name, part())
 
 

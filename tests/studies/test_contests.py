@@ -279,6 +279,8 @@ def test_a_set_counts_for_a_method_that_has_all_its_splits(study):
     assert figures.complete("ours") == ["a", "b"]
     assert figures.complete("svm") == ["a"]
     np.testing.assert_allclose(figures.means("ours", "ab"), 0.6)
+    assert study.contest.splits_run(figures, lambda n: 2) == "All published ones were run."
+    assert study.contest.splits_run(figures, lambda n: n // 10) == "Fewer than published were run of a (2), b (2)."
 
 
 # Runs and pages -------------------------------------------------------------------------------------------------------
@@ -333,6 +335,7 @@ def test_the_page_of_uci_classes_is_made_of_all_runs(quick, file, tmp_path):
     assert "the best mean ranks of 2 methods over 1 sets have kernelmosaic (1.00), random forest (2.00)" in text
     assert "| three | 54 | 5 | 90.0 | 80.0 |" in text
     assert "| two | 36 | 5 | 90.0 |  |" in text
+    assert "All published ones were run." in text
     assert (tmp_path / quick.uci_classes.PICTURE).stat().st_size > 1000
 
 
