@@ -22,7 +22,10 @@ FIGURES = ("accuracy", "log_loss", "auc")
 
 
 class Contest(NamedTuple):
-    """A study: its name, its file, how a split is read, how many splits a set of so many samples has, its methods."""
+    """A study: its name, its file, how a split is read, how many splits a set of so many samples has, its methods.
+
+    `measure` returns the figures of one method on one split.
+    """
 
     name: str
     file: str
@@ -30,6 +33,7 @@ class Contest(NamedTuple):
     n_splits: Callable[[int], int]
     methods: tuple[str, ...]
     with_area: bool = False
+    measure: Callable[..., Row] = measure
 
 
 class Unit(NamedTuple):
@@ -92,7 +96,7 @@ def run_unit(unit: Unit, contest: Contest, path: Path, device: str | None) -> tu
     """Return the unit's figures; of a fit that fails, what it says."""
     split = contest.read_split(path, unit.set, unit.split)
     try:
-        return unit, measure(unit.method, split, device, contest.with_area)
+        return unit, contest.measure(unit.method, split, device, contest.with_area)
     except Exception as error:  # one method's failure must not end the run of the others
         return unit, {"failed": f"{type(error).__name__}: {error}"}
 

@@ -261,17 +261,24 @@ def search(model: Any, grid: Any, split: Split) -> Row:
     return dict(found.best_params_)
 
 
+def svm_grid(split: Split) -> Row:
+    return {"svc__C": CS, "svc__gamma": GAMMAS / split.A.shape[1]}
+
+
+def boosting_grid(split: Split) -> Any:
+    n_classes = len(np.unique(split.a))
+    return MANY_GRID if (1 if n_classes == 2 else n_classes) * split.A.shape[1] > MANY else BOOSTING_GRID
+
+
 def tuned_svm(split: Split) -> Any:
     model = make_pipeline(StandardScaler(), SVC(cache_size=1000))
-    best = search(model, {"svc__C": CS, "svc__gamma": GAMMAS / split.A.shape[1]}, split)
+    best = search(model, svm_grid(split), split)
     return model.set_params(**best, svc__probability=True, svc__random_state=0).fit(split.A, split.a)
 
 
 def tuned_boosting(split: Split) -> Any:
     model = HistGradientBoostingClassifier(random_state=0, early_stopping=False)
-    n_classes = len(np.unique(split.a))
-    many = (1 if n_classes == 2 else n_classes) * split.A.shape[1] > MANY
-    return model.set_params(**search(model, MANY_GRID if many else BOOSTING_GRID, split)).fit(split.A, split.a)
+    return model.set_params(**search(model, boosting_grid(split), split)).fit(split.A, split.a)
 
 
 def ours(split: Split, device: str | None, **settings: Any) -> Any:
@@ -310,9 +317,9 @@ TITLES = {
 ON_DEVICE = (OURS, EQUAL, XRFM, RFM, LEAK)
 
 
-def installed(methods: list[str]) -> list[str]:
+def installed(methods: list[str], find: Callable[[str], Any] = find_spec) -> list[str]:
     """Return the methods whose packages are there, and say which are not."""
-    if XRFM in methods and find_spec("xrfm") is None:
+    if XRFM in methods and find("xrfm") is None:
         print("xRFM is left out: the package xrfm is not installed (pip install xrfm).")
         return [one for one in methods if one != XRFM]
     return methods

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import RepeatedStratifiedKFold
+from sklearn.model_selection import ParameterGrid, RepeatedStratifiedKFold
 
 NAMES = ("common", "_rivals", "_contest", "uci_classes", "wide")
 
@@ -35,7 +34,6 @@ def study(monkeypatch, tmp_path):
     )
     for name, value in (("TABLES", tmp_path / "tables"), ("IMAGES", tmp_path), ("PAGE", page)):
         monkeypatch.setattr(found.common, name, value)
-    monkeypatch.setattr(found.common.write_part, "__defaults__", (page,))
     return found
 
 
@@ -177,28 +175,15 @@ def test_figures_are_those_of_the_test_part(study, file):
 
 
 @pytest.mark.filterwarnings("ignore:The `probability` parameter was deprecated:FutureWarning")
-def test_searches_cover_the_stated_points_and_forests_the_stated_trees(study, file, monkeypatch):
-    rivals, searched = study.rivals, []
-    split = rivals.make_split(*(file[1][f"two_{one}"] for one in ("X", "y", "train_0", "test_0")), 0)
-    monkeypatch.setattr(
-        rivals, "HistGradientBoostingClassifier", partial(rivals.HistGradientBoostingClassifier, max_iter=1)
-    )
-    monkeypatch.setattr(rivals, "GridSearchCV", lambda model, grid, **_: searched.append(grid) or _Searched())
-    svm = rivals.tuned_svm(split)
-    rivals.tuned_boosting(split)
-    rivals.tuned_boosting(split._replace(A=np.tile(split.A, 300)))
-    assert len(searched[0]["svc__C"]) * len(searched[0]["svc__gamma"]) == 30
-    assert svm.predict_proba(split.B).shape == (12, 2)
-    assert searched[1:] == [rivals.BOOSTING_GRID, rivals.MANY_GRID]
-    assert rivals.TREES == 500
-
-
-class _Searched:
-    best_params_: dict[str, float] = {}  # noqa: RUF012
-
-    def fit(self, A, a):
-        assert len(a) == len(A)
-        return self
+def test_searches_cover_the_stated_points(study, file):
+    rivals, split = study.rivals, study.uci_classes.read_split(file[0], "two", 0)
+    wide = split._replace(A=np.tile(split.A, 201))
+    grids = (rivals.svm_grid(split), rivals.boosting_grid(split), rivals.boosting_grid(wide))
+    assert [len(ParameterGrid(grid)) for grid in grids] == [30, 12, 2]
+    model = rivals.tuned_svm(split)
+    assert model["svc"].C in grids[0]["svc__C"]
+    assert model["svc"].gamma in grids[0]["svc__gamma"]
+    assert model.predict_proba(split.B).shape == (12, 2)
 
 
 def test_areas_of_several_classes_are_means_of_each_against_the_rest(study):
@@ -208,12 +193,10 @@ def test_areas_of_several_classes_are_means_of_each_against_the_rest(study):
     assert study.rivals.area(y, scores, np.arange(3)) == pytest.approx(expected)
 
 
-def test_a_method_without_its_package_is_left_out_with_a_sentence(study, monkeypatch, capsys):
-    monkeypatch.setattr(study.rivals, "find_spec", lambda name: None)
-    assert study.rivals.installed(["ours", "xrfm"]) == ["ours"]
+def test_a_method_without_its_package_is_left_out_with_a_sentence(study, capsys):
+    assert study.rivals.installed(["ours", "xrfm"], find=lambda name: None) == ["ours"]
     assert "pip install xrfm" in capsys.readouterr().out
-    monkeypatch.setattr(study.rivals, "find_spec", lambda name: object())
-    assert study.rivals.installed(["ours", "xrfm"]) == ["ours", "xrfm"]
+    assert study.rivals.installed(["ours", "xrfm"], find=lambda name: name) == ["ours", "xrfm"]
 
 
 def test_settings_of_xrfm_are_drawn_within_their_space_and_again_the_same(study):
@@ -291,67 +274,60 @@ def chosen_options(data, output, **more):
     return SimpleNamespace(**given | {"most_rows": None, "minutes": None, "device": None} | more)
 
 
-@pytest.fixture
-def quick(study, monkeypatch):
-    """Runs in this process, of fits that take no time; the forest fails on the first split of `two`."""
-
-    def measure(method, split, device, with_area):
-        if method == "forest" and split.number == 0 and len(split.y) == 48:
-            raise ValueError("no tree grows")
-        figures = {"accuracy": 0.9 if method == "ours" else 0.8, "log_loss": 0.3, "auc": 0.95}
-        sizes = {"train": len(split.a), "test": len(split.b), "columns": split.A.shape[1]}
-        return figures | sizes | {"device": "", "seconds": 2.0, "cpu_seconds": 1.0}
-
-    monkeypatch.setattr(study.contest, "measure", measure)
-    monkeypatch.setattr(study.contest, "in_parallel", lambda jobs, work, calls: (work(*one) for one in calls))
-    return study
+def quick(method, split, device, with_area):
+    """Figures that take no time; the forest fails on the first split of `two`."""
+    if method == "forest" and split.number == 0 and len(split.y) == 48:
+        raise ValueError("no tree grows")
+    figures = {"accuracy": 0.9 if method == "ours" else 0.8, "log_loss": 0.3, "auc": 0.95}
+    sizes = {"train": len(split.a), "test": len(split.b), "columns": split.A.shape[1]}
+    return figures | sizes | {"device": "", "seconds": 2.0, "cpu_seconds": 1.0}
 
 
-def test_a_run_goes_on_where_it_was_and_keeps_no_unit_that_failed(quick, file, tmp_path, capsys):
-    contest, run = quick.uci_classes.CONTEST, quick.contest.run
+def test_a_run_goes_on_where_it_was_and_keeps_no_unit_that_failed(study, file, tmp_path, capsys):
+    contest, run = study.uci_classes.CONTEST._replace(measure=quick), study.contest.run
     run(chosen_options(file[0].parent, tmp_path, only=["two"]), contest)
     printed = capsys.readouterr().out
     assert "8 of 8 units are to be run." in printed
     assert "two, 0, forest: ValueError: no tree grows" in printed
     assert "ours: 2.0 s a unit, at most 2.0 s (two, 3, ours)" in printed
-    assert len(quick.common.Store(str(tmp_path), "uci_classes").units) == 7
+    assert len(study.common.Store(str(tmp_path), "uci_classes").units) == 7
     run(chosen_options(file[0].parent, tmp_path, methods=["forest"], most_rows=50), contest)
     assert "1 of 4 units are to be run." in capsys.readouterr().out
     run(chosen_options(file[0].parent, tmp_path, minutes=-1), contest)
-    assert len(quick.common.Store(str(tmp_path), "uci_classes").units) == 7
+    assert len(study.common.Store(str(tmp_path), "uci_classes").units) == 7
     with pytest.raises(SystemExit, match="--only iris: no such set here; choose of three, two"):
         run(chosen_options(file[0].parent, tmp_path, only=["iris"]), contest)
 
 
-def test_the_page_of_uci_classes_is_made_of_all_runs(quick, file, tmp_path):
-    contest, page = quick.uci_classes.CONTEST, quick.common.PAGE
-    quick.uci_classes.write_page()
+def test_the_page_of_uci_classes_is_made_of_all_runs(study, file, tmp_path):
+    contest, page = study.uci_classes.CONTEST._replace(measure=quick), study.common.PAGE
+    study.uci_classes.write_page()
     assert "No figures yet" in page.read_text(encoding="utf-8")
     for name in ("two", "three"):
-        quick.contest.run(chosen_options(file[0].parent, tmp_path / name, only=[name]), contest)
-    quick.contest.write_tables([str(tmp_path / name) for name in ("two", "three")], contest, file[0])
-    quick.uci_classes.write_page()
+        study.contest.run(chosen_options(file[0].parent, tmp_path / name, only=[name]), contest)
+    study.contest.write_tables([str(tmp_path / name) for name in ("two", "three")], contest, file[0])
+    study.uci_classes.write_page()
     text = page.read_text(encoding="utf-8")
     assert "the best mean ranks of 2 methods over 1 sets have kernelmosaic (1.00), random forest (2.00)" in text
     assert "| three | 54 | 5 | 90.0 | 80.0 |" in text
     assert "| two | 36 | 5 | 90.0 |  |" in text
     assert "All published ones were run." in text
-    assert (tmp_path / quick.uci_classes.PICTURE).stat().st_size > 1000
+    assert (tmp_path / study.uci_classes.PICTURE).stat().st_size > 1000
 
 
-def test_published_figures_stand_beside_those_of_the_same_folds(quick, file, tmp_path):
-    contest = quick.wide.CONTEST
+def test_published_figures_stand_beside_those_of_the_same_folds(study, file, tmp_path):
+    contest = study.wide.CONTEST._replace(measure=quick)
     path = tmp_path / "wide.npz"
     path.write_bytes(file[0].read_bytes())
     lines = [f"two,TabPFN-Wide 5k,{k},{0.95 if k < 12 else 0.7},0.9" for k in range(30)]
     lines += ["gisette,TabPFN-Wide 5k,0,0.99,0.99"]
     (tmp_path / "wide_results.csv").write_text("set,method,fold,accuracy,auc\n" + "\n".join(lines), encoding="utf-8")
     options = chosen_options(tmp_path, tmp_path / "run", only=["two"], methods=["ours"])
-    quick.contest.run(options, contest)
-    quick.contest.write_tables([str(tmp_path / "run")], contest, path)
-    quick.wide.write_published(options)
-    quick.wide.write_page()
-    text = quick.common.PAGE.read_text(encoding="utf-8")
+    study.contest.run(options, contest)
+    study.contest.write_tables([str(tmp_path / "run")], contest, path)
+    study.wide.write_published(options)
+    study.wide.write_page()
+    text = study.common.PAGE.read_text(encoding="utf-8")
     assert "| two | 30 | 90.0 | 80.0 | 18 / 0 / 12 |" in text
     assert "| TabPFN-Wide 5k, published | 1 | +10.00 | 1 / 0 / 0 |" in text
     assert "gisette" not in text
