@@ -1,0 +1,200 @@
+"""Classes of ten wide sets, 500 to 10,000 columns, fold by fold beside the published figures of TabPFN-Wide and others.
+
+    python studies/wide.py --data FOLDER [--output FOLDER] [--jobs 2] [--only SET …] [--methods NAME …]
+        [--most-rows 500] [--minutes 20] [--device cuda]
+    python studies/wide.py --data FOLDER --tables RUN [RUN …]
+    python studies/wide.py --page
+
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds wide.npz and wide_results.csv. Every method on every fold
+of every set is a unit of its own and kept in the folder of the run: a stopped run goes on where it was, and parts may
+be run on several machines. Each unit's seconds are printed, and at the end those of each method; `--minutes` ends a run
+in time. `--tables` writes docs/studies/wide*.csv, the picture and the study's part of docs/studies.md from the folders
+of all runs. Methods: ours, equal, svm, forest, boosting, tuned-boosting, xrfm, rfm; xrfm needs the package of that
+name, and is left out without it.
+
+Fixed before any run of this script: the sets, the published 279 folds, the methods with their settings, and the primary
+figure, **the mean rank of accuracy over the sets**, of the means over the folds, among all methods that are run here
+and all published ones. Second: mean accuracy, area under the ROC curve (AUC), sets better, equal and worse with
+Wilcoxon's test over the sets, log-loss, seconds, and set by set the difference to TabPFN-Wide 5k on the same folds.
+Trials of kernelmosaic as it comes on eight of the sets had been seen before.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import _contest
+import common
+import numpy as np
+from _contest import Contest, Figures, critical_difference
+from _rivals import FITS, LEAK, MANY, OURS, TREES, XRFM_SETTINGS, Split, make_split
+from common import Row, data_file, markdown, p_text, read_table, write_table
+from sklearn.model_selection import RepeatedStratifiedKFold
+from sklearn.utils import shuffle
+
+from kernelmosaic.stats import t_test_resampled, win_tie_loss
+
+PICTURE = "studies_wide_ranks.png"
+#: Three folds, repeated ten times, or three times from so many samples on.
+LARGE, MANY_REPEATS, FEW_REPEATS, SEED = 2500, 10, 3, 42
+#: The published method that is compared fold by fold.
+RIVAL = "TabPFN-Wide 5k, published"
+
+
+def n_folds(n: int) -> int:
+    return 3 * (FEW_REPEATS if n >= LARGE else MANY_REPEATS)
+
+
+def read_fold(path: Path, name: str, fold: int) -> Split:
+    """Return a fold as the published figures have it: samples shuffled first, then split by class."""
+    with np.load(path) as file:
+        X, y = shuffle(file[f"{name}_X"], file[f"{name}_y"], random_state=SEED)
+    folds = RepeatedStratifiedKFold(n_splits=3, n_repeats=n_folds(len(y)) // 3, random_state=SEED)
+    train, test = list(folds.split(np.zeros(len(y)), y))[fold]
+    return make_split(X, y, train, test, fold)
+
+
+# The script with the leak was never run on these sets.
+CONTEST = Contest("wide", "wide.npz", read_fold, n_folds, tuple(one for one in FITS if one != LEAK), with_area=True)
+
+
+def write_published(chosen: Any) -> None:
+    """Write the published figures of the folds that are in the table."""
+    there = {(row["set"], int(row["split"])) for row in read_table(CONTEST.name)}
+    with data_file(chosen.data, "wide_results.csv").open(encoding="utf-8", newline="") as file:
+        own = [row for row in csv.DictReader(file) if (row["set"], int(row["fold"])) in there]
+    keys = ("accuracy", "auc")
+    write_table(
+        "wide_published",
+        [
+            {"set": row["set"], "split": row["fold"], "method": f"{row['method']}, published"}
+            | {key: row[key] for key in keys}
+            for row in own
+        ],
+    )
+
+
+def read_figures() -> Figures:
+    return Figures([*read_table(CONTEST.name), *read_table("wide_published")])
+
+
+def by_fold(figures: Figures) -> str:
+    """Return, set by set, kernelmosaic beside the rival on the folds that both have."""
+    lines = []
+    for name in figures.sets:
+        first, second = figures.of(name, OURS), figures.of(name, RIVAL)
+        folds = sorted(set(first) & set(second))
+        if len(folds) < 2:
+            continue
+        a, b = (np.array([of[k] for k in folds]) for of in (first, second))
+        row: Row = next(one for one in figures.rows if one["set"] == name and "train" in one)
+        # Published figures are printed with six places.
+        won = win_tie_loss(a.round(5), b.round(5))
+        p = t_test_resampled(a, b, n_train=int(row["train"]), n_test=int(row["test"])).p_value
+        areas = [np.mean([figures.of(name, one, "auc")[k] for k in folds]) for one in (OURS, RIVAL)]
+        lines.append(
+            [
+                *(name, len(folds), f"{100 * a.mean():.1f}", f"{100 * b.mean():.1f}"),
+                *(f"{won.wins} / {won.ties} / {won.losses}", p_text(p), *(f"{one:.3f}" for one in areas)),
+            ]
+        )
+    heads = ["set", "folds", "accuracy, kernelmosaic", "TabPFN-Wide 5k", "folds better / equal / worse", "p"]
+    return markdown([*heads, "AUC, kernelmosaic", "TabPFN-Wide 5k"], lines)
+
+
+def found() -> str:
+    """Return what the tables say; without them, that there are none yet."""
+    if not _contest.has_tables(CONTEST.name):
+        return "No figures yet: `--tables` writes them here from the folders of the runs.\n"
+    figures = read_figures()
+    if not figures.compared:
+        return "No figures yet of all methods on one set.\n"
+    return FOUND.format(
+        conclusion=_contest.conclusion(figures),
+        means=_contest.means_table(figures, with_area=True),
+        n_compared=len(figures.compared),
+        n_sets=len(figures.sets),
+        splits_run=_contest.splits_run(figures, CONTEST.n_splits),
+        difference=f"{critical_difference(len(figures.ranked), len(figures.compared)):.2f}",
+        picture=PICTURE,
+        pairs=_contest.pairs_table(figures),
+        folds=by_fold(figures),
+        sets=_contest.sets_table(figures),
+        machines=_contest.machines(CONTEST.name),
+    )
+
+
+def part() -> str:
+    """Return the study's part of docs/studies.md, made from the committed tables alone."""
+    return TEXT.format(trees=TREES, many=f"{MANY:,}", xrfm=XRFM_SETTINGS) + found()
+
+
+TEXT = """\
+## Wide tables: genes, words and spectra
+
+Ten sets of scikit-feature's collection, 62 to 2,600 samples of 500 to 10,000 columns, with the 279 folds of the
+TabPFN-Wide study (arXiv:2510.06162, repository not-a-feature/TabPFN-Wide-dev): three folds by class, repeated ten
+times, three times for madelon; columns that are constant in the training part are dropped. The published figures are
+those of the same folds; their foundation models were run without ensembles, and none of them is run here, since the
+weights are not at hand. Fixed before any run of the script: sets, folds, methods, settings, and the primary figure, the
+mean rank of accuracy over the sets among all methods, the published ones included. Trials of kernelmosaic as it comes
+on eight of the sets (all but BASEHOCK and madelon) had been seen before.
+
+- *kernelmosaic*: {{class}}`~kernelmosaic.MKLRidgeClassifierCV` as it comes. *Equal weights*: the same kernels, their
+  ridge alone learned.
+- *Tuned SVM*: scikit-learn's `SVC`, six values of C times five of gamma by three shuffled folds of the training part.
+  *Random forest*: {trees} trees. *Boosting as it comes*: `HistGradientBoostingClassifier`; *tuned*: two points by the
+  same folds, 12 where columns do not exceed {many}.
+- *xRFM*: the package `xrfm`, the best of {xrfm} random settings, of the space that its authors search, on a fifth of
+  the training part, which is held out.
+- *RFM*: recursive feature machines (Radhakrishnan et al., arXiv:2212.13881), ridge, scaling and metric chosen on halves
+  of the training part.
+
+"""
+
+FOUND = """\
+### Conclusion
+
+{conclusion}
+
+### Means and ranks
+
+Means over the {n_compared} of {n_sets} sets of which all ranked methods have all folds that were run. {splits_run}
+Seconds are CPU time of fit and search; wall clock where a GPU was used.
+
+{means}
+
+![Mean ranks; bars join those that are not told apart](images/{picture})
+
+Mean ranks that differ by less than {difference} are not told apart by Nemenyi's test of all pairs at 5 %.
+
+### In pairs
+
+{pairs}
+
+### Fold by fold
+
+*p* is that of {{func}}`~kernelmosaic.stats.t_test_resampled` over the folds.
+
+{folds}
+
+### Set by set
+
+Accuracy in percent, mean over the folds.
+
+{sets}
+
+Machines: {machines}.
+"""
+
+
+def write_page() -> None:
+    if _contest.has_tables(CONTEST.name) and (figures := read_figures()).compared:
+        _contest.draw_ranks(figures, common.IMAGES / PICTURE)
+    common.write_part(CONTEST.name, part(), common.PAGE)
+
+
+if __name__ == "__main__":
+    _contest.main(__doc__ or "", CONTEST, write_page, write_published)
