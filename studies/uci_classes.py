@@ -139,7 +139,7 @@ Machines: {machines}.
 def write_page() -> None:
     if _contest.has_tables(CONTEST.name) and (figures := Figures(read_table(CONTEST.name))).compared:
         _contest.draw_ranks(figures, common.IMAGES / PICTURE)
-    common.write_part(CONTEST.name, part(), common.PAGE)
+    common.write_part(CONTEST.name, part())
 
 
 if __name__ == "__main__":

@@ -193,7 +193,7 @@ Machines: {machines}.
 def write_page() -> None:
     if _contest.has_tables(CONTEST.name) and (figures := read_figures()).compared:
         _contest.draw_ranks(figures, common.IMAGES / PICTURE)
-    common.write_part(CONTEST.name, part(), common.PAGE)
+    common.write_part(CONTEST.name, part())
 
 
 if __name__ == "__main__":

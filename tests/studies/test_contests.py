@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,23 +19,23 @@ NAMES = ("common", "_rivals", "_contest", "uci_classes", "wide")
 
 @pytest.fixture
 def study(monkeypatch, tmp_path):
-    """The scripts, whose tables, pictures and page are elsewhere."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "studies"))
+    """Copies of the scripts, whose tables, pictures and page lie beside them."""
+    scripts, docs = tmp_path / "studies", tmp_path / "docs"
+    (docs / "images").mkdir(parents=True)
+    scripts.mkdir()
     for name in NAMES:
+        shutil.copy(Path(__file__).parents[2] / "studies" / f"{name}.py", scripts)
         monkeypatch.delitem(sys.modules, name, raising=False)
-    found = SimpleNamespace(**{name.strip("_"): importlib.import_module(name) for name in NAMES})
-    page = tmp_path / "page.md"
-    page.write_text(
-        "".join(
-            f"<!-- Made by `python studies/{name}.py --page` from docs/studies/{name}*.csv. -->\n\n"
-            f"\n<!-- End of {name}. -->"
-            for name in ("uci_classes", "wide")
-        ),
-        encoding="utf-8",
+    parts = (
+        f"<!-- Made by `python studies/{name}.py --page` from docs/studies/{name}*.csv. -->\n\n"
+        f"\n<!-- End of {name}. -->"
+        for name in ("uci_classes", "wide")
     )
-    for name, value in (("TABLES", tmp_path / "tables"), ("IMAGES", tmp_path), ("PAGE", page)):
-        monkeypatch.setattr(found.common, name, value)
-    return found
+    (docs / "studies.md").write_text("".join(parts), encoding="utf-8")
+    monkeypatch.syspath_prepend(str(scripts))
+    yield SimpleNamespace(**{name.strip("_"): importlib.import_module(name) for name in NAMES})
+    for name in NAMES:
+        del sys.modules[name]
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +313,7 @@ def test_the_page_of_uci_classes_is_made_of_all_runs(study, file, tmp_path):
     assert "| three | 54 | 5 | 90.0 | 80.0 |" in text
     assert "| two | 36 | 5 | 90.0 |  |" in text
     assert "All published ones were run." in text
-    assert (tmp_path / study.uci_classes.PICTURE).stat().st_size > 1000
+    assert (study.common.IMAGES / study.uci_classes.PICTURE).stat().st_size > 1000
 
 
 def test_published_figures_stand_beside_those_of_the_same_folds(study, file, tmp_path):
