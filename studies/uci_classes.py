@@ -102,7 +102,7 @@ comes, an SVM and a forest on most of the sets had been seen before.
 - *RFM*: recursive feature machines (Radhakrishnan et al., arXiv:2212.13881) with the settings of their script for these
   sets: ridge, scaling and metric are chosen on halves of the training part. *With the leak*, as the script has it: on
   halves of **all** samples, so that labels of test samples shape the metric; it has no rank. The script's own halves
-  are not at hand; these are drawn by class, as those were.
+  are not at hand; these are drawn by class.
 
 """
 
