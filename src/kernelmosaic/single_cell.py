@@ -79,7 +79,8 @@ def views_from_anndata(
     >>> rng = np.random.RandomState(0)
     >>> genes = pd.Index(["CD4", "CD8A", "MKI67", "TOP2A"])
     >>> # Stands for an AnnData, such as anndata.read_h5ad returns.
-    >>> adata = SimpleNamespace(X=rng.rand(20, 4), obs_names=pd.RangeIndex(20), var_names=genes)
+    >>> cells = pd.RangeIndex(20)
+    >>> adata = SimpleNamespace(X=rng.rand(20, 4), obs_names=cells, var_names=genes)
     >>> sets = {"immune": ["CD4", "CD8A", "CD19"], "cycle": ["MKI67", "TOP2A"]}
     >>> X, kernels = views_from_anndata(adata, sets, min_size=2)
     >>> kernels
@@ -158,12 +159,13 @@ def to_anndata(
     >>> from kernelmosaic import MKLClassifier
     >>> from kernelmosaic.single_cell import to_anndata, views_from_anndata
     >>> rng = np.random.RandomState(0)
-    >>> cells, genes = pd.Index([f"cell{i}" for i in range(20)]), pd.Index(["CD4", "CD8A", "MKI67", "TOP2A"])
+    >>> genes = pd.Index(["CD4", "CD8A", "MKI67", "TOP2A"])
     >>> # Stands for an AnnData, such as anndata.read_h5ad returns.
-    >>> adata = SimpleNamespace(
-    ...     X=rng.rand(20, 4), obs_names=cells, var_names=genes, obs=pd.DataFrame(index=cells), obsm={}, uns={}
-    ... )
-    >>> X, kernels = views_from_anndata(adata, {"immune": genes[:2], "cycle": genes[2:]}, min_size=2)
+    >>> adata = SimpleNamespace(X=rng.rand(20, 4), var_names=genes, obsm={}, uns={})
+    >>> adata.obs = pd.DataFrame(index=[f"cell{i}" for i in range(20)])
+    >>> adata.obs_names = adata.obs.index
+    >>> sets = {"immune": genes[:2], "cycle": genes[2:]}
+    >>> X, kernels = views_from_anndata(adata, sets, min_size=2)
     >>> model = MKLClassifier(kernels).fit(X, adata.X[:, 2] > 0.5)
     >>> to_anndata(model, adata).uns["mkl"]["weights"].columns.tolist()
     ['immune', 'cycle']

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any, NamedTuple, overload
 
@@ -89,7 +90,8 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
     Examples
     --------
     >>> from kernelmosaic.stacking import SparseTable
-    >>> X = SparseTable([[0.0, 2.0, 0.0], [1.0, 0.0, 0.0]], columns=["CD4", "CD8A", "MKI67"])
+    >>> counts = [[0.0, 2.0, 0.0], [1.0, 0.0, 0.0]]
+    >>> X = SparseTable(counts, columns=["CD4", "CD8A", "MKI67"])
     >>> X[:, [0, 2]].columns.tolist(), X[1:].shape
     (['CD4', 'MKI67'], (1, 3))
     """
@@ -103,6 +105,11 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
             self.columns = np.asarray(columns, dtype=object)
         if index is not None:
             self.index = index
+
+    @cached_property
+    def places(self) -> dict[Any, int]:
+        """The number of every column by its name."""
+        return {name: j for j, name in enumerate(self.columns)}
 
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)

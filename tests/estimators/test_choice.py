@@ -80,7 +80,7 @@ def test_a_score_of_ranks_chooses_no_model_that_never_names_a_rare_class():
     named = [f1_score(y, cross_val_predict(MKLClassifier(Linear(), C=C), X, y, cv=3)) > 0 for C in model.Cs_]
     assert not named[0]  # where the areas would have it
     assert model.scores_[:, 0].mean() > model.scores_.mean(axis=0).max() - 0.05
-    assert model.C_ == model.Cs_[np.argmax(named)]
+    assert model.Cs_[np.argmax(named)] == model.C_
     assert f1_score(y, model.predict(X)) > 0
     assert MKLClassifierCV(Linear(), scoring="roc_auc", **options | {"Cs": [1e-4]}).fit(X, y).C_ == 1e-4
     search = PathSearchCV(MKLClassifier(Linear()), scoring="roc_auc", **options).fit(X, y)

@@ -23,7 +23,7 @@ from kernelmosaic.kernels.base import Kernel, first_text, is_whole, shorten, sho
 from kernelmosaic.kernels.categorical import Categorical
 from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
-from kernelmosaic.stacking import SEPARATOR, find_columns
+from kernelmosaic.stacking import SEPARATOR, SparseTable, find_columns
 
 _FORMS = "a kernel, (name, kernel) or (name, kernel, columns)"
 #: Where names get lost, and how to keep them.
@@ -207,10 +207,9 @@ def _column_numbers(entry: Entry, X: MatrixLike) -> NDArray[np.intp]:
             "give one boolean per column, or names or numbers."
         )
     try:
-        if sparse.issparse(X) and hasattr(X, "columns"):  # which scikit-learn takes for an array without names
-            place = {name: j for j, name in enumerate(X.columns)}
+        if isinstance(X, SparseTable) and hasattr(X, "columns"):  # which scikit-learn takes for one without names
             listed = [columns] if isinstance(columns, str) else columns
-            columns = [place[one] if isinstance(one, str) else one for one in listed]
+            columns = [X.places[one] if isinstance(one, str) else one for one in listed]
         numbers = np.asarray(_get_column_indices(X, columns), dtype=np.intp)
     except (ValueError, IndexError, KeyError, TypeError) as error:
         why = _misfit(columns, X) or str(error)
