@@ -171,6 +171,7 @@ NOT_RUN = {
     "datasets.md": ["needs data that are not bundled"],
     "kernels.md": ["needs rdkit"],
     "scale.md": ["needs a GPU"],
+    "single_cell.md": ["needs anndata and two files", "needs scanpy"],
 }
 
 #: Smaller numbers of samples and folds than those on the pages: what is tested is that their code runs.
@@ -182,6 +183,7 @@ SMALLER = {
         'on="penalties", cv=cv': 'on="penalties", cv=2, max_iter=1',
         "bounds=bounds": "max_iter=1, cv=2",
     },
+    "single_cell.md": {"n_resamples=50": "n_resamples=2", "n_permutations=199": "n_permutations=2"},
     "uncertainty.md": {r"\[:300\]": "[:100]", "Cs=5": "Cs=2"},
 }
 

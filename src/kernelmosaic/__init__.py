@@ -43,6 +43,7 @@ __all__ = [
     "persistence",
     "plots",
     "save",
+    "single_cell",
     "stack_views",
     "stacking",
     "stats",

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any, NamedTuple, overload
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import _safe_indexing
 
 from kernelmosaic._typing import MatrixLike, Settings, TargetLike
 
-__all__ = ["StackedViews", "stack_views"]
+__all__ = ["SparseTable", "StackedViews", "stack_views"]
 
 #: Between a view's name and a column's, as scikit-learn's unions of columns write it.
 SEPARATOR = "__"
@@ -66,6 +68,58 @@ class _Rows(NamedTuple):
 
     def __getitem__(self, rows: Any) -> Any:
         return self.stacked.take(rows)
+
+
+class SparseTable(sparse.csr_array):  # type: ignore[misc]
+    """A sparse array whose columns have names, and its rows where they are known, as those of a data frame have.
+
+    Kernels find their columns by these names. Rows and columns that are taken keep theirs; what arithmetic returns has
+    none.
+
+    Parameters
+    ----------
+    *given : any
+        What SciPy's :class:`~scipy.sparse.csr_array` is made of.
+    columns : sequence of str, optional
+        The names of the columns.
+    index : pandas.Index, optional
+        The names of the rows.
+    **options : any
+        As in SciPy.
+
+    Examples
+    --------
+    >>> from kernelmosaic.stacking import SparseTable
+    >>> counts = [[0.0, 2.0, 0.0], [1.0, 0.0, 0.0]]
+    >>> X = SparseTable(counts, columns=["CD4", "CD8A", "MKI67"])
+    >>> X[:, [0, 2]].columns.tolist(), X[1:].shape
+    (['CD4', 'MKI67'], (1, 3))
+    """
+
+    columns: NDArray[np.object_]
+    index: Any
+
+    def __init__(self, *given: Any, columns: Any = None, index: Any = None, **options: Any) -> None:
+        super().__init__(*given, **options)
+        if columns is not None:
+            self.columns = np.asarray(columns, dtype=object)
+        if index is not None:
+            self.index = index
+
+    @cached_property
+    def places(self) -> dict[Any, int]:
+        """The number of every column by its name."""
+        return {name: j for j, name in enumerate(self.columns)}
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if isinstance(found, SparseTable) and found.ndim == 2:
+            taken = (key if isinstance(key, tuple) else (key,)) + (...,)
+            for names, own in zip(("index", "columns"), taken, strict=False):
+                if hasattr(self, names):
+                    every = slice(None) if own is ... else own
+                    setattr(found, names, getattr(self, names)[every if isinstance(every, slice) else np.ravel(every)])
+        return found
 
 
 @overload
@@ -175,6 +229,16 @@ def _side_by_side(tables: Settings) -> StackedViews:
 
 
 # Tables that an estimator is given ------------------------------------------------------------------------------------
+
+
+def refuse_annotated(X: Any) -> None:
+    """Raise if samples are an AnnData, whose matrix, layer and genes are to be chosen first."""
+    if _is_annotated(X):
+        shape = " × ".join(map(str, getattr(X, "shape", ())))
+        raise TypeError(
+            f"X is an {type(X).__name__} ({shape}): write X, kernels = views_from_anndata(adata, gene_sets), from "
+            "kernelmosaic.single_cell, and give these and y = adata.obs[...]."
+        )
 
 
 def are_tables(X: Any) -> bool:
@@ -438,7 +502,7 @@ def _is_annotated(view: Any) -> bool:
 
 
 def _is_frame(view: MatrixLike) -> bool:
-    return hasattr(view, "columns") and hasattr(view, "shape")
+    return hasattr(view, "columns") and hasattr(view, "shape") and not sparse.issparse(view)
 
 
 def _library(frame: Any) -> str:

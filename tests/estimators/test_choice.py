@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.metrics import f1_score
+from sklearn.model_selection import cross_val_predict
 
 from kernelmosaic import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLSurvival
 from kernelmosaic.kernels import Gaussian, Linear, by_group
+from kernelmosaic.model_selection import PathSearchCV
 
 X = np.random.RandomState(0).standard_normal((80, 8))
 NOISE = np.random.RandomState(1).standard_normal(80)
@@ -66,3 +69,19 @@ def test_the_choice_of_equal_weights_shows_the_learned_ones():
     error = own.std(ddof=1) / len(own) ** 0.5
     assert f"equal weights {means['uniform']:.3f} ± {error:.3f} scored best over the folds" in html
     assert f"learned weights of norm 1 {means[1]:.3f}" in html
+
+
+def test_a_score_of_ranks_chooses_no_model_that_never_names_a_rare_class():
+    rng = np.random.RandomState(0)
+    X, y = rng.standard_normal((150, 3)), np.zeros(150, dtype=int)
+    y[:12], X[:12] = 1, X[:12] + 1.5
+    options = {"Cs": [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0], "norms": 1, "cv": 3, "rule": "one_standard_error"}
+    model = MKLClassifierCV(Linear(), scoring="roc_auc", **options).fit(X, y)
+    named = [f1_score(y, cross_val_predict(MKLClassifier(Linear(), C=C), X, y, cv=3)) > 0 for C in model.Cs_]
+    assert not named[0]  # where the areas would have it
+    assert model.scores_[:, 0].mean() > model.scores_.mean(axis=0).max() - 0.05
+    assert model.Cs_[np.argmax(named)] == model.C_
+    assert f1_score(y, model.predict(X)) > 0
+    assert MKLClassifierCV(Linear(), scoring="roc_auc", **options | {"Cs": [1e-4]}).fit(X, y).C_ == 1e-4
+    search = PathSearchCV(MKLClassifier(Linear()), scoring="roc_auc", **options).fit(X, y)
+    assert search.C_ == model.C_

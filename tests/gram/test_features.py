@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from kernelmosaic import MKLClassifier
 from kernelmosaic.gram import KernelSet, make_feature_stack, make_stack
 from kernelmosaic.gram.feature_maps import ColumnsMap, FeatureMaps, FourierMap, NystroemMap
 from kernelmosaic.gram.feature_stack import ComputedFeatures, StoredFeatures
@@ -225,6 +226,37 @@ def test_products_and_forms_are_those_of_the_matrices(stack):
     np.testing.assert_allclose(stack.quadratic_forms(beta), 0.5 * np.einsum("i,mij,j->m", beta, K, beta), atol=1e-10)
     np.testing.assert_allclose(stack.quadratic_forms(many), 0.5 * np.einsum("ic,mij,jc->m", many, K, many), atol=1e-9)
     np.testing.assert_allclose(stack.row_block(2, some), K[2][some], atol=1e-10)
+
+
+def test_matrices_of_a_part_are_those_of_the_features(stack):
+    assert stack.part_samples == 0  # of so few features the start is all samples
+    rows = np.array([3, 8, 9, 41])
+    K = approximated(stack)[:, rows][:, :, rows]
+    np.testing.assert_allclose(stack.take(rows).matrices, K, rtol=1e-5, atol=1e-6)
+
+
+def test_a_search_over_many_features_starts_from_a_part_and_ends_at_the_same_weights():
+    rng = np.random.RandomState(0)
+    many = sparse.random(1050, 1100, 0.2, format="csr", random_state=0)
+    y = np.where(many[:, :5].sum(axis=1).A1 - many[:, 150:155].sum(axis=1).A1 + 0.1 * rng.randn(1050) > 0, 1.0, -1.0)
+    sets = [(f"set {k}", Linear(), np.arange(100 * k, 100 * k + 100)) for k in range(11)]
+    features = MKLClassifier(sets, C=0.1, approximation="nystroem", rank=100).fit(many, y)
+    assert features.function_.expansion.kernel_set.widths.max() == 100
+    matrices = MKLClassifier(sets, C=0.1).fit(many, y)
+    assert features.duality_gap_ <= 1e-3
+    np.testing.assert_allclose(features.objective_, matrices.objective_, rtol=2e-3)
+    np.testing.assert_allclose(features.weights_, matrices.weights_, atol=0.05)
+    _, stack = fit([("all", Linear(), np.arange(550)), ("rest", Linear(), np.arange(550, 1100))], many, rank=600)
+    assert stack.part_samples == int(np.sqrt(1050 * 1100 / 2))
+
+
+def test_a_few_columns_of_sparse_samples_are_read_as_an_array():
+    thin = sparse.csr_matrix(np.where(X > 0.5, X, 0.0))
+    specs = tiles_of([("few", Gaussian(), [0, 2]), ("all", Linear())], thin)
+    views = KernelSet.fit(specs, thin, None).views(thin)
+    np.testing.assert_array_equal(views[0], thin.toarray()[:, [0, 2]])
+    wide = sparse.hstack([thin] * 120, format="csr")
+    assert sparse.issparse(KernelSet.fit(tiles_of([Linear()], wide), wide, None).views(wide)[0])
 
 
 @pytest.mark.parametrize("gated", [False, True], ids=["weights", "gates"])

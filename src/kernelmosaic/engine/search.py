@@ -385,6 +385,16 @@ class PathResult:
             scores[m, f, i] = scorer(known, held_out[f], *y, **own)
         return scores
 
+    def unnamed(self) -> NDArray[np.intp]:
+        """Return how many classes no fold's predictions name, of every norm and value; where no fit was made, all."""
+        count = 0 if self.classes is None or self.given.y.ndim == 2 else len(self.classes)
+        missing = np.full((len(self.norms), len(self.Cs)), count)
+        for m, i in np.ndindex(*missing.shape):
+            every = [path[i] for path in self.found[m]]
+            if count and not any(one.is_untried for one in every):
+                missing[m, i] -= len(np.unique(np.concatenate([one.predicted for one in every])))
+        return missing
+
     def best(self, scores: Array, rule: str = "best") -> tuple[int, int]:
         """Return the numbers of the norm and of the value that are chosen by a rule of `choose`."""
         sizes = np.array([len(held) for _, held in self.folds])

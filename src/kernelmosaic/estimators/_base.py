@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod, update_abstractmethods
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, MISSING, dataclass, field, replace
 from functools import partial
 from inspect import signature
@@ -54,7 +55,7 @@ from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_k
 from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.norms import numbers
-from kernelmosaic.stacking import are_tables, by_view, check_row_names, stack_tables
+from kernelmosaic.stacking import are_tables, by_view, check_row_names, refuse_annotated, stack_tables
 
 Listed = TypeVar("Listed")
 
@@ -211,6 +212,7 @@ class KernelEstimator(BaseEstimator, ABC):
 
     def _read_input(self, X: MatrixLike, *y: TargetLike, sample_weight: SampleWeight = None, **checks: Any) -> FitInput:
         """Return a training set with targets of any kind, or without."""
+        refuse_annotated(X)
         check_row_names(X, y=y[0] if y else None, sample_weight=sample_weight)
         views, tables = None, {}
         # A list of matrices may be one of graphs.
@@ -242,6 +244,7 @@ class KernelEstimator(BaseEstimator, ABC):
         """Check samples as scikit-learn does; (X, y) if y is given, be it None, else X."""
         if reset:
             self._rules, self._standardizer = self._input_rules(X), None
+        refuse_annotated(X)
         rules = self._rules  # parameters may have changed since the fit
         if not reset and are_tables(X) and "graphs" not in rules["kinds"]:
             X = stack_tables(X, rules["tables"]).X
@@ -249,7 +252,8 @@ class KernelEstimator(BaseEstimator, ABC):
         check_approximation(rules["approximation"], X)
         if rules["approximation"] is not None and is_streamed(X):
             return validate_rows(self, X, y, reset, **checks)
-        if rules["kinds"] == ["numbers"] and not (rules["picked"] and hasattr(X, "columns")):
+        names = getattr(X, "columns", None) if issparse(X) else None
+        if rules["kinds"] == ["numbers"] and not (rules["picked"] and names is None and hasattr(X, "columns")):
             dense = rules["dense"]
             if issparse(X) and dense is not None:
                 raise TypeError(
@@ -266,12 +270,28 @@ class KernelEstimator(BaseEstimator, ABC):
             # Row numbers, sequences, graphs, frames with columns that no kernel reads: each kernel checks its own.
             form = {"dtype": None, "ensure_all_finite": False}
             X = _as_column(graph_table(X) if "graphs" in rules["kinds"] else X)
-        with refuse_text(X):
+        with refuse_text(X), warnings.catch_warnings() if names is not None else nullcontext():
+            if names is not None:  # scikit-learn knows names of data frames alone
+                warnings.filterwarnings("ignore", "X does not have valid feature names")
             # Rows one after the other, as data frames do not have them: sums then round alike, and fits are the same.
             found = validate_data(self, X, *y, reset=reset, order="C", **form, **checks)
+        if names is not None:
+            self._check_names(names, reset)
         if rules["approximation"] is not None and rules.get("views"):
             _refuse_gaps(found[0] if y else found, rules["approximation"])
         return found if self._standardizer is None else self._standardizer(found)
+
+    def _check_names(self, names: NDArray[np.object_], reset: bool) -> None:
+        """Keep the names of the columns of a sparse table, or raise if they are not those of the fit."""
+        if reset:
+            self.feature_names_in_ = names
+        known = list(getattr(self, "feature_names_in_", names))
+        if known != list(names):
+            j = next(j for j, (own, name) in enumerate(zip(known, names, strict=True)) if own != name)
+            raise ValueError(
+                f"X: column {j} is {names[j]!r}, and that of the fit is {known[j]!r}; give the columns of the fit in "
+                "their order, as views_from_anndata(..., genes=model.feature_names_in_) does."
+            )
 
     def _input_rules(self, X: MatrixLike) -> Settings:
         """What samples may be, by the parameters as they are now: what the kernels read, and whether in features."""

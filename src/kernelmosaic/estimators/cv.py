@@ -110,7 +110,13 @@ class PathSearch(BaseEstimator):
                 f"scoring={self.scoring!r} gives no number in {where} (of {len(folds)}), whose samples held out may "
                 "lack a class, or an event: use fewer folds (cv), folds that hold out some of each, or another scoring."
             )
-        m, i = found.best(scores, choice)
+        eligible = scores
+        if getattr(scorer, "_response_method", "predict") != "predict":
+            # Scores of ranks and probabilities do not see predictions that name no sample of a rare class.
+            unnamed = found.unnamed()
+            tried = unnamed[~np.isnan(scores.mean(axis=1))]
+            eligible = np.where((unnamed > tried.min())[:, np.newaxis], np.nan, scores)
+        m, i = found.best(eligible, choice)
         self.parameter_, self.Cs_, self.C_ = rule.parameter, found.Cs, float(found.Cs[i])
         self.scores_, self.best_score_ = scores[m], float(scores[m, :, i].mean())
         if self.norms is not None:
@@ -261,7 +267,8 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
     scoring : str or callable, default=None
         As in :class:`~sklearn.model_selection.GridSearchCV`; None means accuracy. A function is called with an
         estimator of the samples held out: its `predict`, `decision_function` and `predict_proba`, which is
-        calibrated by the other folds.
+        calibrated by the other folds. Where a scorer of scikit-learn reads one of the latter two, as ``"roc_auc"``
+        does, models whose predictions never name a class that those of others name are not chosen.
     n_jobs : int, default=None
         The number of folds computed at the same time, in separate processes. None computes them in threads, as many as
         linear algebra may use, where folds are large enough to gain and there is memory for their kernels.

@@ -31,7 +31,7 @@ from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.options import PASSES, PassOptions
 from kernelmosaic.gram.row_blocks import Rows, RowSource
-from kernelmosaic.gram.stack import GramStack, Kernels
+from kernelmosaic.gram.stack import GramStack, Kernels, StoredStack
 from kernelmosaic.kernels.base import Block
 
 
@@ -81,6 +81,22 @@ class FeatureStack(GramStack):
         used = np.any(weights != 0, axis=0)
         scales = np.repeat(np.asarray(weights, dtype=np.float64)[:, used], self.widths[used], axis=1)
         return FactoredClasses(self.combine(used.astype(np.float64)), scales, self.options.block_numbers)
+
+    @property
+    def part_samples(self) -> int:
+        # Equal weights multiply all features with each other: where these are many, weights of a part of the samples
+        # are a start that reads a few kernels. Its matrices take no more memory than the features.
+        count = int(self.widths.sum())
+        if self.backend is not NUMPY or count <= self.options.many_features:
+            return 0
+        return min(int(np.sqrt(self.n_samples * count / self.n_kernels)), self.options.part_samples)
+
+    def take(self, rows: NDArray[np.intp], stored: bool = False) -> StoredStack:
+        """Return the matrices of some samples."""
+        matrices = np.empty((self.n_kernels, len(rows), len(rows)), dtype=np.float32)
+        for m, Z in self.features(rows, range(self.n_kernels)):
+            np.matmul(Z, Z.T, out=matrices[m], casting="same_kind")
+        return StoredStack(matrices)
 
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         right = dict(self.features(columns, kernels))

@@ -185,7 +185,7 @@ class KernelSet:
                 kernel.share(kernels[:m])
             with named(spec.name):
                 if v not in cut:
-                    V = take_columns(X, spec.columns)
+                    V = read_columns(X, spec.columns)
                     cut[v] = FitSamples(in_double(kernel.validate(V if own is None else V[own])), keep)
                 kernel.fit_to(cut[v])
                 samples = cut[v] if kernel.preparation == "" else cut[v].ranked[2]
@@ -223,7 +223,7 @@ class KernelSet:
         prepared: dict[tuple[int, str], Any] = {}
         for m, one in enumerate(self.fitted):
             if one.view not in cut:
-                V = take_columns(X, one.columns)
+                V = read_columns(X, one.columns)
                 if present is not None and stand_ins is not None and not present[:, m].all():
                     V = np.array(V)
                     V[~present[:, m]] = stand_ins[m]
@@ -462,6 +462,15 @@ def named(name: str) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"kernel {name!r}: {error}") from error
+
+
+def read_columns(X: MatrixLike, columns: NDArray[np.intp] | None, few: int = 500) -> MatrixLike:
+    """Return the columns that a kernel reads, up to so many of a sparse matrix as an array.
+
+    Products of arrays are several times faster than those of sparse rows, even where one entry in ten is not zero.
+    """
+    V = take_columns(X, columns)
+    return V.toarray() if sparse.issparse(V) and V.shape[1] <= few else V
 
 
 def in_double(X: MatrixLike) -> MatrixLike:

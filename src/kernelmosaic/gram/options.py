@@ -96,6 +96,8 @@ class PassOptions:
         See `FactoredGram`.
     few_features : int
         Up to this many features, passes over the rows are too little work for several cores.
+    many_features, part_samples : int, int
+        Of more features than the first, the search for weights starts from those of at most so many samples.
     """
 
     # Strips large enough to keep the matrix products busy, and blocks whose solution costs no more than a few passes.
@@ -107,6 +109,8 @@ class PassOptions:
     double_bytes: int = 2**28
     wide: float = np.inf
     few_features: int = 300
+    many_features: int = 1000
+    part_samples: int = 2000
 
 
 #: Of the host and of a device, by the name of the backend. A device forms large blocks in no time and factorises fast,

@@ -195,3 +195,10 @@ def labelled(names: Sequence[str], classes: Any, values: Sequence[Array]) -> lis
     """Return one row per kernel, or per class and kernel: names, then numbers; all values have one shape."""
     heads = names if classes is None else [f"{label}: {name}" for label in classes for name in names]
     return [list(row) for row in zip(heads, *map(np.ravel, values), strict=True)]
+
+
+def frame(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> Any:
+    """Return the same rows as a data frame of pandas, the first head being that of the index."""
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=list(heads)).set_index(heads[0])

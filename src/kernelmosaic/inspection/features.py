@@ -19,7 +19,7 @@ from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, Seed
 from kernelmosaic.engine.expansion import PartialSums, SupportSums
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.gram.kernel_set import FittedKernel
-from kernelmosaic.inspection._refits import last_step, text_table
+from kernelmosaic.inspection._refits import frame, last_step, text_table
 from kernelmosaic.kernels.base import StatisticKernel, is_missing
 from kernelmosaic.kernels.distances import pairwise_statistic
 
@@ -64,6 +64,11 @@ class FeatureImportance:
     def top(self, view: str, n: int = 10) -> list[tuple[str, float]]:
         """Return the most important columns of a view with their importances, the largest first."""
         return [(self.feature_names[j], float(self.importances[j])) for j in self.largest(view, n)]
+
+    def to_frame(self) -> Any:
+        """Return a data frame: one row per view and column that it reads, the most important first in each view."""
+        rows = [[name, view, value] for view, own in self.views.items() for name, value in self.top(view, len(own))]
+        return frame(("column", "view", "importance"), rows)
 
     def __str__(self) -> str:
         found = [(view, j) for view in self.views for j in self.largest(view)]

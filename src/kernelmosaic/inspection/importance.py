@@ -27,7 +27,7 @@ from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.gram.missing import present_views
-from kernelmosaic.inspection._refits import Rows, fit, last_step, prepare, text_table
+from kernelmosaic.inspection._refits import Rows, fit, frame, last_step, prepare, text_table
 from kernelmosaic.kernels.views import KernelSpec, lay_specs
 from kernelmosaic.learning.norms import read_fixed
 from kernelmosaic.metrics import read_times
@@ -79,13 +79,20 @@ class KernelImportance:
         """Standard deviation of `permutations` over folds and repeats, of shape (P,)."""
         return np.asarray(self.permutations.std(axis=(0, 2)))
 
-    def __str__(self) -> str:
-        heads = ["kernel", "dropped", "±", "permuted", "±"]
+    def _rows(self) -> list[list[Any]]:
         columns = [self.drop_mean, self.drop_std, self.permutation_mean, self.permutation_std]
         if self.gains is not None:
-            heads, columns = [*heads, "added", "±"], [*columns, self.gains.mean(axis=0), self.gains.std(axis=0)]
-        rows = [[name, *(column[m] for column in columns)] for m, name in enumerate(self.kernel_names)]
-        return text_table(heads, rows)
+            columns += [self.gains.mean(axis=0), self.gains.std(axis=0)]
+        return [[name, *(column[m] for column in columns)] for m, name in enumerate(self.kernel_names)]
+
+    def to_frame(self) -> Any:
+        """Return a data frame: one row per kernel, means over the folds and standard deviations."""
+        heads = [f"{what}_{of}" for what in ("drop", "permutation", "gain") for of in ("mean", "std")]
+        return frame(["kernel", *heads[: 4 if self.gains is None else 6]], self._rows())
+
+    def __str__(self) -> str:
+        heads = ["kernel", "dropped", "±", "permuted", "±"]
+        return text_table(heads if self.gains is None else [*heads, "added", "±"], self._rows())
 
 
 def kernel_importance(

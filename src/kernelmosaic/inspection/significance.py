@@ -21,7 +21,7 @@ from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.engine.training_set import TrainingSet, read_training_set
 from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.gram import GramStack
-from kernelmosaic.inspection._refits import Rows, Task, fit, labelled, last_step, prepare, refit, text_table
+from kernelmosaic.inspection._refits import Rows, Task, fit, frame, labelled, last_step, prepare, refit, text_table
 from kernelmosaic.stacking import check_row_names
 
 Array = NDArray[np.float64]
@@ -67,11 +67,16 @@ class KernelSignificance:
     null_alignments: Array = field(repr=False)
     correction: str | None = None
 
-    def __str__(self) -> str:
+    def _rows(self) -> list[list[Any]]:
         columns = (self.weights, self.weight_pvalues, self.alignments, self.alignment_pvalues)
-        return text_table(
-            ("kernel", "weight", "p", "alignment", "p"), labelled(self.kernel_names, self.classes, columns)
-        )
+        return labelled(self.kernel_names, self.classes, columns)
+
+    def to_frame(self) -> Any:
+        """Return a data frame: one row per kernel, or per class and kernel as ``class: kernel``."""
+        return frame(("kernel", "weight", "weight_pvalue", "alignment", "alignment_pvalue"), self._rows())
+
+    def __str__(self) -> str:
+        return text_table(("kernel", "weight", "p", "alignment", "p"), self._rows())
 
 
 def kernel_significance(
@@ -401,10 +406,16 @@ class Stability:
     resampled_weights: Array = field(repr=False)
     confidence_level: float = 0.95
 
-    def __str__(self) -> str:
+    def _rows(self) -> list[list[Any]]:
         columns = (self.weights, self.selection_frequencies, self.lower, self.upper)
-        heads = ("kernel", "weight", "selected", "from", "to")
-        return text_table(heads, labelled(self.kernel_names, self.classes, columns))
+        return labelled(self.kernel_names, self.classes, columns)
+
+    def to_frame(self) -> Any:
+        """Return a data frame: one row per kernel, or per class and kernel as ``class: kernel``."""
+        return frame(("kernel", "weight", "selection_frequency", "lower", "upper"), self._rows())
+
+    def __str__(self) -> str:
+        return text_table(("kernel", "weight", "selected", "from", "to"), self._rows())
 
 
 def stability(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._indexing import _get_column_indices, _safe_indexing
 
@@ -22,7 +23,7 @@ from kernelmosaic.kernels.base import Kernel, first_text, is_whole, shorten, sho
 from kernelmosaic.kernels.categorical import Categorical
 from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
-from kernelmosaic.stacking import SEPARATOR, find_columns
+from kernelmosaic.stacking import SEPARATOR, SparseTable, find_columns
 
 _FORMS = "a kernel, (name, kernel) or (name, kernel, columns)"
 #: Where names get lost, and how to keep them.
@@ -144,7 +145,7 @@ def _on_tables(entries: Sequence[Entry], tables: Mapping[str, list[int]]) -> lis
 
 def text_columns(X: MatrixLike) -> set[int]:
     """Return the numbers of the columns of a data frame that hold text which is no number."""
-    if not hasattr(X, "columns"):
+    if not hasattr(X, "columns") or sparse.issparse(X):
         return set()
     columns = ((j, np.asarray(_safe_indexing(X, j, axis=1))) for j in range(_n_columns(X)))
     return {j for j, one in columns if one.dtype.kind not in "biufc" and first_text(one[:, None]) is not None}
@@ -206,6 +207,9 @@ def _column_numbers(entry: Entry, X: MatrixLike) -> NDArray[np.intp]:
             "give one boolean per column, or names or numbers."
         )
     try:
+        if isinstance(X, SparseTable) and hasattr(X, "columns"):  # which scikit-learn takes for one without names
+            listed = [columns] if isinstance(columns, str) else columns
+            columns = [X.places[one] if isinstance(one, str) else one for one in listed]
         numbers = np.asarray(_get_column_indices(X, columns), dtype=np.intp)
     except (ValueError, IndexError, KeyError, TypeError) as error:
         why = _misfit(columns, X) or str(error)

@@ -1,0 +1,278 @@
+"""Single cells: gene sets as kernels, beside scMKL (Fourier features of every set and a group lasso).
+
+    python studies/single_cell.py --data FOLDER [--output FOLDER] [--only "generated, 2000" pbmc68k]
+    python studies/single_cell.py --page
+
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds 10x_pbmc68k_reduced.h5ad (it is in the wheel of scanpy) and
+hallmark.gmt (the hallmark sets of MSigDB, version 7.0); generated cells need no file. anndata and scmkl must be
+installed; methods that cannot be imported are left out. Every fit is a process of its own, whose CPU time and largest
+memory are noted; each that is done is kept in the folder of the run, and a stopped run goes on where it was.
+
+Both methods are fitted to the same training cells and scored on the same held-out fifth. C and alpha are chosen inside
+the training cells, by the area under the ROC curve on the same three folds and the same rule: the sparsest value whose
+mean is at most one standard error below the best.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any
+
+import common
+import numpy as np
+from common import Row, Store, data_file, machine, markdown, read_table, update_table
+from scipy import sparse
+from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
+
+SIZES = {"generated, 2000": 2_000, "generated, 10000": 10_000, "generated, 100000": 100_000}
+SETS = ("pbmc68k", *SIZES)
+LINEAR, GAUSSIAN, RIDGE, SCMKL = "linear sets", "Gaussian sets", "ridge, Gaussian sets", "scMKL"
+#: Kernels of more cells are features; of the largest set there is one fit, with C as chosen for the set before.
+METHODS = {
+    "pbmc68k": (LINEAR, GAUSSIAN, RIDGE, SCMKL),
+    "generated, 2000": (LINEAR, GAUSSIAN, SCMKL),
+    "generated, 10000": (LINEAR, SCMKL),
+    "generated, 100000": (LINEAR,),
+}
+SPLITS = {"pbmc68k": 5, "generated, 2000": 5, "generated, 10000": 5, "generated, 100000": 1}
+TRUE = 5
+CS = (0.01, 0.03, 0.1, 0.3)
+#: The range of the package's examples, relative to its own largest alpha.
+ALPHAS = (0.3, 0.7, 1.1, 1.5, 1.9)
+#: One type against nine others needs smaller ones.
+ALPHAS_OF_SEVERAL = (0.02, 0.05, 0.1, 0.2, 0.5)
+PICTURE = "studies_single_cell.png"
+FIGURES = ("auroc", "f1", "sets", "true", "cpu", "gb")
+FOLDS = StratifiedKFold(3, shuffle=True, random_state=0)
+
+
+# Data ----------------------------------------------------------------------------------------------------------------
+
+
+def make_cells(n_cells: int, seed: int = 0) -> tuple[Any, Any, dict[str, Any]]:
+    """Return generated cells, log-normalised and sparse, their classes, and 50 sets of genes of which five count.
+
+    A set has 60 to 140 of 5,000 genes, drawn at random, and an activity in every cell, standard normal, which moves the
+    logarithm of the rate of a third of its genes by normal loadings of deviation 0.8. The log-odds of the class are
+    1.5 (z_0 + z_1 − z_2 + 0.7 (z_3² − 1) + z_4) of the activities of the first five sets. Counts are Poisson, with
+    log-rates of genes N(−2, 1) and log-depths of cells N(0, 0.3); they are scaled to 1,000 per cell, then log(1 + x).
+    """
+    rng = np.random.default_rng(seed)
+    n_genes, n_sets = 5000, 50
+    sets = {f"set {k:02d}": rng.choice(n_genes, rng.integers(60, 141), replace=False) for k in range(n_sets)}
+    rates, z = rng.normal(-2.0, 1.0, n_genes), rng.normal(size=(n_cells, n_sets))
+    loadings = sparse.lil_matrix((n_sets, n_genes))
+    for k, genes in enumerate(sets.values()):
+        own = rng.choice(genes, len(genes) // 3, replace=False)
+        loadings[k, own] = rng.normal(0.0, 0.8, len(own))
+    odds = 1.5 * (z[:, 0] + z[:, 1] - z[:, 2] + 0.7 * (z[:, 3] ** 2 - 1.0) + z[:, 4])
+    y = (rng.random(n_cells) < 1.0 / (1.0 + np.exp(-odds))).astype(int)
+    depth, loadings, blocks = rng.normal(0.0, 0.3, n_cells), loadings.tocsr(), []
+    for rows in np.array_split(np.arange(n_cells), max(n_cells // 1000, 1)):
+        counts = rng.poisson(np.exp(rates + depth[rows, np.newaxis] + z[rows] @ loadings)).astype(np.float32)
+        blocks.append(sparse.csr_matrix(np.log1p(counts * (1000.0 / counts.sum(axis=1, keepdims=True)))))
+    names = {name: [f"gene {j}" for j in own] for name, own in sets.items()}
+    return sparse.vstack(blocks, format="csr"), y, names
+
+
+def load(name: str, folder: str | None) -> tuple[Any, Any, dict[str, Any]]:
+    """Return an AnnData, its classes, and the gene sets."""
+    import anndata
+    import pandas as pd
+
+    from kernelmosaic.kernels import read_gmt
+
+    if name == "pbmc68k":
+        adata = anndata.read_h5ad(data_file(folder, "10x_pbmc68k_reduced.h5ad"))
+        y, sets = adata.obs["bulk_labels"].astype(str).to_numpy(), read_gmt(data_file(folder, "hallmark.gmt"))
+        return adata.raw.to_adata(), y, sets
+    X, y, sets = make_cells(SIZES[name])
+    return anndata.AnnData(X, var=pd.DataFrame(index=[f"gene {j}" for j in range(X.shape[1])])), y, sets
+
+
+def split_of(y: Any, split: int) -> tuple[Any, Any]:
+    return next(StratifiedShuffleSplit(1, test_size=0.2, random_state=split).split(y, y))
+
+
+# Methods -------------------------------------------------------------------------------------------------------------
+
+
+def fit_ours(method: str, name: str, adata: Any, y: Any, sets: Any, train: Any, test: Any) -> Row:
+    from kernelmosaic import MKLClassifierCV, MKLRidgeClassifierCV
+    from kernelmosaic.kernels import Gaussian, Linear
+    from kernelmosaic.single_cell import views_from_anndata
+
+    X, kernels = views_from_anndata(adata, sets, kernel=Linear() if method == LINEAR else Gaussian(), min_size=2)
+    if method == RIDGE:
+        model = MKLRidgeClassifierCV(kernels, random_state=0).fit(X[train], y[train])
+        chosen: Any = ""
+    else:
+        several = len(np.unique(y)) > 2
+        options: Row = {"approximation": "nystroem", "rank": 150} if len(train) > 4000 else {}
+        cs = [0.1] if len(train) > 20_000 else [0.1, 0.3, 1.0, 3.0, 10.0] if several else CS
+        model = MKLClassifierCV(
+            kernels,
+            Cs=cs,
+            norms=1,
+            cv=FOLDS if len(cs) > 1 else 2,
+            scoring="roc_auc_ovr" if several else "roc_auc",
+            rule="best" if several else "one_standard_error",
+            normalize="centered",
+            random_state=0,
+            **options,
+        ).fit(X[train], y[train])
+        chosen = model.C_
+    outputs = model.predict_proba(X[test])
+    weights = np.atleast_2d(model.weight_shares_)
+    return {"chosen": chosen, **scores(y[test], model.predict(X[test]), outputs, model.classes_, weights, kernels)}
+
+
+def fit_scmkl(name: str, adata: Any, y: Any, sets: Any, train: Any, test: Any) -> Row:
+    """One class against the rest, as the package does it; of two classes the one model."""
+    classes = np.unique(y)
+    inner, grid = list(FOLDS.split(train, y[train])), ALPHAS if len(classes) == 2 else ALPHAS_OF_SEVERAL
+    outputs, weights, alphas = [], [], []
+    for label in classes if len(classes) > 2 else classes[1:]:
+        own = np.where(y == label, "a", "b")
+        found = np.array([scmkl_path(adata, own, sets, train[a], train[b], grid)[0] for a, b in inner])
+        mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / len(found) ** 0.5
+        best = int(np.argmax(mean))
+        sparse_enough = np.flatnonzero(mean >= mean[best] - (error[best] if len(classes) == 2 else 0.0))
+        alphas.append(grid[sparse_enough[-1]])
+        _, values, norms = scmkl_path(adata, own, sets, train, test, alphas[-1:])
+        outputs.append(values[0])
+        weights.append(norms[0])
+    outputs = np.array(outputs).T
+    outputs = outputs if len(classes) > 2 else np.column_stack([1.0 - outputs[:, 0], outputs[:, 0]])
+    predicted, kernels = classes[outputs.argmax(axis=1)], [(one,) for one in sets]
+    return {"chosen": alphas[0], **scores(y[test], predicted, outputs, classes, np.array(weights), kernels)}
+
+
+def scmkl_path(adata: Any, own: Any, sets: Any, train: Any, test: Any, alphas: Any) -> tuple[Any, Any, Any]:
+    """Return AUROC, the probability of class a and the norms of the sets' coefficients, of every alpha."""
+    import scmkl
+
+    rows = np.concatenate([train, test])
+    made = scmkl.create_adata(
+        adata.X[rows],
+        np.asarray(adata.var_names),
+        own[rows],
+        {name: np.array(genes) for name, genes in sets.items()},
+        split_data=np.repeat(["train", "test"], [len(train), len(test)]),
+    )
+    made = scmkl.calculate_z(made)
+    found = scmkl.run(made, np.array(alphas), return_probs=True)
+    area = [found["Metrics"][alpha]["AUROC"] for alpha in alphas]
+    values = [np.asarray(found["Probabilities"][alpha]["a"], dtype=float) for alpha in alphas]
+    return area, values, [found["Norms"][alpha] for alpha in alphas]
+
+
+def scores(y: Any, predicted: Any, outputs: Any, classes: Any, weights: Any, kernels: Any) -> Row:
+    several = len(classes) > 2
+    used = np.flatnonzero((weights > 1e-3 * weights.max()).any(axis=0))
+    # Shares of several classes that are no probabilities are compared class by class.
+    area = [roc_auc_score(y == label, outputs[:, c]) for c, label in enumerate(classes)] if several else None
+    return {
+        "auroc": float(np.mean(area)) if several else float(roc_auc_score(y, outputs[:, 1])),
+        "f1": float(f1_score(y, predicted, average="macro")),
+        "sets": len(used),
+        "true": sum(str(kernels[m][0]) in {f"set {k:02d}" for k in range(TRUE)} for m in used),
+    }
+
+
+def run_unit(unit: str, folder: str | None) -> Row:
+    """Return the scores, CPU seconds and largest memory of one fit, predictions included."""
+    name, method, split = unit.split("|")
+    adata, y, sets = load(name, folder)
+    train, test = split_of(y, int(split))
+    start = time.process_time()
+    if method == SCMKL:
+        found = fit_scmkl(name, adata, y, sets, train, test)
+    else:
+        found = fit_ours(method, name, adata, y, sets, train, test)
+    # Of ru_maxrss, Linux counts kilobytes.
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {**found, "cpu": time.process_time() - start, "gb": memory}
+
+
+def run(options: Namespace) -> None:
+    store = Store(options.output, "single_cell")
+    names = options.only or SETS
+    units = [f"{name}|{method}|{s}" for s in range(5) for name in names if s < SPLITS[name] for method in METHODS[name]]
+    with suppress(KeyboardInterrupt):
+        for unit in store.missing(units):
+            command = [sys.executable, __file__, "--unit", unit, *(["--data", options.data] if options.data else [])]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                print(f"{unit}: {done.stderr.strip().splitlines()[-1:]}", flush=True)
+                continue
+            store.add(unit, json.loads(done.stdout.splitlines()[-1]))
+            print(unit, store.units[unit], flush=True)
+    keys = ("set", "method", "split")
+    rows = [dict(zip(keys, unit.split("|"), strict=True)) | found for unit, found in store.units.items()]
+    update_table("single_cell", rows, keys)
+    common.write_table("single_cell_machine", [{"machine": machine(), "scmkl": version("scmkl")}])
+    write_page()
+
+
+def means() -> list[Row]:
+    """Return the mean figures of every set and method that has any."""
+    rows, found = read_table("single_cell"), []
+    for name, method in ((one, each) for one in SETS for each in METHODS[one]):
+        own = [row for row in rows if (row["set"], row["method"]) == (name, method)]
+        if own:
+            figures = {key: float(np.mean([row[key] for row in own])) for key in FIGURES}
+            found.append({"set": name, "method": method, "splits": len(own), **figures})
+    return found
+
+
+def part() -> str:
+    lines = []
+    for row in means():
+        sets = f"{row['sets']:.1f}" + (f" ({row['true']:.1f})" if row["set"] in SIZES else "")
+        scores = [f"{row['auroc']:.3f}", f"{row['f1']:.3f}", sets, f"{row['cpu']:.0f}", f"{row['gb']:.2f}"]
+        lines.append([row["set"], row["method"], row["splits"], *scores])
+    heads = ("cells", "method", "splits", "AUROC", "macro F1", "sets (true ones)", "CPU s", "GB")
+    about = read_table("single_cell_machine")[0]
+    return (
+        f"{markdown(heads, lines)}\n\n![Areas under the ROC curve and CPU seconds](images/{PICTURE})\n\n"
+        "CPU seconds are those of the choice, the fit and the predictions together. "
+        f"Machine: {about['machine']}; scMKL {about['scmkl']}.\n"
+    )
+
+
+def draw() -> None:
+    import matplotlib.pyplot as plt
+
+    rows = means()
+    figure, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")
+    for method, marker in zip((LINEAR, GAUSSIAN, RIDGE, SCMKL), "osD^", strict=True):
+        own = [row for row in rows if row["method"] == method]
+        ax.plot([row["cpu"] for row in own], [row["auroc"] for row in own], marker, label=method)
+        for row in own:
+            ax.annotate(row["set"], (row["cpu"], row["auroc"]), xytext=(5, 3), textcoords="offset points", fontsize=8)
+    ax.set(xscale="log", xlabel="CPU seconds", ylabel="AUROC on cells held out")
+    ax.legend()
+    figure.savefig(common.IMAGES / PICTURE, dpi=100)
+
+
+def write_page() -> None:
+    draw()
+    common.write_part("single_cell", part())
+
+
+if __name__ == "__main__":
+    if "--unit" in sys.argv:
+        at = sys.argv.index("--unit")
+        data = sys.argv[sys.argv.index("--data") + 1] if "--data" in sys.argv else None
+        print(json.dumps(run_unit(sys.argv[at + 1], data)))
+    else:
+        common.main(__doc__, run, write_page)
