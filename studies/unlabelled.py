@@ -557,8 +557,9 @@ embedding finds in the view that the classes speak for: no method without labels
 The form of the kernel embedding was settled in trials on multifeat, digits, breast and problems like the simulated
 ones, whose classes were in view: components of length one, then samples of length one, twice as many as clusters. A
 first run of this study had components scaled by their eigenvalues instead (0.859 on digits, 0.438 and 0.706 on breast).
-Three forms were then compared on digits, breast and multifeat, and the one of the trials was taken: the figures of these
-sets are those of a choice made on them. The mice and ROSMAP were used for no choice, nor were the two simulated sets.
+Three forms were then compared on digits, breast and multifeat, and the one of the trials was taken: the figures of
+these sets are those of a choice made on them. The mice and ROSMAP were used for no choice, nor were the two simulated
+sets.
 
 ### Conclusion
 
