@@ -531,7 +531,7 @@ class MatrixForm:
         """Return given weights with the ridge of these samples, and the machine.
 
         Newton steps in log α, a factorisation each, end where the next would gain less than `options.least_gain`
-        nats.
+        nats, or `options.tol` of one per sample.
 
         Parameters
         ----------
@@ -544,6 +544,7 @@ class MatrixForm:
         """
         system, _, K = self._system(at, at.alpha / self.targets.weight)
         strength, before = 2.0 * options.alpha_prior, None
+        least = max(options.least_gain, options.tol * float(self.targets.weight.sum()))
         for _ in range(options.ridge_steps):
             slope, scale = self.ridge_slope(at, system)
             log_alpha = float(np.log(at.alpha))
@@ -555,7 +556,7 @@ class MatrixForm:
             step = -slope / curvature if curvature > 0 else -float(np.sign(slope))
             step = float(np.clip(step, -2.0, 2.0))
             at = replace(at, scale=scale)
-            if abs(step * slope) < 2.0 * options.least_gain:
+            if abs(step * slope) < 2.0 * least:
                 break
             at = replace(at, alpha=at.alpha * float(np.exp(step)))
             system = system.with_ridge(K, at.alpha / self.targets.weight)

@@ -15,7 +15,7 @@ from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.interior_point import CentralPath, PathEnd
 from kernelmosaic.solvers.program import DEFAULTS, MET, Program, Solution, SolverOptions, Vector, assess, certify
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
-from kernelmosaic.solvers.smo import most_steps, solve_smo
+from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
 
 
@@ -76,24 +76,22 @@ def solve_stored(
     See `solve_smo` for the parameters. Pair steps at a large C on a kernel of low rank shrink the gap by little each;
     interior points on the eigenvectors of the kernel need some thirty factorisations.
     """
-    if len(K) > options.few:
+    if len(K) > options.few or not (program.has_losses and _has_interior(program)):
         return solve_smo(K, program, warm_start, tol, options=options)
     limit = options.pairs * len(K)
     best = solve_smo(K, program, warm_start, tol, limit, options)
-    if best.gap <= tol or not _has_interior(program):
+    if best.gap <= tol:
         return best
     values, vectors = np.linalg.eigh(np.asarray(K, dtype=float))
     kept = values > np.finfo(float).eps * values[-1]
     inside = _by_interior_points(DenseFactors(vectors[:, kept] * np.sqrt(values[kept])), program, tol, options, best)
-    # A factorisation takes as long as 400 pair steps of a few samples.
-    steps = best.n_iter + 400 * (inside.n_iter - best.n_iter)
-    inside = assess(as_gram(K), program, inside.beta, steps)
-    if inside.gap > tol:
-        last = solve_smo(K, program, inside.beta, tol, limit, options)
-        # What neither reaches is hidden by rounding: four such solves use up the steps that one may take.
-        used = max(inside.n_iter + last.n_iter, most_steps(len(K)) // 4)
-        inside = replace(min(best, inside, last, key=lambda solution: solution.gap), n_iter=used)
-    return inside
+    found = assess(as_gram(K), program, inside.beta, inside.n_iter)
+    if found.gap <= tol:
+        # A factorisation takes as long as 400 pair steps of a few samples.
+        return replace(found, n_iter=best.n_iter + 400 * (inside.n_iter - best.n_iter))
+    last = solve_smo(K, program, found.beta, tol, limit, options)
+    last = replace(last, n_iter=found.n_iter + last.n_iter)
+    return min(best, found, last, key=lambda solution: solution.gap)
 
 
 def _zero(program: Program, tol: float) -> Solution | None:
