@@ -6,6 +6,7 @@ Handwritten digits, described in three ways, and a fourth table that has nothing
 the views say which of them belong together, and the sum of their kernels has the clusters.
 """
 
+import textwrap
 import warnings
 
 import matplotlib.pyplot as plt
@@ -38,7 +39,7 @@ views["profiles"][::10] = np.nan
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     model = MKLClustering(5, embedding="graph", random_state=0).fit(views)
-print(said[-1].message)
+print(textwrap.fill(str(said[-1].message), 80))
 print(f"NMI with the digits {normalized_mutual_info_score(target, model.labels_):.3f}")
 for name, table in views.items():
     rows = ~np.isnan(table).any(axis=1)

@@ -223,7 +223,8 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
     >>> from kernelmosaic import MKLKernelPCA
     >>> rng = np.random.RandomState(0)
     >>> hidden = rng.randn(60, 2)
-    >>> views = {"one": hidden @ rng.randn(2, 5), "two": np.tanh(hidden), "noise": rng.randn(60, 3)}
+    >>> views = {"one": hidden @ rng.randn(2, 5), "two": np.tanh(hidden)}
+    >>> views["noise"] = rng.randn(60, 3)
     >>> model = MKLKernelPCA(weights="equal").fit(views)
     >>> model.transform(views).shape
     (60, 2)
@@ -322,7 +323,9 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
     >>> from kernelmosaic import MKLClustering
     >>> rng = np.random.RandomState(0)
     >>> group = np.repeat([0, 1, 2], 30)
-    >>> views = [np.eye(3)[group] * 4 + rng.randn(90, 3), rng.randn(3, 5)[group] * 3 + rng.randn(90, 5)]
+    >>> one = np.eye(3)[group] * 4 + rng.randn(90, 3)
+    >>> two = rng.randn(3, 5)[group] * 3 + rng.randn(90, 5)
+    >>> views = [one, two]
     >>> model = MKLClustering(3, random_state=0).fit(views)
     >>> [len(set(model.labels_[group == g])) for g in range(3)]
     [1, 1, 1]
