@@ -13,7 +13,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV
 from kernelmosaic.estimators import ridge
-from kernelmosaic.kernels import Gaussian, Laplacian, Linear
+from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Precomputed, pairwise
 
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(150, 4))
@@ -93,6 +93,29 @@ def test_too_many_samples_are_fitted_by_features(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         MKLRidgeClassifierCV(KERNELS, subsample=50).fit(X[:100], CLASSES[:100])
+
+
+def test_features_and_kernels_of_pairs_are_learned_from_all_samples(monkeypatch):
+    pairs = np.column_stack([np.arange(150) % 15, np.arange(150) // 15])
+    members = [RNG.normal(size=(count, 3)) for count in (15, 10)]
+    sides = (
+        [("left", Precomputed(members[0] @ members[0].T), 0)],
+        [("right", Precomputed(members[1] @ members[1].T), 1)],
+    )
+    settings = [
+        (pairs, {"kernels": pairwise(*sides)}),
+        (X, {"kernels": KERNELS, "approximation": "nystroem", "rank": 20, "random_state": 0}),
+        (X, {"kernels": [Gaussian(width="learn")], "approximation": "nystroem", "rank": 20, "random_state": 0}),
+    ]
+    for samples, params in settings:
+        whole = MKLRidgeCV(**params, subsample=None).fit(samples, Y)
+        monkeypatch.setattr(ridge, "_LEARNED_FROM", 60)
+        monkeypatch.setattr(ridge, "_EXACT_UP_TO", 100)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            some = MKLRidgeCV(**params).fit(samples, Y)
+        assert_allclose(some.weights_, whole.weights_)
+        assert_allclose(some.predict(samples), whole.predict(samples))
 
 
 @pytest.mark.parametrize("subsample", [0, -3, 2.5, "all", True])

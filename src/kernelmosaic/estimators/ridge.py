@@ -49,6 +49,7 @@ from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, by_group, family
 from kernelmosaic.kernels.base import is_missing, refuse_text
 from kernelmosaic.kernels.numeric import Radial, RadialWidths
+from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.transformed import width_learner, with_width
 from kernelmosaic.kernels.views import Entry, PerColumn, lay_specs
 from kernelmosaic.learning.fixed import given_weights
@@ -188,19 +189,20 @@ class BaseRidge(KernelEstimator):
         if self.subsample is not None and self.subsample != "auto":
             check_count("subsample", self.subsample)
 
-    def _rows_to_learn_from(self, targets: RidgeTargets) -> NDArray[np.intp] | None:
+    def _rows_to_learn_from(self, targets: RidgeTargets, options: KernelOptions) -> NDArray[np.intp] | None:
         """Return samples, evenly spread over the sorted targets, that weights are learned from; None if all are."""
         n = len(targets.Y)
         count = n if self.subsample is None else _LEARNED_FROM if self.subsample == "auto" else int(self.subsample)
-        if count >= n or getattr(self, "per_target", False):
+        if count >= n or getattr(self, "per_target", False) or options.approximation is not None:
+            return None
+        # Kernels of pairs are products with the matrices of their members, whatever the number of pairs.
+        if any(isinstance(entry.kernel, Pairwise) for entry in options.entries):
             return None
         order = np.argsort(targets.Y[:, 0] if targets.labels is None else targets.labels, kind="stable")
         return np.sort(order[np.linspace(0, n - 1, max(count, 2)).astype(np.intp)])
 
     def _is_too_large(self, n: int, options: KernelOptions) -> bool:
         """Whether exact linear systems of n samples, three matrices, take more than minutes or memory."""
-        if options.approximation is not None or self.subsample is None:
-            return False
         backend = NUMPY if options.device is None else torch_backend(options.device)
         budget = default_budget(backend) if options.memory_budget is None else options.memory_budget
         return 3 * 8 * n * n > budget or (options.device is None and n > _EXACT_UP_TO)
@@ -234,8 +236,9 @@ class BaseRidge(KernelEstimator):
         # Products with many targets are worth a device.
         options = self.kernel_options(scaled).placed(n, 0 if getattr(self, "per_target", False) else 2000)
         options = replace(options, entries=self._written_out(scaled))
-        some = self._rows_to_learn_from(targets)
-        first = self._learn_widths(scaled, targets, options)
+        some = self._rows_to_learn_from(targets, options)
+        most = RidgeOptions.width_rows if some is None else len(some)
+        first = self._learn_widths(scaled, targets, options, most)
         if first is not None:
             entries = [
                 replace(entry, kernel=with_width(entry.kernel, first.widths.get(m, "median")))
@@ -438,10 +441,12 @@ class BaseRidge(KernelEstimator):
         specs = lay_specs(entries, given.table)
         return [Entry(one.name, one.kernel, one.columns) for one in specs if isinstance(one.kernel, Kernel)]
 
-    def _learn_widths(self, given: FitInput, targets: RidgeTargets, options: KernelOptions) -> RidgeLearned | None:
+    def _learn_widths(
+        self, given: FitInput, targets: RidgeTargets, options: KernelOptions, most: int
+    ) -> RidgeLearned | None:
         """Learn widths with everything else, by exact kernels of samples that lack nothing; None if there are none.
 
-        Of more than `RidgeOptions.width_rows` such samples, so many are taken, evenly spread.
+        Of more than `most` such samples, so many are taken, evenly spread.
         """
         learners = {m: one for m, entry in enumerate(options.entries) if (one := width_learner(entry.kernel))}
         if not learners:
@@ -460,7 +465,7 @@ class BaseRidge(KernelEstimator):
                 f"width='learn': {len(rows)} of the {len(present)} samples have all views, and widths are learned from "
                 "at least 10 such samples; give widths as numbers, or 'median'."
             )
-        rows = rows[np.unique(np.linspace(0, len(rows) - 1, RidgeOptions.width_rows).astype(np.intp))]
+        rows = rows[np.unique(np.linspace(0, len(rows) - 1, most).astype(np.intp))]
         some = targets.take(rows)
         exact = replace(options, entries=entries, approximation=None, missing=None)
         data = read_training_set(exact, given.X[rows], given.original, DistinctSamples.all_of(len(rows), some.weight))
@@ -620,7 +625,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         machine, and so leave-one-out predictions and intervals, are those of all samples. ``"auto"`` is 1000, and None
         means all. Where exact linear systems of all samples take too long (more than 15,000 samples without a GPU) or
         too much memory, they are fitted by Nyström features, 3000 in all, unless `subsample` is None; a warning says
-        so. With `per_target` and with an `approximation`, all samples are learned from.
+        so. With `per_target`, kernels of pairs or an `approximation`, all samples are learned from.
     n_init : int, default=2
         Ridges to start from; the best after five steps is followed.
     tol : float, default=1e-3

@@ -360,12 +360,13 @@ def learn_from_some(
     with one_blas_thread() if len(rows) <= options.few_samples else nullcontext():
         part = learn_ridge(some, own, **known, options=options)
         at = RidgePoint(part.weights, part.alpha, part.scale, {})
-        curvature = MatrixForm(some, own, options.criterion, {}).curvature(at)
+        is_given = known.get("alpha") is not None
+        curvature = 0.0 if is_given else MatrixForm(some, own, options.criterion, {}).curvature(at)
     form = MatrixForm(stack, targets, options.criterion, {})
-    if known.get("alpha") is None:
-        at, machine = form.relearn_ridge(at, curvature * float(targets.weight.sum() / own.weight.sum()), options)
-    else:
+    if is_given:
         machine = form.machine(at)
+    else:
+        at, machine = form.relearn_ridge(at, curvature * float(targets.weight.sum() / own.weight.sum()), options)
     found = replace(part, alpha=at.alpha, scale=at.scale)
     problem = RidgeProblem(form, stack.n_kernels, options.criterion == "loo" and targets.labels is not None, options)
     return replace(
@@ -515,7 +516,9 @@ class MatrixForm:
         else:
             r = system.residuals(beta, t.groups)
             if t.labels is not None:
-                found = minimize_scalar(lambda log_a: t.loss(r, float(np.exp(log_a)))[0], bounds=(-5.0, 8.0))
+                found = minimize_scalar(
+                    lambda log_a: t.loss(r, float(np.exp(log_a)))[0], bounds=(-5.0, 8.0), method="bounded"
+                )
                 scale = float(np.exp(found.x))
             _, g, _ = t.loss(r, scale)
             diagonal = system.slope_diagonal(beta, r, g, t.groups)
