@@ -522,7 +522,14 @@ def _check_copy(problem: Twins, told: Told) -> str:
         return _check_weights(a, b)
     if (a.C_, a.norm_) == (b.C_, b.norm_):
         _check_alike(a, b, "problem and copy", 1e-8)
-        return _check_weights(a, b)
+        try:
+            return _check_weights(a, b)
+        except Dishonest:
+            # Where weights change the objective by less than `tol`, they are chosen by a smaller one.
+            if a.norm_ == "uniform":
+                raise
+            makers = zip((a, b), problem.inputs, strict=True)
+            return _check_weights(*(_solved_more_exactly(model, X, y) for model, (X, y, _) in makers))
     tables = [np.array(list(one.scores_by_norm_.values())) for one in (a, b)]
     said = f"C_={a.C_:.4g}, norm_={a.norm_}, of the copy {b.C_:.4g}, {b.norm_}"
     if hasattr(a, "classes_"):
@@ -538,6 +545,12 @@ def _check_copy(problem: Twins, told: Told) -> str:
     if set(chosen) <= {_smoothest(model, table, factor) for model, table in both for factor in factors}:
         return "edge"
     raise Dishonest(f"{said}; mean scores {tables[0].mean(axis=1).tolist()} and {tables[1].mean(axis=1).tolist()}")
+
+
+def _solved_more_exactly(model: Any, X: Array, y: Array) -> Any:
+    """Return the fit of the chosen C and norm to a thousandth of the gap."""
+    plain = getattr(km, type(model).__name__.removesuffix("CV"))
+    return plain(model.kernels, C=model.C_, norm=model.norm_, tol=1e-3 * model.tol).fit(X, y)
 
 
 def _smoothest(model: Any, scores: Array, factor: float) -> tuple[float, Any]:

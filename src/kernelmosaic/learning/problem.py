@@ -612,9 +612,9 @@ class BoundTracker:
             return float(problem.slopes(at)[moves] @ direction[moves])
 
         def hidden(size: float, end: Evaluation) -> bool:
-            # Differences below the machine's own gap say nothing about the weights.
+            # Differences below the machine's own gap say nothing about the weights, nor do steps that rounding removes.
             error = max(here.solution.gap, end.solution.gap) * abs(value)
-            return self.gap <= options.tol or -size * slope <= error
+            return self.gap <= options.tol or -size * slope <= error or np.array_equal(end.theta, here.theta)
 
         slope = slope_at(here)
         found = line_search(
