@@ -68,6 +68,7 @@ def options(about: str, contest: Contest) -> argparse.Namespace:
         help="of the methods, only these",
     )
     parser.add_argument("--most-rows", type=int, metavar="N", help="leave out sets of more samples")
+    parser.add_argument("--splits", type=int, metavar="N", help="of each set, only the first N splits")
     parser.add_argument("--minutes", type=float, help="begin no unit after so many minutes")
     parser.add_argument(
         "--device", help="where kernelmosaic, xRFM and RFM compute, such as cuda; else on the processor"
@@ -112,6 +113,7 @@ def run(chosen: argparse.Namespace, contest: Contest) -> None:
         raise SystemExit(f"--only {' '.join(unknown)}: no such set here; choose of {', '.join(sorted(known))}.")
     store, start = Store(chosen.output, contest.name), time.monotonic()
     due = [unit for unit in units.values() if not chosen.only or unit.set in chosen.only]
+    due = [unit for unit in due if chosen.splits is None or unit.split < chosen.splits]
     missing = [unit for unit in due if unit.name not in store.units]
 
     def begun() -> Iterator[tuple[Any, ...]]:

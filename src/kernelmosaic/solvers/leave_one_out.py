@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 
-from kernelmosaic._typing import ArrayOrTensor
+from kernelmosaic._typing import ArrayOrTensor, DType
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import as_input
 from kernelmosaic.gram.linear_algebra import Cholesky
@@ -33,10 +33,10 @@ Array = NDArray[np.float64]
 Groups = Sequence[NDArray[np.intp]] | None
 
 
-def _factorised(M: ArrayOrTensor, added: ArrayOrTensor) -> Cholesky:
+def _factorised(M: ArrayOrTensor, added: ArrayOrTensor, dtype: DType = None) -> Cholesky:
     """Return the factor of M + diag added; raises a ValueError if rounding leaves it indefinite."""
     try:
-        return Cholesky(M, added, most=1e-4)
+        return Cholesky(M, added, most=1e-4, dtype=dtype)
     except np.linalg.LinAlgError:
         raise_of_rounding()
 
@@ -110,14 +110,27 @@ class RidgeSystem(System):
     @classmethod
     def of(cls, K: ArrayOrTensor, ridge: Array) -> RidgeSystem:
         """Factorise M; K is centred in place."""
-        offset = centre(K)
-        return cls(_factorised(K, backend_of(K).asarray(ridge)), offset)
+        return cls.of_centred(K, centre(K), ridge)
+
+    @classmethod
+    def of_centred(cls, K: ArrayOrTensor, offset: Array, ridge: Array, dtype: DType = None) -> RidgeSystem:
+        """Factorise M in a precision, by default that of K, which is centred."""
+        return cls(_factorised(K, backend_of(K).asarray(ridge), dtype), offset)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The precision of the factor."""
+        return self.factor.backend.dtype(self.factor.factor)
+
+    def _solve(self, right: Array) -> Array:
+        """Return M⁻¹ times columns of the host, in the precision of the factor."""
+        backend = self.factor.backend
+        return np.asarray(backend.to_numpy(self.factor.solve(backend.asarray(right, self.dtype))), dtype=np.float64)
 
     @cached_property
     def ones(self) -> Array:
         """M⁻¹1 of the centred M."""
-        backend = self.factor.backend
-        return np.asarray(backend.to_numpy(self.factor.solve(backend.asarray(np.ones(len(self.offset))))))
+        return self._solve(np.ones(len(self.offset)))
 
     @cached_property
     def log_det(self) -> float:
@@ -134,8 +147,13 @@ class RidgeSystem(System):
 
     @cached_property
     def diagonal(self) -> Array:
-        """The diagonal of A."""
-        return np.asarray(self.factor.backend.to_numpy(self.A.diagonal()))
+        """The diagonal of A; by L⁻¹, at a third of the operations, where A is not known."""
+        backend = self.factor.backend
+        if "A" in self.__dict__:
+            return np.asarray(backend.to_numpy(self.A.diagonal()))
+        root = self.factor.inverse_root()
+        squares = backend.to_numpy(backend.xp.einsum("ij,ij->j", root, root))
+        return np.asarray(squares - self.ones**2 / self.ones.sum())
 
     @cached_property
     def constants(self) -> Array:
@@ -150,9 +168,8 @@ class RidgeSystem(System):
 
     def solve(self, Y: Array) -> Array:
         """Return A Y by the factor, with the digits that the inverse of an ill-conditioned M loses."""
-        backend = self.factor.backend
         # Constants are nothing to A, and large next to what rounding leaves of them.
-        X = backend.to_numpy(self.factor.solve(backend.asarray(Y - Y.mean(axis=0))))
+        X = self._solve(Y - Y.mean(axis=0))
         X = X - np.outer(self.ones, X.sum(axis=0) / self.ones.sum())
         return np.asarray(X - X.mean(axis=0))
 
@@ -192,12 +209,9 @@ class RidgeSystem(System):
         if groups is not None:
             return np.asarray(backend.to_numpy(self.slope(beta, r, g, groups).diagonal()))
         u = self.residuals(g)
-        squares = backend.xp.einsum("ij,ij,j->i", self.A, self.A, backend.asarray((u * r).sum(axis=1)))
-        return np.asarray(backend.to_numpy(squares) - np.sum(self.times(u) * beta, axis=1))
-
-    def with_ridge(self, K: ArrayOrTensor, ridge: Array) -> RidgeSystem:
-        """Return the system of the same K, centred by now, and another ridge."""
-        return RidgeSystem(_factorised(K, backend_of(K).asarray(ridge)), self.offset)
+        squares = backend.xp.einsum("ij,ij,j->i", self.A, self.A, backend.asarray((u * r).sum(axis=1), self.dtype))
+        across = self.times(u.astype(self.dtype))
+        return np.asarray(backend.to_numpy(squares) - np.sum(across * beta, axis=1))
 
     def block(self, S: NDArray[np.intp]) -> Array:
         """Return A_SS."""
@@ -395,17 +409,18 @@ def evidence_value(fit: float, log_det: float, n: int, c: int, noise: float | No
 def evidence(system: RidgeSystem, Y: Array, noise: float | None = None) -> tuple[float, ArrayOrTensor]:
     """Return `evidence_value`, and its slope G in M."""
     beta, c = system.times(Y), Y.shape[1]
-    value, s2 = _evidence(system, Y, beta, noise)
+    value, s2 = evidence_at(system, Y, beta, noise)
     right = backend_of(system.A).asarray(beta)
     return value, (0.5 * c) * system.A - right @ (right.T * (0.5 / s2))
 
 
 def evidence_diagonal(system: RidgeSystem, Y: Array, beta: Array) -> Array:
     """Return the diagonal of G alone."""
-    s2 = _evidence(system, Y, beta)[1]
+    s2 = evidence_at(system, Y, beta)[1]
     return np.asarray(0.5 * Y.shape[1] * system.diagonal - (0.5 / s2) * np.sum(beta**2, axis=1))
 
 
-def _evidence(system: RidgeSystem, Y: Array, beta: Array, noise: float | None = None) -> tuple[float, float]:
+def evidence_at(system: RidgeSystem, Y: Array, beta: Array, noise: float | None = None) -> tuple[float, float]:
+    """Return `evidence_value` of the coefficients β = A Y, without A."""
     fit = max(float(np.sum(Y * beta)), 1e-30)  # of constant targets it is zero
     return evidence_value(fit, system.log_det, len(Y), Y.shape[1], noise)
