@@ -426,5 +426,23 @@ def conclusion(figures: Figures) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
+def summary(figures: Figures | None) -> tuple[str, str, str]:
+    """Return a study's cells of the overview: ours, the best other, the verdict."""
+    if figures is None or not figures.compared:
+        return "not run yet", "", ""
+    ranks, sets = figures.ranks(), figures.compared
+    best = min((one for one in ranks if one != OURS), key=lambda one: ranks[one])
+    ours, other = (100 * np.mean(figures.means(one, sets)) for one in (OURS, best))
+    place = 1 + sum(rank < ranks[OURS] for rank in ranks.values())
+    return (
+        f"accuracy {ours:.2f} %, mean rank {ranks[OURS]:.2f}",
+        f"{other:.2f} %, mean rank {ranks[best]:.2f}, {title(best)}",
+        (
+            f"rank {place} of {len(ranks)} methods over {len(sets)} sets (Wilcoxon against {title(best)}, *p* = "
+            f"{p_text(figures.pair(OURS, best).p)})"
+        ),
+    )
+
+
 def machines(name: str) -> str:
     return "; ".join(str(row["machine"]) for row in read_table(f"{name}_machines"))

@@ -7,7 +7,7 @@ FOLDER, or the environment variable KERNELMOSAIC_DATA, holds moleculeace.csv.gz,
 moleculeace_results_2025.csv, adme.csv.gz and adme_results.csv. Needs rdkit (`pip install "kernelmosaic[studies]"`). The
 group `ridge` has the methods of least squares on the 30 targets of MoleculeACE, `folds` all others there, `adme` least
 squares on six endpoints of another set. Fingerprints and every finished unit are kept in the folder of the run: a
-stopped run resumes there. Writes docs/studies/chemistry*.csv, the picture and its part of docs/studies.md.
+stopped run resumes there. Writes docs/studies/chemistry*.csv, the picture and its page docs/studies/chemistry.md.
 """
 
 from __future__ import annotations
@@ -549,13 +549,19 @@ def draw(rows: list[Row]) -> None:
     figure.savefig(common.IMAGES / PICTURE, dpi=95, metadata={"Software": None})
 
 
-def part() -> str:
-    """Return the study's part of docs/studies.md, made from the committed tables alone."""
+def read_figures() -> dict[str, np.ndarray]:
+    """Return both errors of every method on every target, (targets, 2)."""
     table = read_table("chemistry")
-    targets = sorted({row["target"] for row in table})
     pair = {(row["method"], row["target"]): (row["rmse"], row["cliff_rmse"]) for row in table}
+    targets = sorted({row["target"] for row in table})
     methods = dict.fromkeys(row["method"] for row in table)
-    figures = {method: np.array([pair[method, target] for target in targets]) for method in methods}
+    return {method: np.array([pair[method, target] for target in targets]) for method in methods}
+
+
+def page() -> str:
+    """Return the study's page, made from the committed tables alone."""
+    table, figures = read_table("chemistry"), read_figures()
+    targets = sorted({row["target"] for row in table})
     chosen = {(row["target"], row["method"]): row["chosen"] for row in table}
     best = figures[BEST]
 
@@ -828,7 +834,7 @@ The place of *{evidence}* among {n_all} by Pearson's r: {places}. Its other figu
 {errors}
 """.replace("{evidence}", EVIDENCE)
 TEXT = """\
-## Chemistry: potencies from fingerprints
+# Chemistry: potencies from fingerprints
 
 MoleculeACE (van Tilborg et al. 2022) has {n_targets} targets from ChEMBL, each with a published division into
 training and test molecules; the error is the root mean square of −log10 potency on the test molecules, and once more
@@ -847,7 +853,7 @@ The kernels, the values of C and the shuffling were settled on {n_seen} of the t
 were tried with both their folds and their test molecules in view: {seen}. The last column of the table has the other
 {n_unseen}, which were used for no choice.
 
-### Conclusion
+## Conclusion
 
 Means over the targets. *p* is that of {{func}}`~kernelmosaic.stats.wilcoxon` over the targets against the published
 best of 2022. The methods of 2025 are those of the CheMeleon study (repository JacksonBurns/chemeleon), which read the
@@ -878,17 +884,17 @@ Among each other:
 
 Every kernel alone, mean error: {alone}.
 
-### Least squares: weights by evidence or leave-one-out
+## Least squares: weights by evidence or leave-one-out
 
 {least_squares}
-### Six other endpoints: the same kernels, untouched
+## Six other endpoints: the same kernels, untouched
 
 {adme}
-### Weights of the fingerprints
+## Weights of the fingerprints
 
 Mean share of the weights, norm 1: {shares1}. Norm 2: {shares2}.
 
-![Shares of the kernels, target by target](images/{picture})
+![Shares of the kernels, target by target](../images/{picture})
 
 The numbers after ± are half the range over the five folds. Norm 1 selects Morgan 3 almost alone, though alone it is
 worse ({wide}, chiral) than counts of radius 2 ({counts}). It is the kernel in which molecules are least alike, on the
@@ -897,11 +903,11 @@ from. Dividing every kernel by the variance of the molecules in it, in place of 
 on the four targets where it was tried; the error of norm 1 moved by +0.002, −0.011, −0.009 and −0.007, and the uniform
 sum stayed ahead.
 
-### Target by target
+## Target by target
 
 {rows}
 
-### Times
+## Times
 
 CPU seconds for all {n_targets} targets. Fingerprints and descriptors of {molecules} molecules, each computed once:
 {prints}. Kernel matrices between all molecules of a target: {grams}. Searches of C with their five folds, and the fit
@@ -911,9 +917,26 @@ two minutes on two cores are taken to be 240 CPU seconds.
 NAMES = {"ℓ1": "ℓ1", "ℓ2": "ℓ2", "uniform": "uniform", "single": "the single kernels"}
 
 
+def summary() -> tuple[str, str, str]:
+    """Return the study's cells of the overview: ours, the best other, the verdict."""
+    figures = read_figures()
+    ours, best = figures[EVIDENCE], figures[BEST]
+    later = min((m for m in figures if m.endswith(LATER)), key=lambda method: figures[method][:, 0].mean())
+    p = wilcoxon(ours[:, 0], best[:, 0]).p_value
+    won = win_tie_loss(ours[:, 0], best[:, 0], larger_is_better=False).wins
+    return (
+        f"RMSE {ours[:, 0].mean():.3f}",
+        (
+            f"{best[:, 0].mean():.3f}, SVM on ECFP (2022); {figures[later][:, 0].mean():.3f}, {later.removesuffix(LATER)} "
+            "(2025)"
+        ),
+        f"lower error than the SVM on {won} of {len(ours)} targets (Wilcoxon, *p* = {p_text(p)})",
+    )
+
+
 def write_page() -> None:
     draw(read_table("chemistry_weights"))
-    common.write_part("chemistry", part())
+    common.write_page("chemistry", page(), summary())
 
 
 if __name__ == "__main__":

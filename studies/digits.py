@@ -8,7 +8,7 @@ FOLDER, or the environment variable KERNELMOSAIC_DATA, holds mnist.npz and a9a.n
 names of units, and runs them in that order; exact fits to more than 10,000 samples, and low rank on a GPU, need
 `--device`. The group `ridge` has the methods of least squares, `margins` all others. Every fit that is done is kept in
 the folder of the run: a stopped run goes on where it was. Writes
-docs/studies/digits*.csv, the picture and its part of docs/studies.md; without a GPU its units are left out there.
+docs/studies/digits*.csv, the picture and its page docs/studies/digits.md; without a GPU its units are left out there.
 """
 
 from __future__ import annotations
@@ -29,14 +29,17 @@ from common import (
     cpu_time,
     data_file,
     device_name,
+    different,
     machine,
     markdown,
     met,
+    p_text,
     read_table,
     update_table,
     write_table,
 )
 from joblib import Parallel, delayed
+from scipy.stats import norm
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics import log_loss
@@ -413,8 +416,8 @@ def draw(rows: list[Row]) -> None:
     figure.savefig(common.IMAGES / PICTURE, dpi=95, metadata={"Software": None})
 
 
-def part() -> str:
-    """Return the study's part of docs/studies.md, made from the committed tables alone."""
+def page() -> str:
+    """Return the study's page, made from the committed tables alone."""
     rows = read_table("digits")
     by_name = {(r["problem"], int(r["n"]), r["way"], r["method"], r["calibrated"]): r for r in rows}
 
@@ -551,7 +554,7 @@ The fits for a GPU, exact ones to all samples among them, have not been run: no 
 The command above runs them, and `python studies/digits.py --data FOLDER` then makes this part with them.
 """
 TEXT = """\
-## Digits and census: exact and in low rank
+# Digits and census: exact and in low rank
 
 MNIST (60,000 images of digits to learn from, 10,000 to test on) and a9a (32,561 people, 16,281 to test on; income above
 50,000 dollars), with their published splits. {{class}}`~kernelmosaic.MKLClassifier` learns weights of six Gaussian
@@ -575,7 +578,7 @@ is not the best of them, but has the number of features of the pipeline beside i
 images at C = 10 had been seen, too, and on a9a those of a first round at C = 1 with a width of 4 (uniform 15.33, one
 kernel 15.56, `SVC` 15.56), before C and the width were set by the table above.
 
-### Conclusion
+## Conclusion
 
 - The view has the largest effect. With 10,000 images one Gaussian kernel on the pixels has an error of {pixels} %, one
   on the directions in the upright image {alone} %, the learned sum of all {learned} %, the uniform sum {uniform} %.
@@ -596,15 +599,15 @@ kernel 15.56, `SVC` 15.56), before C and the width were set by the table above.
 {gpu}
 One test set of 10,000 images: an error of 1 % has a deviation of 0.1 points. On a9a, 15 % have one of 0.3.
 
-### MNIST
+## MNIST
 
 {mnist}
 
-### a9a
+## a9a
 
 {a9a}
 
-### Probabilities
+## Probabilities
 
 Log loss, Brier score summed over the classes, and expected calibration error (ECE; 15 bins of the largest probability).
 Ours by `calibration="sigmoid"`, those of scikit-learn by `CalibratedClassifierCV(cv=5, ensemble=False)`, those of least
@@ -612,17 +615,32 @@ squares from its leave-one-out outputs; the time is that of the fit with its cal
 
 {calibrated}
 
-### Weights
+## Weights
 
-![Share of each kernel in the machine of each digit](images/{picture})
+![Share of each kernel in the machine of each digit](../images/{picture})
 
 Exact fits to 10,000 images. CPU seconds are of one thread, kernels included and views not. Machines: {machines}.
 """
 
 
+def summary() -> tuple[str, str, str]:
+    """Return the study's cells of the overview: ours, the best other, the verdict."""
+    rows = [row for row in read_table("digits") if row["problem"] == "mnist" and row["n"] == WHOLE["mnist"]]
+    error = {(row["way"], row["method"]): row["error"] for row in rows if row["calibrated"] == "no"}
+    ours, other = error.get(("exact", "ℓ1"), error[LOW, "ℓ1"]), error["SVC", "best view"]
+    # One test set of 10,000 images, on which the errors are counted, not paired.
+    deviation = np.sqrt(sum(one * (100 - one) for one in (ours, other)) / 10_000)
+    p = 2 * norm.sf(abs(ours - other) / deviation)
+    return (
+        f"error {ours:.2f} % on MNIST",
+        f"{other:.2f} %, `SVC` on the best single view",
+        f"{different(p)} (two-proportion z-test, 10,000 test images, *p* = {p_text(p)})",
+    )
+
+
 def write_page() -> None:
     draw(read_table("digits_weights"))
-    common.write_part("digits", part())
+    common.write_page("digits", page(), summary())
 
 
 if __name__ == "__main__":

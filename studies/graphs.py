@@ -6,8 +6,8 @@
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds graphs_<set>.npz and graphs_results.csv. Every fit that is
 done is kept in the folder of the run: a stopped run goes on where it was. What counts most is fitted first. All
 matrices of a set are computed once and kept in the same folder, for all processes to read (3.4 GB of NCI1). At the end,
-and when it is stopped by Ctrl-C, a run writes what is complete in docs/studies/graphs*.csv, the picture and its part of
-docs/studies.md.
+and when it is stopped by Ctrl-C, a run writes what is complete in docs/studies/graphs*.csv, the picture and the page
+docs/studies/graphs.md.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from common import (
     machine,
     markdown,
     met,
+    p_text,
     read_table,
     update_table,
     write_table,
@@ -44,7 +45,7 @@ from sklearn.svm import SVC
 
 from kernelmosaic import MKLClassifierCV, MKLRidgeClassifierCV
 from kernelmosaic.kernels import Precomputed, ShortestPath, WeisfeilerLehman
-from kernelmosaic.stats import t_test_resampled
+from kernelmosaic.stats import t_test_resampled, wilcoxon
 
 PICTURE = "studies_graphs_accuracies.png"
 SETS = ("MUTAG", "PTC", "ENZYMES", "PROTEINS", "IMDB-BINARY", "IMDB-MULTI", "NCI1", "NCI109")
@@ -457,8 +458,8 @@ def conclusion(figures: Figures, times: dict[str, Row]) -> str:
     return "\n".join(f"- {line}" for line in lines) + "\n"
 
 
-def part() -> str:
-    """Return the study's part of docs/studies.md, made from the committed tables alone."""
+def page() -> str:
+    """Return the study's page, made from the committed tables alone."""
     figures = Figures()
     times = {row["set"]: row for row in read_table("graphs_times")}
     kinds = ("reading", "subtree", "assignment", "paths")
@@ -503,7 +504,7 @@ def _seconds(figures: Figures, name: str, method: str) -> str:
 
 
 TEXT = """\
-## Graphs: iterations weighed
+# Graphs: iterations weighed
 
 Eight public sets of graphs, each with one class per graph: molecules (MUTAG, PTC, NCI1, NCI109), proteins (ENZYMES,
 PROTEINS) and circles of actors (IMDB, without labels: degrees are labels). Published figures follow protocols that
@@ -527,12 +528,12 @@ from {most:,} graphs at most, which were 1,500 before the fold of NCI1.
 - *SVM, 1-WL* and *WL-OA*: what was published, once more. `SVC` on the cosine of the sum of iterations 0 to h, with h
   and C chosen on the tenth.
 
-### Conclusion
+## Conclusion
 
 {conclusion}
 {aims}
 
-### Protocol A
+## Protocol A
 
 Mean accuracy in percent, ± its standard deviation between repetitions; in parentheses the repetitions of a method that
 has fewer. Between repetitions of the published kernels the deviation is 0.3 to 1.8 points, so that a single repetition
@@ -540,13 +541,13 @@ settles no smaller difference.
 
 {random}
 
-![Accuracies beside the published ones](images/{picture})
+![Accuracies beside the published ones](../images/{picture})
 
-### Folds of the files
+## Folds of the files
 
 {file}
 
-### In pairs
+## In pairs
 
 {pairs}
 
@@ -554,13 +555,13 @@ The mean over the sets of the difference in accuracy, under protocol A where bot
 files; the last column has the sets on which the folds show a difference by
 {{func}}`~kernelmosaic.stats.t_test_resampled`.
 
-### Weights
+## Weights
 
 Mean share of each kernel over all fits.
 
 {weights}
 
-### Seconds
+## Seconds
 
 CPU time, one thread: reading a set, six matrices of subtrees, six of assignments, one of shortest paths, all graphs
 against all.
@@ -575,9 +576,23 @@ Machines: {machines}.
 """
 
 
+def summary() -> tuple[str, str, str]:
+    """Return the study's cells of the overview: ours, the best other, the verdict."""
+    figures = Figures()
+    known = [name for name in figures.sets if figures.best(name, "A") and len(figures.folds(name, RANDOM, RIDGE))]
+    ours = np.array([figures.mean(name, RANDOM, RIDGE) for name in known])
+    best = np.array([(figures.best(name, "A") or {})["accuracy"] for name in known])
+    p = wilcoxon(ours, best).p_value
+    return (
+        f"accuracy {ours.mean():.1f} %",
+        f"{best.mean():.1f} %, the best published kernel of each set",
+        f"higher on {np.sum(ours > best)} of {len(known)} sets (Wilcoxon, *p* = {p_text(p)})",
+    )
+
+
 def write_page() -> None:
     draw(Figures())
-    common.write_part("graphs", part())
+    common.write_page("graphs", page(), summary())
 
 
 if __name__ == "__main__":

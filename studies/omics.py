@@ -5,7 +5,7 @@
 
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds rosmap.npz and breast_tcga.npz. Every split that is done is
 kept in the folder of the run: a stopped run goes on where it was. The group `ridge` has the methods of least squares,
-`folds` all others. Writes docs/studies/omics*.csv, the picture and its part of docs/studies.md.
+`folds` all others. Writes docs/studies/omics*.csv, the picture and its page docs/studies/omics.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import common
 import numpy as np
-from common import Row, Store, cpu_time, data_file, markdown, met, p_text, read_table
+from common import Row, Store, cpu_time, data_file, different, markdown, met, p_text, read_table
 from joblib import Parallel, delayed, parallel_config
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier
@@ -47,6 +47,8 @@ SAME = "SVM, same kernels, equal weights"
 PARTIAL_RIDGE = "ridge, leave-one-out, and protein where known"
 KINDS = ("linear", "Gaussian", "Laplacian")
 FIGURES = ("accuracy", "F1", "AUC")
+#: Methods of other packages.
+RIVALS = ("best view, SVC", "all columns, SVC", "stacked SVCs", "random forest", "gradient boosting")
 
 
 @dataclass(frozen=True)
@@ -392,7 +394,7 @@ def section(problem: str, table: list[Row], weights: list[Row]) -> str:
     )
     return "\n\n".join(
         [
-            f"### {PROBLEMS[problem].title}",
+            f"## {PROBLEMS[problem].title}",
             f"{sizes['n_train']} patients train, {sizes['n_test']} test. {REMARKS[problem]}",
             markdown(heads, lines),
             f"A single view, SVC, resampled accuracy: {views}.",
@@ -463,8 +465,8 @@ def conclusions(table: list[Row]) -> Row:
     }
 
 
-def part() -> str:
-    """Return the study's part of docs/studies.md, made from the committed tables alone."""
+def page() -> str:
+    """Return the study's page, made from the committed tables alone."""
     table, weights, times = read_table("omics"), read_table("omics_weights"), read_table("omics_times")
     problems = list(dict.fromkeys(row["problem"] for row in table))
     quoted = conclusions(table)
@@ -486,7 +488,7 @@ REMARKS = {
     "breast3": "The patients of the published training part alone, for whom all three views were measured.",
 }
 TEXT = """\
-## Omics: several views of a patient
+# Omics: several views of a patient
 
 Two public problems in which every patient is described by several views: Alzheimer's disease from gene expression,
 methylation and microRNA (ROSMAP, as MOGONET's authors prepared it), and three subtypes of breast cancer from gene
@@ -511,7 +513,7 @@ splits share. F1 is that of the disease, or the mean over the classes; so is the
 To save time some settings were cut after one look at the published splits, before the resamplings: fewer values of C
 and of the width, C = 1 in the stacked machines, fewer trees.
 
-### Conclusion
+## Conclusion
 
 - Least squares on nine kernels per view has an accuracy of {rosmap_loo} and an AUC of {loo_auc} over the resamplings
   of ROSMAP with weights learned by leave-one-out, {rosmap_evidence} and {evidence_auc} by the evidence. *MKL, chosen by
@@ -531,7 +533,7 @@ and of the width, C = 1 in the stacked machines, fewer trees.
 - Breast cancer subtypes are easy: gene expression alone is as good as everything together, and only gradient boosting
   falls behind. Where proteins were measured norm 1 gives them about three tenths of the weight, and yet all three
   views together do not differ from the best one. Proteins where they are known, by [views that some samples
-  lack](missing_views.md), change nothing either.
+  lack](../missing_views.md), change nothing either.
 - Weights learned by the margin do not raise the accuracy; they show the shares of the views, and those of norm 1 vary
   more than those of norm 2.
 
@@ -541,22 +543,36 @@ With {n_methods} methods beside *MKL, chosen by folds*, *p* above {level:.3f} is
 
 {sections}
 
-### Weights
+## Weights
 
-![Shares of the weights, problem by problem](images/{picture})
+![Shares of the weights, problem by problem](../images/{picture})
 
 In brackets, and as bars: from the second lowest to the second highest of {resamplings} resamplings.
 Weights of several classes are means over the classes.
 
-### Times
+## Times
 
 CPU seconds per split of ROSMAP, all folds included: {times}. Machines: {machines}.
 """
 
 
+def summary() -> tuple[str, str, str]:
+    """Return the study's cells of the overview: ours, the best other, the verdict."""
+    rows = [row for row in read_table("omics") if row["problem"] == "rosmap" and row["split"] != "published"]
+    each = {m: np.array([row["accuracy"] for row in rows if row["method"] == m]) for m in (LOO, *RIVALS)}
+    best = max(RIVALS, key=lambda method: each[method].mean())
+    sizes = {"n_train": int(rows[0]["train"]), "n_test": int(rows[0]["test"])}
+    p = t_test_resampled(each[LOO], each[best], **sizes).p_value
+    return (
+        f"accuracy {each[LOO].mean():.3f}",
+        f"{each[best].mean():.3f}, {best}",
+        f"{different(p)} (corrected resampled t-test over {len(each[LOO])} splits, *p* = {p_text(p)})",
+    )
+
+
 def write_page() -> None:
     draw(read_table("omics_weights"))
-    common.write_part("omics", part())
+    common.write_page("omics", page(), summary())
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds pairwise_drug_response.npz, davis.npz, kiba.npz and
 dta_results.csv. Needs rdkit (`pip install "kernelmosaic[studies]"`) unless the folder of the run has the kernels of
 fingerprints already. Every fit that is done is kept there, too: a stopped run goes on where it was. What takes longest
-is fitted first. Writes docs/studies/pairs*.csv, the picture and its part of docs/studies.md.
+is fitted first. Writes docs/studies/pairs*.csv, the picture and its page docs/studies/pairs.md.
 """
 
 from __future__ import annotations
@@ -474,7 +474,7 @@ def section(name: str, table: list[Row]) -> str:
             seconds = np.mean([row["cpu_seconds"] for row in own])
             lines.append((NEW[new], method, error, f"{ci:.3f}", f"{r:.3f}", len(own), f"{seconds:.0f}", chosen))
     heads = ("new", "method", "RMSE" if name == "drug_response" else "MSE", "CI", "r", "splits", "CPU s", "chosen")
-    return f"### {SETS[name]}\n\n{markdown(heads, lines)}"
+    return f"## {SETS[name]}\n\n{markdown(heads, lines)}"
 
 
 def picture(table: list[Row]) -> None:
@@ -501,9 +501,23 @@ def picture(table: list[Row]) -> None:
     plt.close(fig)
 
 
+def summary() -> tuple[str, str, str]:
+    """Return the study's cells of the overview: ours, the best other, the verdict."""
+    table, published = read_table("pairs"), read_table("pairs_published")
+    names = [name for name in BARS if _has(table, name, FACTORS)]
+    ours = {name: mean_of(table, name, "published", FACTORS, "mse") for name in names}
+    best = {name: min((row["mse"], row["method"]) for row in published if row["set"] == name) for name in names}
+    behind = [SETS[name] for name in names if ours[name] > best[name][0]]
+    return (
+        "MSE " + ", ".join(f"{ours[name]:.3f} ({SETS[name]})" for name in names),
+        ", ".join(f"{error:.3f}, {method}" for error, method in best.values()),
+        f"larger error on {' and '.join(behind) or 'none'} (one published test set each, no test)",
+    )
+
+
 def write_page() -> None:
     picture(read_table("pairs"))
-    common.write_part("pairs", part())
+    common.write_page("pairs", page(), summary())
 
 
 def published_section(table: list[Row]) -> str:
@@ -581,8 +595,8 @@ def _has(table: list[Row], name: str, method: str, new: str = "published") -> bo
     return any((row["set"], row["new"], row["method"]) == (name, new, method) for row in table)
 
 
-def part() -> str:
-    """Return the study's part of docs/studies.md, made from the committed tables alone."""
+def page() -> str:
+    """Return the study's page, made from the committed tables alone."""
     table, proof = read_table("pairs"), read_table("pairs_certified")[0]
     numbers = {}
     for name in SETS:
@@ -610,7 +624,7 @@ def part() -> str:
     )
 
 
-TEXT = """## Pairs: drugs with targets and with cell lines
+TEXT = """# Pairs: drugs with targets and with cell lines
 
 Three published tables of pairs. Drug response (Cichonska et al. 2018): 124 drugs by 124 cell lines, every pair
 measured, 10 kernels of drugs and 12 of cell lines as published, ten published folds of pairs; the error is the mean
@@ -635,7 +649,7 @@ outputs are mapped back to targets by the means of 50 bins of that fold. They we
 where one product, ECFP with the alignment, had a concordance index of 0.855 without and 0.870 with them. Equal targets
 at the least or largest value have the scores ±5.2, as scikit-learn's `QuantileTransformer` makes them: most of Davis.
 
-### Conclusion
+## Conclusion
 
 - Drug response: RMSE {drug_response_factors} with factorised weights, {drug_response_uniform} with uniform
   ones, {drug_response_kron} by KronRLS, {drug_response_means} by the means of drug and cell line alone. There
@@ -645,7 +659,7 @@ at the least or largest value have the scores ±5.2, as scikit-learn's `Quantile
 {kiba}- A KronRLS whose ridge is chosen by folds is far better than the published figure of that name (0.379 on
   Davis): the published figure does not represent the method.
 {new}
-### Published figures
+## Published figures
 
 On the same test pairs. What was aimed at: a concordance index of 0.895 and an MSE of 0.24 on Davis, 0.87 and 0.17
 on KIBA.
@@ -654,9 +668,9 @@ on KIBA.
 
 {sections}
 
-![Errors by what is new in the test part](images/{picture})
+![Errors by what is new in the test part](../images/{picture})
 
-### Weights with a certificate
+## Weights with a certificate
 
 {{class}}`~kernelmosaic.MKLRegressor` with `loss="squared"` and `norm=1` learned the weights of all 120 products on
 {pairs} pairs of drug response to a certified relative duality gap of {gap}: {active} kernels have a weight, after

@@ -234,7 +234,8 @@ def means() -> list[Row]:
     return found
 
 
-def part() -> str:
+def page() -> str:
+    """Return the study's page, made from the committed tables alone."""
     lines = []
     for row in means():
         sets = f"{row['sets']:.1f}" + (f" ({row['true']:.1f})" if row["set"] in SIZES else "")
@@ -242,11 +243,32 @@ def part() -> str:
         lines.append([row["set"], row["method"], row["splits"], *scores])
     heads = ("cells", "method", "splits", "AUROC", "macro F1", "sets (true ones)", "CPU s", "GB")
     about = read_table("single_cell_machine")[0]
-    return (
-        f"{markdown(heads, lines)}\n\n![Areas under the ROC curve and CPU seconds](images/{PICTURE})\n\n"
-        "CPU seconds are those of the choice, the fit and the predictions together. "
-        f"Machine: {about['machine']}; scMKL {about['scmkl']}.\n"
-    )
+    return TEXT.format(table=markdown(heads, lines), picture=PICTURE, **about)
+
+
+TEXT = """\
+# Single cells: gene sets beside scMKL
+
+scMKL (Communications Biology 2025) describes every gene set by random Fourier features and learns a group lasso, one
+class against the rest. Here both have the same training cells, a held-out fifth, and C or alpha chosen by the area
+under the ROC curve on the same three folds of the training cells, the sparsest within one standard error of the best
+(the best where there are several types). Kernels are centred; linear ones of 10,000 cells are the genes themselves as
+features. Generated cells have 5,000 genes and 50 sets, of which five count, one of these by its square; the generator
+is in the script. The strength of its signal was set once, after a first look at fits of this library at 2,000 cells,
+and before any of scMKL. 700 cells of ten types (`pbmc68k`) have the hallmark sets of their 765 genes. Fits are single
+ones, of one thread.
+
+So far there is one split per set. What is not in the table was not run, or not fairly: of `pbmc68k` scMKL chose the
+smallest alpha of a grid from 0.3 to 1.9, which is too sparse there (area 0.825, macro F1 0.311); the script has a
+smaller grid for several types, which is still to be run. The C of 0.3 that was chosen at 2,000 cells is the largest of
+its grid.
+
+{table}
+
+![Areas under the ROC curve and CPU seconds](../images/{picture})
+
+CPU seconds are those of the choice, the fit and the predictions together. Machine: {machine}; scMKL {scmkl}.
+"""
 
 
 def draw() -> None:
@@ -264,9 +286,26 @@ def draw() -> None:
     figure.savefig(common.IMAGES / PICTURE, dpi=100)
 
 
+def summary() -> tuple[str, str, str]:
+    """Return the study's cells of the overview: ours, the best other, the verdict."""
+    both = [name for name in SETS if {LINEAR, SCMKL} <= {row["method"] for row in means() if row["set"] == name}]
+    found = {(row["set"], row["method"]): row for row in means()}
+    texts = [
+        "; ".join(f"{found[name, method]['auroc']:.3f} ({name})" for name in both) or "not run"
+        for method in (LINEAR, SCMKL)
+    ]
+    ahead = sum(found[name, LINEAR]["auroc"] > found[name, SCMKL]["auroc"] for name in both)
+    splits = ", ".join(f"{found[name, LINEAR]['splits']}" for name in both)
+    return (
+        f"area under the ROC curve {texts[0]}",
+        f"{texts[1]}, scMKL",
+        f"higher on {ahead} of {len(both)} sets (splits: {splits or 'none'})",
+    )
+
+
 def write_page() -> None:
     draw()
-    common.write_part("single_cell", part())
+    common.write_page("single_cell", page(), summary())
 
 
 if __name__ == "__main__":

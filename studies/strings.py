@@ -6,7 +6,7 @@
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds human_tis.npz and celegans_acceptor.npz. Every fit that is
 done is kept in the folder of the run: a stopped run goes on where it was. The group `ridge` has the methods of least
 squares, `folds` all others; fits run one after the other, each in all threads. Writes docs/studies/strings*.csv, the
-picture and its part of docs/studies.md.
+picture and its page docs/studies/strings.md.
 """
 
 from __future__ import annotations
@@ -299,13 +299,13 @@ def section(problem: str, table: list[Row]) -> str:
             spread, told = "", f"{own['behind_low']:+.3f} to {own['behind_high']:+.3f}" if known else ""
         lines.append((method, f"{each[method].mean():.4f}{spread}", told, f"{seconds[method]:.0f}"))
     compared = "p" if len(each[OURS]) > 1 else "MKL, ℓ1 is ahead by"
-    head = f"### {PROBLEMS[problem]}\n\n{sizes['n_train']:,} strings train, {sizes['n_test']:,} test"
+    head = f"## {PROBLEMS[problem]}\n\n{sizes['n_train']:,} strings train, {sizes['n_test']:,} test"
     head += f", of which {int(first['positive']):,} are sites.\n\n"
     return head + markdown(("method", "average precision", compared, "CPU s"), lines)
 
 
-def part() -> str:
-    """Return the study's part of docs/studies.md, made from the committed tables alone."""
+def page() -> str:
+    """Return the study's page, made from the committed tables alone."""
     table = read_table("strings")
 
     def mean(problem: str, method: str) -> float:
@@ -366,7 +366,7 @@ NOT_YET = """\
 All 70,000 acceptor sites in features have not been run: the figures here are of 10,000. `make studies NAME=strings`
 runs them."""
 TEXT = """\
-## Strings: the place of a signal
+# Strings: the place of a signal
 
 Two signals in DNA: where translation starts in human genes (300 bases around an ATG), and where introns end in the
 genome of *C. elegans* (398 bases around an AG; 3 % are sites, the rest are decoys). Windows along the string have a
@@ -380,7 +380,7 @@ The figure is average precision, the area under the precision-recall curve. Huma
 the last 30,000 are for test; intervals are of 95 %, over bootstrap samples of these. In features, every kernel has
 rank {rank} (Nyström), one kernel alone as many features as all of them.
 
-### Conclusion
+## Conclusion
 
 - Learned weights gain most where the signal is in few places and few examples are known: on 10,000 acceptor sites they
   have {learned:.3f}, their uniform sum {uniform:.3f}, one kernel on all places {whole:.3f}, the
@@ -398,9 +398,9 @@ rank {rank} (Nyström), one kernel alone as many features as all of them.
 
 {sections}
 
-### Weights along the string
+## Weights along the string
 
-![Share of the weights by place](images/{picture})
+![Share of the weights by place](../images/{picture})
 
 Machines: {machines}.
 """
@@ -442,9 +442,23 @@ def draw(table: list[Row]) -> None:
     plt.close(figure)
 
 
+def summary() -> tuple[str, str, str]:
+    """Return the study's cells of the overview: ours, the best other, the verdict."""
+    rows = {row["method"]: row for row in read_table("strings") if row["problem"] == "celegans exact"}
+    whole = rows[WHOLE]
+    return (
+        f"average precision {rows[OURS]['precision']:.3f}",
+        f"{whole['precision']:.3f}, one kernel on all positions",
+        (
+            f"ahead by {whole['behind_low']:.3f} to {whole['behind_high']:.3f} (95 % bootstrap interval, "
+            f"{whole['test']:,.0f} test windows)"
+        ),
+    )
+
+
 def write_page() -> None:
     draw(read_table("strings_weights"))
-    common.write_part("strings", part())
+    common.write_page("strings", page(), summary())
 
 
 if __name__ == "__main__":

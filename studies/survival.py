@@ -6,7 +6,7 @@
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds survival.npz and survival_scores.csv.gz. Folds are run set
 by set, the smallest first, round by round: the first two folds of every set, then the others. Every fold that is done
 is kept in the folder of the run: a stopped run goes on where it was. Writes docs/studies/survival*.csv, the picture and
-its part of docs/studies.md from the folds that are done.
+its page docs/studies/survival.md from the folds that are done.
 
 Categories are indicators, one per level but the first; columns are standardised by the training part. The kernels are
 those of `KERNELS`, for all sets. C, out of eight values from 0.001 to 100, and the norm of the weights, out of 1, 2 and
@@ -34,7 +34,20 @@ from typing import Any, NamedTuple
 
 import common
 import numpy as np
-from common import Row, Store, cpu_time, data_file, in_parallel, machine, markdown, met, p_text, read_table, write_table
+from common import (
+    Row,
+    Store,
+    cpu_time,
+    data_file,
+    different,
+    in_parallel,
+    machine,
+    markdown,
+    met,
+    p_text,
+    read_table,
+    write_table,
+)
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
@@ -60,6 +73,8 @@ SCORES = ("concordance", "brier")
 OURS = "kernelmosaic"
 #: Published methods that the page names; the tables have all.
 PUBLISHED = {"CPH": "Cox", "GAM": "additive", "SSVM": "SVM", "ORSF": "oblique forest", "KM": "Kaplan–Meier"}
+#: Other names that the page spells out.
+LONG = {"RAN": "random forest (ranger)"}
 FIRST = 2
 #: Mean concordance and Brier score of the first protocol, and the same of Cox's published machine on those folds.
 FIRST_PROTOCOL = {"ours": (0.6517, 0.1763), "Cox": (0.6561, 0.1773), "sets": 16}
@@ -204,8 +219,8 @@ def draw(figures: Figures) -> None:
     figure.savefig(common.IMAGES / PICTURE, dpi=95, metadata={"Software": None})
 
 
-def part() -> str:
-    """Return the study's part of docs/studies.md, made from the committed tables alone."""
+def page() -> str:
+    """Return the study's page, made from the committed tables alone."""
     figures = Figures()
     shown = [OURS, *PUBLISHED]
 
@@ -261,7 +276,7 @@ def part() -> str:
 
 
 TEXT = """\
-## Survival: hazards on a learned kernel
+# Survival: hazards on a learned kernel
 
 Burk et al. (2024, repository slds-lmu/paper_2023_survival_benchmark) compare 21 methods on 34 public sets of censored
 times, on the same folds of each, three folds repeated up to ten times. {{class}}`~kernelmosaic.MKLSurvivalCV` with
@@ -283,7 +298,7 @@ concordance 0.639 and 0.1760, the Brier score 0.631 and 0.1767. Keeping the line
 in the same way, was no better (0.644, 0.1759). The table has the folds of the second protocol, whose first ones had
 been seen under the first.
 
-### Conclusion
+## Conclusion
 
 {goals}
 
@@ -294,9 +309,9 @@ than the method, with the *p* of {{func}}`~kernelmosaic.stats.wilcoxon` over the
 
 The norm chosen was {norms} of the folds.
 
-![Scores of the learned kernel and of Cox's linear machine on every set](images/{picture})
+![Scores of the learned kernel and of Cox's linear machine on every set](../images/{picture})
 
-### By set
+## By set
 
 C is Harrell's concordance, larger is better, B the integrated Brier score, smaller is better; CPU seconds are of one
 fit with its search, 73 fits in all.
@@ -307,9 +322,23 @@ Machines: {machines}.
 """
 
 
+def summary() -> tuple[str, str, str]:
+    """Return the study's cells of the overview: ours, the best other, the verdict."""
+    figures = Figures()
+    ours = figures.each(OURS, "concordance")
+    best = max(figures.methods, key=lambda method: figures.each(method, "concordance").mean())
+    other = figures.each(best, "concordance")
+    p = wilcoxon(ours, other).p_value
+    return (
+        f"concordance {ours.mean():.4f}",
+        f"{other.mean():.4f}, {LONG.get(best, PUBLISHED.get(best, best))}",
+        f"{different(p)}, better on {np.sum(ours > other)} of {len(ours)} sets (Wilcoxon, *p* = {p_text(p)})",
+    )
+
+
 def write_page() -> None:
     draw(Figures())
-    common.write_part("survival", part())
+    common.write_page("survival", page(), summary())
 
 
 if __name__ == "__main__":

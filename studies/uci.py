@@ -6,7 +6,7 @@
 
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds uci_regression.npz and uci_regression_results.csv. Exact
 fits of the four large sets need `--device`. Every fit that is done is kept in the folder of the run: a stopped run goes
-on where it was. Writes docs/studies/uci*.csv, the picture and its part of docs/studies.md.
+on where it was. Writes docs/studies/uci*.csv, the picture and its page docs/studies/uci.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,19 @@ from typing import Any, NamedTuple
 
 import common
 import numpy as np
-from common import Row, Store, cpu_time, data_file, device_name, in_parallel, machine, markdown, read_table, write_table
+from common import (
+    Row,
+    Store,
+    cpu_time,
+    data_file,
+    device_name,
+    in_parallel,
+    machine,
+    markdown,
+    p_text,
+    read_table,
+    write_table,
+)
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
@@ -31,7 +43,7 @@ from sklearn.svm import SVR
 from kernelmosaic import MKLRidgeCV
 from kernelmosaic.estimators.ridge import ridge_kernels
 from kernelmosaic.kernels import Gaussian, Laplacian
-from kernelmosaic.stats import t_test_resampled
+from kernelmosaic.stats import t_test_resampled, wilcoxon
 
 PICTURE = "studies_uci_errors.png"
 SMALL = ("bostonHousing", "concrete", "energy", "wine-quality-red", "yacht")
@@ -311,8 +323,8 @@ def draw(figures: Figures) -> None:
     figure.savefig(common.IMAGES / PICTURE, dpi=95, metadata={"Software": None})
 
 
-def part() -> str:
-    """Return the study's part of docs/studies.md, made from the committed tables alone."""
+def page() -> str:
+    """Return the study's page, made from the committed tables alone."""
     figures = Figures()
     ours = tuple(OURS)
     pairs = [(BEST, other) for other in METHODS if other != BEST] + [(LOO_WIDTHS, LOO), (LOO, EQUAL), (EVIDENCE, EQUAL)]
@@ -358,7 +370,7 @@ def part() -> str:
 
 
 TEXT = """\
-## UCI: regression on published splits
+# UCI: regression on published splits
 
 Nine sets of the UCI repository with the splits of Hernández-Lobato and Adams (2015): 20 of 90 % to train on and 10 % to
 test on, five for protein. Root mean squared errors (RMSE) and log-likelihoods are in the targets' own units; the
@@ -381,7 +393,7 @@ Kernels, criterion, the prior of the widths and how they are searched were settl
 small sets, where about 15 variants were tried with the test errors in view: the two criteria, priors of 1, 3, 10 and
 30, widths on ranks, two kernels of each kind, one kernel per column.
 
-### Conclusion
+## Conclusion
 
 - **{best}** has a lower RMSE than the best published network on {ahead} of {n_ours} sets, and a higher log-likelihood
   than the likeliest published one on {likely}.
@@ -392,32 +404,32 @@ small sets, where about 15 variants were tried with the test errors in view: the
 - Naval has next to no noise: the error of learned widths is a 28th of the best published one, and the deviations are
   as small.
 
-### Errors
+## Errors
 
 Mean RMSE over the splits with its standard error; in parentheses the number of splits where not all were run.
 
 {rmse}
 
-![RMSE of every method beside the best published](images/{picture})
+![RMSE of every method beside the best published](../images/{picture})
 
-### In pairs
+## In pairs
 
 {pairs}
 
 The ratio is the geometric mean over the sets, on the splits that both have. The last column has the sets on which the
 splits show a difference by {{func}}`~kernelmosaic.stats.t_test_resampled`.
 
-### Log-likelihoods
+## Log-likelihoods
 
 Mean over the test samples, higher is better.
 
 {ll}
 
-### Coverage of 90 % intervals, in percent
+## Coverage of 90 % intervals, in percent
 
 {coverage}
 
-### Seconds a fit
+## Seconds a fit
 
 CPU time of fit and search; *{best}* and equal weights on the four large sets: wall clock with a GPU.
 
@@ -427,9 +439,23 @@ Machines: {machines}.
 """
 
 
+def summary() -> tuple[str, str, str]:
+    """Return the study's cells of the overview: ours, the best other, the verdict."""
+    figures = Figures()
+    sets = [name for name in figures.sets if figures.of(name, BEST, "rmse")]
+    ours = np.array([np.mean(list(figures.of(name, BEST, "rmse").values())) for name in sets])
+    best = np.array([figures.best(name, "rmse")["rmse"] for name in sets])
+    ratio, p = np.exp(np.mean(np.log(ours / best))), wilcoxon(np.log(ours), np.log(best)).p_value
+    return (
+        f"RMSE {ratio:.2f} of the best published",
+        "1, the best published network of each set",
+        f"lower error on {np.sum(ours < best)} of {len(sets)} sets (Wilcoxon, *p* = {p_text(p)})",
+    )
+
+
 def write_page() -> None:
     draw(Figures())
-    common.write_part("uci", part())
+    common.write_page("uci", page(), summary())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds uci_classes.npz. Every method on every split of every set
 is a unit of its own and kept in the folder of the run: a stopped run goes on where it was, and parts may be run on
 several machines. Each unit's seconds are printed, and at the end those of each method; `--minutes` ends a run in time.
-`--tables` writes docs/studies/uci_classes*.csv, the picture and the study's part of docs/studies.md from the folders of
+`--tables` writes docs/studies/uci_classes*.csv, the picture and docs/studies/uci_classes.md from the folders of
 all runs. Methods: ours, equal, svm, forest, boosting, tuned-boosting, xrfm, rfm, rfm-leak; xrfm needs the package of
 that name, and is left out without it.
 
@@ -76,14 +76,14 @@ def found() -> str:
     )
 
 
-def part() -> str:
-    """Return the study's part of docs/studies.md, made from the committed tables alone."""
+def page() -> str:
+    """Return the study's page, made from the committed tables alone."""
     settings = {"searched": f"{MOST_SEARCHED:,}", "trees": TREES, "many": f"{MANY:,}", "xrfm": XRFM_SETTINGS}
     return TEXT.format(**settings) + found()
 
 
 TEXT = """\
-## UCI: classes on published splits
+# UCI: classes on published splits
 
 115 of the 121 sets of Fernández-Delgado et al. (2014), 10 to 20,000 samples, each with its four published random splits
 of 75 % to train on and 25 % to test on; inputs are standardised on all samples by their authors. Of sets that come with
@@ -107,26 +107,26 @@ comes, an SVM and a forest on most of the sets had been seen before.
 """
 
 FOUND = """\
-### Conclusion
+## Conclusion
 
 {conclusion}
 
-### Means and ranks
+## Means and ranks
 
 Means over the {n_compared} of {n_sets} sets of which all ranked methods have all splits that were run. {splits_run}
 Seconds are CPU time of fit and search; wall clock where a GPU was used.
 
 {means}
 
-![Mean ranks; bars join those that are not told apart](images/{picture})
+![Mean ranks; bars join those that are not told apart](../images/{picture})
 
 Mean ranks that differ by less than {difference} are not told apart by Nemenyi's test of all pairs at 5 %.
 
-### In pairs
+## In pairs
 
 {pairs}
 
-### Set by set
+## Set by set
 
 Accuracy in percent, mean over the splits.
 
@@ -136,10 +136,15 @@ Machines: {machines}.
 """
 
 
+def summary() -> tuple[str, str, str]:
+    """Return the study's cells of the overview: ours, the best other, the verdict."""
+    return _contest.summary(Figures(read_table(CONTEST.name)) if _contest.has_tables(CONTEST.name) else None)
+
+
 def write_page() -> None:
     if _contest.has_tables(CONTEST.name) and (figures := Figures(read_table(CONTEST.name))).compared:
         _contest.draw_ranks(figures, common.IMAGES / PICTURE)
-    common.write_part(CONTEST.name, part())
+    common.write_page(CONTEST.name, page(), summary())
 
 
 if __name__ == "__main__":

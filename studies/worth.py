@@ -7,7 +7,7 @@
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds the public sets (docs/datasets.md); a set without a file is
 fetched. Every group of methods on every split is a unit of its own and kept in the folder of the run: a stopped run
 goes on where it was, and `--groups ridge --again` runs one group once more. Every process computes in one thread.
-Writes docs/studies/worth*.csv, the picture and its part of docs/studies.md once all units are there.
+Writes docs/studies/worth*.csv, the picture and its page docs/studies/worth.md once all units are there.
 
 Fixed before the run: the sets, ten splits with at most 300 samples to train and 1,000 to test, the grids below, three
 shuffled folds for whatever is searched. The primary figure is the mean difference in accuracy between weights learned
@@ -473,8 +473,8 @@ def means(figures: Figures) -> str:
     return markdown(heads, rows)
 
 
-def part() -> str:
-    """Return the study's part of docs/studies.md, made from the committed tables alone."""
+def page() -> str:
+    """Return the study's page, made from the committed tables alone."""
     figures = Figures()
     ranks = figures.ranks()
     shown = [method for method in figures.methods if method != SIGMOID]
@@ -558,7 +558,7 @@ def part() -> str:
 
 
 TEXT = """\
-## One table of numbers: what learned weights are worth
+# One table of numbers: what learned weights are worth
 
 All {n_sets} public sets of numbers, {n_classes} of classes and {n_targets} of targets. {repeats} random splits each, at
 most {train} training samples and 1,000 to test on. Whatever is searched is searched by the same three shuffled folds of
@@ -586,7 +586,7 @@ is that between learned and equal weights of the same kernels in the same machin
   and 4 times the median distance, or one Gaussian for each source; C as above. *Norm chosen by folds* is the best of
   the first three in the folds.
 
-### Conclusion
+## Conclusion
 
 - **Weights learned by leave-one-out are {svm_verdict} a tuned SVM**: {svm}. They are at least as good on {svm_share} %
   of the sets.
@@ -604,7 +604,7 @@ is that between learned and equal weights of the same kernels in the same machin
   three: *p* = {p_norms}); a norm chosen by the folds changes the accuracy by {folds_gain} points against equal weights.
 - **Several sources:** with one Gaussian for each source the margin is ahead of the best source by {sources}.
 
-### Means and ranks
+## Means and ranks
 
 {means}
 
@@ -612,7 +612,7 @@ Log-loss is in nats per sample, the mean over the sets of classes. Ranks are of 
 {n_ranked}. Friedman's test of these over the {n_sets} sets: χ² = {statistic}, *p* = {p}. What the folds chose among the
 margin's norms: {shares}.
 
-### In pairs
+## In pairs
 
 {compared}
 
@@ -621,9 +621,9 @@ Points of accuracy are means over the sets of classes, points of R² over those 
 the splits alone show a difference by {{func}}`~kernelmosaic.stats.t_test_resampled`. The ratio is of mean log-losses
 over the sets of classes. Of {n_pairs} comparisons, *p* above {weak} is weak evidence.
 
-![Methods set by set, beside the tuned SVM](images/{picture})
+![Methods set by set, beside the tuned SVM](../images/{picture})
 
-### Set by set
+## Set by set
 
 Accuracy, or R² for the last {n_targets}, in percent, mean over the splits.
 
@@ -637,9 +637,23 @@ Machine: {machine}.
 """
 
 
+def summary() -> tuple[str, str, str]:
+    """Return the study's cells of the overview: ours, the best other, the verdict."""
+    figures = Figures()
+    pair, n = figures.pair(LOO, SVM), int(figures.classes.sum())
+    return (
+        f"accuracy {figures.mean(LOO):.2f} %",
+        f"{figures.mean(SVM):.2f} %, tuned SVM",
+        (
+            f"{pair.accuracy:+.2f} points over {n} sets; better on {pair.won.wins} of {len(figures.sets)} sets with the "
+            f"regressions (Wilcoxon, *p* = {p_text(pair.p)})"
+        ),
+    )
+
+
 def write_page() -> None:
     draw(Figures())
-    common.write_part("worth", part())
+    common.write_page("worth", page(), summary())
 
 
 if __name__ == "__main__":

@@ -26,12 +26,9 @@ def study(monkeypatch, tmp_path):
     for name in NAMES:
         shutil.copy(Path(__file__).parents[2] / "studies" / f"{name}.py", scripts)
         monkeypatch.delitem(sys.modules, name, raising=False)
-    parts = (
-        f"<!-- Made by `python studies/{name}.py --page` from docs/studies/{name}*.csv. -->\n\n"
-        f"\n<!-- End of {name}. -->"
-        for name in ("uci_classes", "wide")
-    )
-    (docs / "studies.md").write_text("".join(parts), encoding="utf-8")
+    lines = (f"| [{name}](studies/{name}.md) |  |  |  |\n" for name in ("uci_classes", "wide"))
+    (docs / "studies").mkdir()
+    (docs / "studies.md").write_text("".join(lines), encoding="utf-8")
     monkeypatch.syspath_prepend(str(scripts))
     yield SimpleNamespace(**{name.strip("_"): importlib.import_module(name) for name in NAMES})
     for name in NAMES:
@@ -301,7 +298,7 @@ def test_a_run_goes_on_where_it_was_and_keeps_no_unit_that_failed(study, file, t
 
 
 def test_the_page_of_uci_classes_is_made_of_all_runs(study, file, tmp_path):
-    contest, page = study.uci_classes.CONTEST._replace(measure=quick), study.common.PAGE
+    contest, page = study.uci_classes.CONTEST._replace(measure=quick), study.common.page_of("uci_classes")
     study.uci_classes.write_page()
     assert "No figures yet" in page.read_text(encoding="utf-8")
     for name in ("two", "three"):
@@ -328,7 +325,7 @@ def test_published_figures_stand_beside_those_of_the_same_folds(study, file, tmp
     study.contest.write_tables([str(tmp_path / "run")], contest, path)
     study.wide.write_published(options)
     study.wide.write_page()
-    text = study.common.PAGE.read_text(encoding="utf-8")
+    text = study.common.page_of("wide").read_text(encoding="utf-8")
     assert "| two | 30 | 90.0 | 80.0 | 18 / 0 / 12 |" in text
     assert "| TabPFN-Wide 5k, published | 1 | +10.00 | 1 / 0 / 0 |" in text
     assert "gisette" not in text

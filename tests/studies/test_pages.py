@@ -24,28 +24,32 @@ def study(monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_says_what_the_tables_say(study, name):
     module, common = study(name), study("common")
-    assert module.part() == common.divided(name)[1], f"python studies/{name}.py --page makes it anew"
+    text = module.page()
+    written = common.page_of(name).read_text(encoding="utf-8")
+    assert written == common.head_of(name) + text, f"python studies/{name}.py --page makes it anew"
+    assert common.overview_cells(name) == module.summary(), f"python studies/{name}.py --page makes it anew"
     if not (common.TABLES / f"{name}.csv").exists():  # not run yet: the page has the protocol, and says so
-        assert "No figures yet" in module.part()
+        assert "No figures yet" in text
         return
     picture = TOP / "docs" / "images" / module.PICTURE
-    assert module.PICTURE in module.part()
+    assert f"](../images/{module.PICTURE})" in text
     assert picture.stat().st_size < 200_000
 
 
-def test_every_study_has_its_line_in_the_table_of_all():
-    text = (TOP / "docs" / "studies.md").read_text(encoding="utf-8")
-    assert all(f"| [`{name}`](#" in text for name in NAMES)
-
-
-def test_a_part_is_written_between_the_others(study, tmp_path):
+def test_a_page_is_written_with_its_line_of_the_overview(study, monkeypatch, tmp_path):
     common = study("common")
-    before = common.PAGE.read_text(encoding="utf-8")
-    page = tmp_path / "studies.md"
-    page.write_text(before, encoding="utf-8")
-    part = common.divided("omics", page)[1]
-    common.write_part("omics", "anew\n", page)
-    assert page.read_text(encoding="utf-8") == before.replace(part, "anew\n")
+    monkeypatch.setattr(common, "OVERVIEW", tmp_path / "studies.md")
+    monkeypatch.setattr(common, "TABLES", tmp_path)
+    before = "# All\n\n| problem | ours | other | verdict |\n| --- | --- | --- | --- |\n"
+    lines = "| [One of *n*](studies/one.md) | 1 | 2 | worse |\n| [Two](studies/two.md) |  |  |  |\nmore\n"
+    common.OVERVIEW.write_text(before + lines, encoding="utf-8")
+    assert common.overview_cells("one") == ("1", "2", "worse")
+    assert common.overview_cells("two") == ("", "", "")
+    common.write_page("two", "# Two\n", ("0.5", "not run yet", ""))
+    assert common.overview_cells("two") == ("0.5", "not run yet", "")
+    changed = lines.replace("two.md) |  |  |  |", "two.md) | 0.5 | not run yet |  |")
+    assert common.OVERVIEW.read_text(encoding="utf-8") == before + changed
+    assert (tmp_path / "two.md").read_text(encoding="utf-8") == common.head_of("two") + "# Two\n"
 
 
 def test_a_stopped_run_goes_on_where_it_was(study, tmp_path):

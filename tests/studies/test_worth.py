@@ -61,7 +61,7 @@ def test_pairs_are_those_of_the_table(worth, store):
     assert pair.p_loss < 0.001
     assert pair.sure() == [15, 15]
     assert sum(figures.ranks().values()) == pytest.approx(sum(range(1, 13)))
-    assert "The best mean ranks" in worth.part()
+    assert "The best mean ranks" in worth.page()
 
 
 def test_the_norm_of_the_folds_is_the_best_inside_them(worth, store):
