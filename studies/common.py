@@ -178,6 +178,11 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
+def machines(table: str) -> str:
+    """Name the machines of a committed table, each once."""
+    return " and ".join(dict.fromkeys(str(row["machine"]) for row in read_table(table)))
+
+
 def met(reached: bool) -> str:
     return "met" if reached else "missed"
 
