@@ -393,7 +393,7 @@ def draw(figures: Figures) -> None:
     for method, marker in zip(METHODS, "oo^s^vD", strict=True):
         found = [(figures.reached(name, method), k) for k, name in enumerate(figures.sets)]
         filled = {"markerfacecolor": "none"} if method in (RIDGE_EQUAL, MARGIN_EQUAL) else {}
-        ax.plot(*zip(*found, strict=True), marker, label=method, markersize=6, alpha=0.8, **filled)
+        ax.plot(*zip(*found, strict=True), marker, label=LABELS.get(method, method), markersize=6, alpha=0.8, **filled)
     ax.set_yticks(range(len(figures.sets)), figures.sets, fontsize=8)
     ax.invert_yaxis()
     ax.grid(axis="y", color="0.92")

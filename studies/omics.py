@@ -390,14 +390,14 @@ def page() -> str:
     """Return the study's page, made from the committed tables alone."""
     rosmap, *breast = (Figures(problem) for problem in ("rosmap", "breast", "breast3"))
     lines = []
-    for method in rosmap.methods:
+    for method in (LOO, EVIDENCE, EQUAL, SAME, OURS, "MKL, ℓ1", "MKL, uniform", *RIVALS):
         cells = []
         for figure in ("accuracy", "AUC"):
             p = "" if method == LOO else p_text(rosmap.p(method, figure))
             cells += [f"{rosmap.mean(method, figure)} ± {rosmap.each(method, figure).std(ddof=1):.3f}", p]
-        lines.append([method, *cells, rosmap.published(method)])
+        lines.append([LABELS.get(method, method), *cells, rosmap.published(method)])
     lines.append(["MOGONET, as published", "", "", "", "", f"{MOGONET[0]:.3f}"])
-    shown = [LOO, EQUAL, SAME, OURS, *RIVALS]
+    shown = [LOO, EQUAL, OURS, *RIVALS]
     rival = rosmap.best_rival()
     named = {
         "loo": LOO,
@@ -437,6 +437,7 @@ def page() -> str:
     )
 
 
+LABELS = {"MKL, ℓ1": "MKL, norm 1", "MKL, uniform": "MKL, equal weights"}
 TEXT = """\
 # Omics: several views of a patient
 
@@ -501,7 +502,7 @@ between resamplings than norm 2.
     python studies/omics.py --data FOLDER --groups folds ridge
 
 Each `.npz` file has one array per view, `y`, `train` and `test`. One split of ROSMAP takes {seconds} CPU s for
-*ridge, leave-one-out* and {folds_seconds} CPU s for *MKL, ℓ1* with its folds. Machines: {machines}.
+*ridge, leave-one-out* and {folds_seconds} CPU s for *MKL, norm 1* with its folds. Machines: {machines}.
 """
 
 

@@ -316,8 +316,7 @@ NO_SCMKL = """
 TEXT = """\
 # Single cells: gene sets compared with scMKL
 
-**Do gene sets as kernels classify single cells as well as scMKL?** By the area under the ROC curve (AUROC):
-
+**Do gene sets as kernels classify single cells as well as scMKL?** The measure is the area under the ROC curve (AUROC).
 {answer}
 
 - **Sets selected** on 2,000 generated cells: {sparse}.

@@ -466,7 +466,8 @@ def draw(figures: Figures) -> None:
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     ax = figure.subplots()
     for method, marker in zip(shown, "osD^v<>P", strict=True):
-        ax.plot([figures.mean(name, method) for name in figures.sets], range(len(figures.sets)), marker, label=method)
+        found = [figures.mean(name, method) for name in figures.sets]
+        ax.plot(found, range(len(figures.sets)), marker, label=LABELS.get(method, method))
     ax.set_yticks(range(len(figures.sets)), figures.sets, fontsize=8)
     ax.invert_yaxis()
     ax.grid(axis="y", color="0.92")

@@ -413,7 +413,7 @@ def draw(figures: Figures) -> None:
     ax = figure.subplots()
     for method, marker in zip((LOO, EQUAL, SAME, "ℓ1", BOOSTING, FOREST), "osD^vx", strict=True):
         off = np.clip((figures.of(method).mean(axis=1) - base)[order], -12, 12)
-        ax.plot(off, range(len(order)), marker, label=method, markersize=5, alpha=0.8)
+        ax.plot(off, range(len(order)), marker, label=LABELS.get(method, method), markersize=5, alpha=0.8)
     ax.axvline(0, color="0.5", linewidth=0.8)
     ax.set_yticks(range(len(order)), [figures.sets[i] for i in order], fontsize=8)
     ax.grid(axis="y", color="0.92")

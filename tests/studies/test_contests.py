@@ -249,7 +249,7 @@ def test_ranks_are_of_sets_that_all_ranked_methods_have(study):
     assert figures.ranks() == pytest.approx({"ours": (1 + 1.5 + 2) / 3, "svm": (2 + 1.5 + 1) / 3, "forest": 3})
     pair = figures.pair("ours", "svm")
     assert pair.points == pytest.approx(100 * (0.1 + 0 - 0.2) / 3)
-    assert pair.cells()[2:4] == ["1 / 1 / 1", "67 %"]
+    assert pair.cells()[:2] == ["-3.33", "1 / 1 / 1"]
     assert figures.pair("ours", "xrfm").sets == ["a"]
     assert study.contest.behind(figures) == "c (70.0 for 90.0, tuned SVM)"
 
@@ -306,10 +306,16 @@ def test_the_page_of_uci_classes_is_made_of_all_runs(study, file, tmp_path):
     study.contest.write_tables([str(tmp_path / name) for name in ("two", "three")], contest, file[0])
     study.uci_classes.write_page()
     text = page.read_text(encoding="utf-8")
-    assert "the best mean ranks of 2 methods over 1 sets have kernelmosaic (1.00), random forest (2.00)" in text
-    assert "| three | 54 | 5 | 90.0 | 80.0 |" in text
-    assert "| two | 36 | 5 | 90.0 |  |" in text
+    assert "Over 1 sets it has a mean rank of 1.00 among 2 methods" in text
+    assert "The best mean ranks are kernelmosaic (1.00), random forest (2.00)." in text
+    assert "| random forest | 80.00 | 2.00 | 0.300 | 1.0 | +10.00 | 1 / 0 / 0 |" in text
     assert "All published ones were run." in text
+    cells = study.common.overview_cells("uci_classes")
+    assert cells[:2] == ("accuracy 90.00 %, mean rank 1.00", "80.00 %, mean rank 2.00, random forest")
+    assert cells[2].startswith("rank 1 of 2 methods over 1 sets")
+    sets = study.common.read_table("uci_classes_sets")
+    assert sets[1] == {"set": "three", "train": 54, "columns": 5, "kernelmosaic": 90.0, "random forest": 80.0}
+    assert sets[0] == {"set": "two", "train": 36, "columns": 5, "kernelmosaic": 90.0, "random forest": ""}
     assert (study.common.IMAGES / study.uci_classes.PICTURE).stat().st_size > 1000
 
 
@@ -327,5 +333,5 @@ def test_published_figures_stand_beside_those_of_the_same_folds(study, file, tmp
     study.wide.write_page()
     text = study.common.page_of("wide").read_text(encoding="utf-8")
     assert "| two | 30 | 90.0 | 80.0 | 18 / 0 / 12 |" in text
-    assert "| TabPFN-Wide 5k, published | 1 | +10.00 | 1 / 0 / 0 |" in text
+    assert "| TabPFN-Wide 5k, published | 80.00 | 2.00 | 0.900 |  | +10.00 | 1 / 0 / 0 |" in text
     assert "gisette" not in text

@@ -36,6 +36,16 @@ def test_the_page_says_what_the_tables_say(study, name):
     assert picture.stat().st_size < 200_000
 
 
+def test_pages_are_short(study):
+    """Words as `wc -w` counts them, tables included; what is longer belongs into the csv files."""
+    common = study("common")
+    words = {name: len(common.page_of(name).read_text(encoding="utf-8").split()) for name in NAMES}
+    overview = len(common.OVERVIEW.read_text(encoding="utf-8").split())
+    assert {name: count for name, count in words.items() if not 300 <= count <= 1200} == {}
+    assert overview <= 1200
+    assert overview + sum(words.values()) <= 12_000
+
+
 def test_a_page_is_written_with_its_line_of_the_overview(study, monkeypatch, tmp_path):
     common = study("common")
     monkeypatch.setattr(common, "OVERVIEW", tmp_path / "studies.md")
