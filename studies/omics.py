@@ -411,13 +411,14 @@ def page() -> str:
     return TEXT.format(
         table=markdown(["method", "accuracy", "*p*", "AUC", "*p*", "accuracy, published split"], lines),
         breast=markdown(
-            ["method", "all patients", "with protein"], [[one, *(of.mean(one) for of in breast)] for one in shown]
+            ["method", "all patients", "with protein"],
+            [[LABELS.get(one, one), *(of.mean(one) for of in breast)] for one in shown],
         ),
         **{name: rosmap.mean(method) for name, method in named.items()},
         **{f"{name}_auc": rosmap.mean(method, "AUC") for name, method in named.items()},
         **{f"{name}_p": p_text(rosmap.p(method)) for name, method in named.items() if name != "loo"},
         **{f"{name}_p_auc": p_text(rosmap.p(method, "AUC")) for name, method in named.items() if name != "loo"},
-        rival=rival,
+        rival=LABELS.get(rival, rival),
         rival_mean=rosmap.mean(rival),
         rival_verdict=different(rosmap.p(rival)),
         rival_p=p_text(rosmap.p(rival)),
@@ -438,6 +439,7 @@ def page() -> str:
 
 
 LABELS = {"MKL, ℓ1": "MKL, norm 1", "MKL, uniform": "MKL, equal weights"}
+LABELS |= {"best view, SVC": "SVC on the best view", "all columns, SVC": "SVC on all columns"}
 TEXT = """\
 # Omics: several views of a patient
 
@@ -513,7 +515,7 @@ def summary() -> tuple[str, str, str]:
     p = figures.p(rival)
     return (
         f"accuracy {figures.mean(LOO)}",
-        f"{figures.mean(rival)}, {rival}",
+        f"{figures.mean(rival)}, {LABELS.get(rival, rival)}",
         f"{different(p)} (corrected resampled t-test over {RESAMPLINGS} splits, *p* = {p_text(p)})",
     )
 

@@ -416,7 +416,9 @@ def draw(table: list[Row]) -> None:
                 np.mean([r["share"] for r in table if (r["problem"], r["method"], r["kernel"]) == (problem, method, k)])
                 for k in kernels
             ]
-            place.bar(np.arange(len(kernels)) + 0.4 * offset - 0.2, shares, 0.38, label=method, color=colour)
+            place.bar(
+                np.arange(len(kernels)) + 0.4 * offset - 0.2, shares, 0.38, color=colour, label=LABELS.get(method)
+            )
         # Windows are named by where they begin, which reads as a number.
         names = [
             k.replace("words of ", "").replace(" ", " letters\n") if isinstance(k, str) else f"{k:+.0f}"
