@@ -70,7 +70,7 @@ SINGLES = {
 }
 EXACT = 10_000
 WHOLE, RANKS = {"mnist": 60_000, "a9a": 32_561}, {"mnist": 500, "a9a": 100}
-#: What the choice found on both problems, and 10 for everything else; in low rank C is 1 throughout, as it comes.
+#: What the choice found on both problems, and 10 for everything else; in low rank C is 1 throughout, the default.
 C_CHOSEN = {"ℓ1": 1, "ℓ2": 1}
 NORMS: dict[str, Row] = {"ℓ1": {"norm": 1}, "ℓ2": {"norm": 2}, "uniform": {"weights": "uniform"}}
 #: Least squares: the criterion that weights and ridge minimise.

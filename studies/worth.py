@@ -64,7 +64,7 @@ LOO, EVIDENCE, EQUAL = "ridge by leave-one-out", "ridge by evidence", "ridge wit
 RIDGES: dict[str, Row] = {LOO: {}, EVIDENCE: {"criterion": "evidence"}, EQUAL: {"weights": "uniform"}}
 NORMS = {"ℓ1": 1, "ℓ2": 2, "uniform": "uniform"}
 SINGLE, SVM, SIGMOID, SAME = "best single kernel", "tuned SVM", "tuned SVM with sigmoids", "SVM on the ridge's kernels"
-BOOSTING, DEFAULT, FOREST = "tuned boosting", "boosting as it comes", "tuned forest"
+BOOSTING, DEFAULT, FOREST = "tuned boosting", "boosting with defaults", "tuned forest"
 #: Of the three norms the one whose score in the folds is best; nothing is fitted for it.
 FOLDS = "norm chosen by folds"
 #: The same machine as another, or a choice among others: they have no rank.
@@ -488,13 +488,13 @@ def page() -> str:
 
 #: What the page compares weights learned by leave-one-out with.
 OTHERS = {"svm": SVM, "equal": EQUAL, "same": SAME, "evidence": EVIDENCE, "boosting": BOOSTING, "forest": FOREST}
-LABELS = {"ℓ1": "MKL, norm 1", "ℓ2": "MKL, norm 2", "uniform": "MKL, equal weights", DEFAULT: "boosting, defaults"}
+LABELS = {"ℓ1": "MKL, norm 1", "ℓ2": "MKL, norm 2", "uniform": "MKL, equal weights"}
 TEXT = """\
 # Tables of numbers: the gain of learned weights
 
 **Is a kernel machine with learned weights more accurate than a tuned SVM on ordinary tables?** Yes. With weights
 learned by leave-one-out ({{class}}`~kernelmosaic.MKLRidgeClassifierCV`, {{class}}`~kernelmosaic.MKLRidgeCV`), the
-difference to a tuned SVM is {svm.accuracy:+.2f} points of accuracy over {n_classes} classification sets and
+difference from a tuned SVM is {svm.accuracy:+.2f} points of accuracy over {n_classes} classification sets and
 {svm.r2:+.1f} points of R² over {n_targets} regression sets; learned weights are better on {svm.won.wins} of {n_sets}
 sets (Wilcoxon, *p* = {p[svm]}).
 
@@ -539,7 +539,7 @@ evidence.
 
 ## Limits
 
-- The gain per set is small: the splits of a single set show a difference to the tuned SVM on {sure} sets (for and
+- The gain per set is small: the splits of a single set show a difference from the tuned SVM on {sure} sets (for and
   against, {{func}}`~kernelmosaic.stats.t_test_resampled`).
 - The tuned SVM is better on {behind}. Trees are the best on {trees}.
 - The study says nothing about more than {train} training samples.
