@@ -59,9 +59,9 @@ def main(about: str, run: Callable[[argparse.Namespace], None], write_page: Call
         run(options)
 
 
-def page_of(name: str) -> Path:
+def page_of(name: str, overview: Path = OVERVIEW) -> Path:
     """Return the path of a study's page, which lies beside its tables."""
-    return TABLES / f"{name}.md"
+    return overview.with_suffix("") / f"{name}.md"
 
 
 def head_of(name: str) -> str:
@@ -69,21 +69,22 @@ def head_of(name: str) -> str:
     return f"<!-- Made by `python studies/{name}.py --page` from docs/studies/{name}*.csv. -->\n\n"
 
 
-def overview_cells(name: str) -> tuple[str, ...]:
+def overview_cells(name: str, overview: Path = OVERVIEW) -> tuple[str, ...]:
     """Return what the table of docs/studies.md has beside the link to a study: ours, the best other, the verdict."""
-    lines = OVERVIEW.read_text(encoding="utf-8").splitlines()
+    lines = overview.read_text(encoding="utf-8").splitlines()
     return tuple(lines[_line_of(name, lines)][2:-2].split(" | ")[1:])
 
 
-def write_page(name: str, text: str, cells: Sequence[str]) -> None:
+def write_page(name: str, text: str, cells: Sequence[str], overview: Path = OVERVIEW) -> None:
     """Write a study's page, and its line in the table of docs/studies.md, whose first cell stays."""
-    page_of(name).write_text(head_of(name) + text, encoding="utf-8")
-    lines = OVERVIEW.read_text(encoding="utf-8").splitlines(keepends=True)
+    page = page_of(name, overview)
+    page.write_text(head_of(name) + text, encoding="utf-8")
+    lines = overview.read_text(encoding="utf-8").splitlines(keepends=True)
     at = _line_of(name, lines)
     link = lines[at][2:].split(" | ")[0]
     lines[at] = markdown([link, *cells], []).splitlines()[0] + "\n"
-    OVERVIEW.write_text("".join(lines), encoding="utf-8")
-    print(f"{page_of(name)} and its line in {OVERVIEW} are made.")
+    overview.write_text("".join(lines), encoding="utf-8")
+    print(f"{page} and its line in {overview} are made.")
 
 
 def _line_of(name: str, lines: Sequence[str]) -> int:

@@ -46,20 +46,19 @@ def test_pages_are_short(study):
     assert overview + sum(words.values()) <= 12_000
 
 
-def test_a_page_is_written_with_its_line_of_the_overview(study, monkeypatch, tmp_path):
-    common = study("common")
-    monkeypatch.setattr(common, "OVERVIEW", tmp_path / "studies.md")
-    monkeypatch.setattr(common, "TABLES", tmp_path)
+def test_a_page_is_written_with_its_line_of_the_overview(study, tmp_path):
+    common, overview = study("common"), tmp_path / "studies.md"
+    (tmp_path / "studies").mkdir()
     before = "# All\n\n| problem | ours | other | verdict |\n| --- | --- | --- | --- |\n"
     lines = "| [One of *n*](studies/one.md) | 1 | 2 | worse |\n| [Two](studies/two.md) |  |  |  |\nmore\n"
-    common.OVERVIEW.write_text(before + lines, encoding="utf-8")
-    assert common.overview_cells("one") == ("1", "2", "worse")
-    assert common.overview_cells("two") == ("", "", "")
-    common.write_page("two", "# Two\n", ("0.5", "not run yet", ""))
-    assert common.overview_cells("two") == ("0.5", "not run yet", "")
+    overview.write_text(before + lines, encoding="utf-8")
+    assert common.overview_cells("one", overview) == ("1", "2", "worse")
+    assert common.overview_cells("two", overview) == ("", "", "")
+    common.write_page("two", "# Two\n", ("0.5", "not run yet", ""), overview)
+    assert common.overview_cells("two", overview) == ("0.5", "not run yet", "")
     changed = lines.replace("two.md) |  |  |  |", "two.md) | 0.5 | not run yet |  |")
-    assert common.OVERVIEW.read_text(encoding="utf-8") == before + changed
-    assert (tmp_path / "two.md").read_text(encoding="utf-8") == common.head_of("two") + "# Two\n"
+    assert overview.read_text(encoding="utf-8") == before + changed
+    assert common.page_of("two", overview).read_text(encoding="utf-8") == common.head_of("two") + "# Two\n"
 
 
 def test_a_stopped_run_goes_on_where_it_was(study, tmp_path):
