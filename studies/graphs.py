@@ -486,7 +486,7 @@ parentheses. [Every fold](graphs.csv), also on the folds of the files; [publishe
 
 {table}
 
-![Accuracies with the published ones](../images/{picture})
+![Accuracy of each method and published figures](../images/{picture})
 
 Mean difference in accuracy over the sets, and the number of sets on which
 {{func}}`~kernelmosaic.stats.t_test_resampled` shows a difference:

@@ -555,8 +555,8 @@ LABELS = {UNIFORM: "MKL, equal weights", KRON: "KronRLS, run here", MEANS: "mean
 TEXT = """\
 # Pairs: drugs with targets and cell lines
 
-**Are learned products of drug and target kernels as accurate as published networks for drug–target affinity?** Not as
-the best one, though better than earlier ones on Davis and than DeepDTA on both sets.
+**Are learned products of drug and target kernels as accurate as published networks for drug–target affinity?** No:
+the best network has a smaller error on both sets. The error is smaller than that of DeepDTA on both.
 {{class}}`~kernelmosaic.MKLRidgeCV` with factorised weights has a mean squared
 error of {ours[davis]:.3f} on Davis, where the best published network ({best[davis][1]}) has {best[davis][0]:.3f}, and
 {ours[kiba]:.3f} on KIBA, where it has {best[kiba][0]:.3f}. Each set has one published test part, so there is no test of
