@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import common
 import numpy as np
-from _rivals import FITS, LEAK, OURS, TITLES, Split, installed, measure
-from common import Row, Store, data_file, device_name, in_parallel, machine, markdown, p_text, read_table, write_table
+from _rivals import BOOSTING, EQUAL, FITS, LEAK, OURS, SVM, TITLES, Split, installed, measure
+from common import Row, Store, data_file, device_name, in_parallel, machine, markdown, p_text, write_table
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from kernelmosaic.stats import wilcoxon, win_tie_loss
@@ -273,21 +273,17 @@ class Pair(NamedTuple):
     def p(self) -> float:
         return float(wilcoxon(self.first, self.second).p_value)
 
-    @property
-    def at_least(self) -> float:
-        """The share of the sets on which the first is at least as good, in percent."""
-        return float(100 * np.mean(self.first >= self.second))
-
     def cells(self) -> list[str]:
         won = win_tie_loss(self.first, self.second)
         counts = f"{won.wins} / {won.ties} / {won.losses}"
-        return [str(len(self.sets)), f"{self.points:+.2f}", counts, f"{self.at_least:.0f} %", p_text(self.p)]
+        return [f"{self.points:+.2f}", counts, p_text(self.p)]
 
     def said(self) -> str:
         """Return the figures as part of a sentence."""
         won = win_tie_loss(self.first, self.second)
-        counts = f"better on {won.wins} of {len(self.sets)} sets, equal on {won.ties}, worse on {won.losses}"
-        return f"{self.points:+.2f} points of accuracy, {counts}, *p* = {p_text(self.p)}"
+        ties = f", equal on {won.ties}" if won.ties else ""
+        counts = f"better on {won.wins} of {len(self.sets)} sets{ties}"
+        return f"{self.points:+.2f} points of accuracy, {counts} (*p* = {p_text(self.p)})"
 
 
 def critical_difference(n_methods: int, n_sets: int, level: float = 0.05) -> float:
@@ -342,45 +338,42 @@ def draw_ranks(figures: Figures, path: Path) -> None:
 # Parts of a page ------------------------------------------------------------------------------------------------------
 
 
-def means_table(figures: Figures, with_area: bool = False) -> str:
-    """Return means over the compared sets, ranks, and seconds; methods without a rank below."""
+def methods_table(figures: Figures, other: str, head: str) -> str:
+    """Return every method's means and rank over the compared sets, and kernelmosaic beside it on those both have."""
     ranks, sets = figures.ranks(), figures.compared
     order = sorted(ranks, key=lambda method: ranks[method])
-    order += [method for method in figures.methods if method not in ranks]
     lines = []
-    for method in order:
+    for method in [*order, *(one for one in figures.methods if one not in ranks)]:
         sure = set(sets) <= set(figures.complete(method))
-        rank = f"{ranks[method]:.2f}" if method in ranks else ""
 
         def cell(figure: str, form: str, factor: float = 1.0, method: str = method, sure: bool = sure) -> str:
             value = factor * np.mean(figures.means(method, sets, figure)) if sure and sets else np.nan
             return "" if np.isnan(value) else format(value, form)
 
-        cells = [cell("accuracy", ".2f", 100.0), rank, *([cell("auc", ".3f")] if with_area else [])]
-        lines.append([title(method), *cells, cell("log_loss", ".3f"), cell("seconds", ".1f")])
-    heads = ["method", "accuracy, %", "mean rank", *(["AUC"] if with_area else []), "log-loss", "seconds a fit"]
-    return markdown(heads, lines)
+        pair = figures.pair(OURS, method)
+        lines.append(
+            [
+                *(title(method), cell("accuracy", ".2f", 100.0), f"{ranks[method]:.2f}" if method in ranks else ""),
+                *(cell(other, ".3f"), cell("seconds", ".1f")),
+                *(pair.cells() if method != OURS and pair.sets else [""] * 3),
+            ]
+        )
+    heads = ["method", "accuracy, %", "mean rank", head, "seconds"]
+    return markdown([*heads, "points", "better / equal / worse", "*p*"], lines)
 
 
-def pairs_table(figures: Figures) -> str:
-    """Return kernelmosaic beside every other method, on the sets that both have."""
-    heads = ["kernelmosaic −", "sets", "accuracy, points", "better / equal / worse", "at least as good", "p, Wilcoxon"]
-    pairs = {one: figures.pair(OURS, one) for one in figures.methods if one != OURS}
-    return markdown(heads, [[title(one), *pair.cells()] for one, pair in pairs.items() if pair.sets])
-
-
-def sets_table(figures: Figures) -> str:
-    """Return the mean accuracy of every method on every set, in percent; nothing where splits are missing."""
+def write_sets(figures: Figures, name: str) -> None:
+    """Write the mean accuracy of every method on every set, in percent; nothing where splits are missing."""
     complete = {method: set(figures.complete(method)) for method in figures.methods}
     lines = []
-    for name in figures.sets:
-        cells = [
-            f"{100 * figures.means(method, [name])[0]:.1f}" if name in complete[method] else ""
-            for method in figures.methods
-        ]
-        first = next(row for row in figures.rows if row["set"] == name)
-        lines.append([name, f"{first['train']:.0f}", f"{first['columns']:.0f}", *cells])
-    return markdown(["set", "train", "columns", *(title(one) for one in figures.methods)], lines)
+    for one in figures.sets:
+        first = next(row for row in figures.rows if row["set"] == one)
+        line: Row = {"set": one, "train": f"{first['train']:.0f}", "columns": f"{first['columns']:.0f}"}
+        for method in figures.methods:
+            mean = 100 * figures.means(method, [one])[0]
+            line[title(method)] = f"{mean:.1f}" if one in complete[method] else ""
+        lines.append(line)
+    write_table(f"{name}_sets", lines)
 
 
 def splits_run(figures: Figures, n_splits: Callable[[int], int]) -> str:
@@ -392,7 +385,7 @@ def splits_run(figures: Figures, n_splits: Callable[[int], int]) -> str:
     return f"Fewer than published were run of {', '.join(fewer)}." if fewer else "All published ones were run."
 
 
-def behind(figures: Figures, count: int = 5) -> str:
+def behind(figures: Figures, count: int = 3) -> str:
     """Name the sets on which kernelmosaic is furthest behind the best of the ranked methods, with both figures."""
     rivals = [method for method in figures.ranked if method != OURS]
     own = figures.means(OURS, figures.compared)
@@ -407,26 +400,34 @@ def behind(figures: Figures, count: int = 5) -> str:
     return ", ".join(found) or "none"
 
 
-def best_ranks(figures: Figures) -> str:
+def answer(figures: Figures) -> str:
+    """Return the primary figure, and kernelmosaic beside the methods of interest."""
     ranks = figures.ranks()
-    return ", ".join(f"{title(one)} ({ranks[one]:.2f})" for one in sorted(ranks, key=lambda one: ranks[one])[:3])
-
-
-def conclusion(figures: Figures) -> str:
-    """Return the primary figure, the pairs of interest and where kernelmosaic loses, as a list."""
-    over = f"{len(figures.ranked)} methods over {len(figures.compared)} sets"
-    friedman = f"Friedman's test: *p* = {p_text(figures.friedman())}"
+    order = sorted(ranks, key=lambda one: ranks[one])
+    best = ", ".join(f"{title(one)} ({ranks[one]:.2f})" for one in order[:3])
     lines = [
-        f"**The primary figure**: the best mean ranks of {over} have {best_ranks(figures)}; {friedman}.",
-        *(
-            f"Beside {title(method)}: {pair.said()}."
-            for method in figures.methods
-            if method != OURS and method not in UNRANKED and (pair := figures.pair(OURS, method)).sets
-        ),
-        f"It is furthest behind the best method on {behind(figures)}.",
+        f"Over {len(figures.compared)} sets it has a mean rank of {ranks[OURS]:.2f} among {len(ranks)} methods",
+        f"(Friedman's test, *p* = {p_text(figures.friedman())}). The best mean ranks are {best}.",
+        "",
     ]
-    return "\n".join(f"- {line}" for line in lines)
+    others = dict.fromkeys(one for one in (*order[:2], EQUAL, SVM, BOOSTING) if one != OURS and one in figures.methods)
+    lines += [f"- **Against {title(one)}**: {pair.said()}." for one in others if (pair := figures.pair(OURS, one)).sets]
+    return "\n".join(lines)
 
 
-def machines(name: str) -> str:
-    return "; ".join(str(row["machine"]) for row in read_table(f"{name}_machines"))
+def summary(figures: Figures | None) -> tuple[str, str, str]:
+    """Return a study's cells of the overview: ours, the best other, the verdict."""
+    if figures is None or not figures.compared:
+        return "not run yet", "", ""
+    ranks, sets = figures.ranks(), figures.compared
+    best = min((one for one in ranks if one != OURS), key=lambda one: ranks[one])
+    ours, other = (100 * np.mean(figures.means(one, sets)) for one in (OURS, best))
+    place = 1 + sum(rank < ranks[OURS] for rank in ranks.values())
+    return (
+        f"accuracy {ours:.2f} %, mean rank {ranks[OURS]:.2f}",
+        f"{other:.2f} %, mean rank {ranks[best]:.2f}, {title(best)}",
+        (
+            f"rank {place} of {len(ranks)} methods over {len(sets)} sets (Wilcoxon against {title(best)}, *p* = "
+            f"{p_text(figures.pair(OURS, best).p)})"
+        ),
+    )

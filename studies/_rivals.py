@@ -307,11 +307,11 @@ TITLES = {
     EQUAL: "equal weights",
     SVM: "tuned SVM",
     FOREST: "random forest",
-    DEFAULT: "boosting as it comes",
+    DEFAULT: "boosting, defaults",
     BOOSTING: "tuned boosting",
     XRFM: "xRFM",
     RFM: "RFM",
-    LEAK: "RFM with the leak",
+    LEAK: "RFM with label leak",
 }
 #: Those that compute on a device if one is named.
 ON_DEVICE = (OURS, EQUAL, XRFM, RFM, LEAK)

@@ -16,9 +16,9 @@ from typing import Any, cast
 from joblib import Parallel, delayed, parallel_config
 
 TOP = Path(__file__).parents[1]
-#: Where the tables are committed from which the page is made, and where the pictures are.
+#: Where the tables are committed from which the pages are made, with the pages beside them, and where the pictures are.
 TABLES, IMAGES = TOP / "docs" / "studies", TOP / "docs" / "images"
-PAGE = TOP / "docs" / "studies.md"
+OVERVIEW = TOP / "docs" / "studies.md"
 
 Row = dict[str, Any]
 
@@ -51,7 +51,7 @@ def arguments(
 
 
 def main(about: str, run: Callable[[argparse.Namespace], None], write_page: Callable[[], None], **has: Any) -> None:
-    """Run a study as its command line says, or make its part of the page; `has` as in `arguments`."""
+    """Run a study as its command line says, or make its page; `has` as in `arguments`."""
     options = arguments(about, **has)
     if options.page:
         write_page()
@@ -59,22 +59,36 @@ def main(about: str, run: Callable[[argparse.Namespace], None], write_page: Call
         run(options)
 
 
-def divided(name: str, page: Path = PAGE) -> list[str]:
-    """Return docs/studies.md in three: what is above the part of a study, the part, and what is below."""
-    marks = (
-        f"<!-- Made by `python studies/{name}.py --page` from docs/studies/{name}*.csv. -->\n\n",
-        f"\n<!-- End of {name}. -->",
-    )
-    above, rest = page.read_text(encoding="utf-8").split(marks[0])
-    part, below = rest.split(marks[1])
-    return [above + marks[0], part, marks[1] + below]
+def page_of(name: str, overview: Path = OVERVIEW) -> Path:
+    """Return the path of a study's page, which lies beside its tables."""
+    return overview.with_suffix("") / f"{name}.md"
 
 
-def write_part(name: str, part: str, page: Path = PAGE) -> None:
-    """Put the part of a study into docs/studies.md."""
-    above, _, below = divided(name, page)
-    page.write_text(above + part + below, encoding="utf-8")
-    print(f"{page}: the part of {name} is made.")
+def head_of(name: str) -> str:
+    """Return the comment at the top of a study's page."""
+    return f"<!-- Made by `python studies/{name}.py --page` from docs/studies/{name}*.csv. -->\n\n"
+
+
+def overview_cells(name: str, overview: Path = OVERVIEW) -> tuple[str, ...]:
+    """Return what the table of docs/studies.md has beside the link to a study: ours, the best other, the verdict."""
+    lines = overview.read_text(encoding="utf-8").splitlines()
+    return tuple(lines[_line_of(name, lines)][2:-2].split(" | ")[1:])
+
+
+def write_page(name: str, text: str, cells: Sequence[str], overview: Path = OVERVIEW) -> None:
+    """Write a study's page, and its line in the table of docs/studies.md, whose first cell stays."""
+    page = page_of(name, overview)
+    page.write_text(head_of(name) + text, encoding="utf-8")
+    lines = overview.read_text(encoding="utf-8").splitlines(keepends=True)
+    at = _line_of(name, lines)
+    link = lines[at][2:].split(" | ")[0]
+    lines[at] = markdown([link, *cells], []).splitlines()[0] + "\n"
+    overview.write_text("".join(lines), encoding="utf-8")
+    print(f"{page} and its line in {overview} are made.")
+
+
+def _line_of(name: str, lines: Sequence[str]) -> int:
+    return next(k for k, line in enumerate(lines) if line.startswith("| [") and f"](studies/{name}.md) |" in line)
 
 
 def data_file(folder: str | None, name: str) -> Path:
@@ -165,8 +179,18 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
+def machines(table: str) -> str:
+    """Name the machines of a committed table, each once."""
+    return " and ".join(dict.fromkeys(str(row["machine"]) for row in read_table(table)))
+
+
 def met(reached: bool) -> str:
     return "met" if reached else "missed"
+
+
+def different(p: float) -> str:
+    """Say whether a test shows a difference at 5 %."""
+    return "significantly different" if p < 0.05 else "no significant difference"
 
 
 def p_text(p: float) -> str:

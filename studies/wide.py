@@ -8,7 +8,7 @@
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds wide.npz and wide_results.csv. Every method on every fold
 of every set is a unit of its own and kept in the folder of the run: a stopped run goes on where it was, and parts may
 be run on several machines. Each unit's seconds are printed, and at the end those of each method; `--minutes` ends a run
-in time. `--tables` writes docs/studies/wide*.csv, the picture and the study's part of docs/studies.md from the folders
+in time. `--tables` writes docs/studies/wide*.csv, the picture and the page docs/studies/wide.md from the folders
 of all runs. Methods: ours, equal, svm, forest, boosting, tuned-boosting, xrfm, rfm; xrfm needs the package of that
 name, and is left out without it.
 
@@ -16,7 +16,7 @@ Fixed before any run of this script: the sets, the published 279 folds, the meth
 figure, **the mean rank of accuracy over the sets**, of the means over the folds, among all methods that are run here
 and all published ones. Second: mean accuracy, area under the ROC curve (AUC), sets better, equal and worse with
 Wilcoxon's test over the sets, log-loss, seconds, and set by set the difference to TabPFN-Wide 5k on the same folds.
-Trials of kernelmosaic as it comes on eight of the sets had been seen before.
+Trials of kernelmosaic with default settings on eight of the sets had been seen before.
 """
 
 from __future__ import annotations
@@ -93,107 +93,103 @@ def by_fold(figures: Figures) -> str:
         # Published figures are printed with six places.
         won = win_tie_loss(a.round(5), b.round(5))
         p = t_test_resampled(a, b, n_train=int(row["train"]), n_test=int(row["test"])).p_value
-        areas = [np.mean([figures.of(name, one, "auc")[k] for k in folds]) for one in (OURS, RIVAL)]
-        lines.append(
-            [
-                *(name, len(folds), f"{100 * a.mean():.1f}", f"{100 * b.mean():.1f}"),
-                *(f"{won.wins} / {won.ties} / {won.losses}", p_text(p), *(f"{one:.3f}" for one in areas)),
-            ]
-        )
-    heads = ["set", "folds", "accuracy, kernelmosaic", "TabPFN-Wide 5k", "folds better / equal / worse", "p"]
-    return markdown([*heads, "AUC, kernelmosaic", "TabPFN-Wide 5k"], lines)
+        counts = f"{won.wins} / {won.ties} / {won.losses}"
+        lines.append([name, len(folds), f"{100 * a.mean():.1f}", f"{100 * b.mean():.1f}", counts, p_text(p)])
+    return markdown(["set", "folds", "kernelmosaic", "TabPFN-Wide 5k", "folds better / equal / worse", "*p*"], lines)
 
 
-def found() -> str:
-    """Return what the tables say; without them, that there are none yet."""
-    if not _contest.has_tables(CONTEST.name):
-        return "No figures yet: `--tables` writes them here from the folders of the runs.\n"
-    figures = read_figures()
-    if not figures.compared:
-        return "No figures yet of all methods on one set.\n"
-    return FOUND.format(
-        conclusion=_contest.conclusion(figures),
-        means=_contest.means_table(figures, with_area=True),
-        n_compared=len(figures.compared),
-        n_sets=len(figures.sets),
-        splits_run=_contest.splits_run(figures, CONTEST.n_splits),
-        difference=f"{critical_difference(len(figures.ranked), len(figures.compared)):.2f}",
-        picture=PICTURE,
-        pairs=_contest.pairs_table(figures),
-        folds=by_fold(figures),
-        sets=_contest.sets_table(figures),
-        machines=_contest.machines(CONTEST.name),
-    )
+def page() -> str:
+    """Return the study's page, made from the committed tables alone."""
+    figures = read_figures() if _contest.has_tables(CONTEST.name) else None
+    found = {"answer": NOT_YET, "results": "", "lost": ""}
+    if figures is not None and figures.compared:
+        found = {
+            "answer": _contest.answer(figures),
+            "results": RESULTS.format(
+                table=_contest.methods_table(figures, "auc", "AUC"),
+                n_compared=len(figures.compared),
+                n_sets=len(figures.sets),
+                splits_run=_contest.splits_run(figures, CONTEST.n_splits),
+                difference=f"{critical_difference(len(figures.ranked), len(figures.compared)):.2f}",
+                picture=PICTURE,
+                folds=by_fold(figures),
+                machines=common.machines(f"{CONTEST.name}_machines"),
+            ),
+            "lost": f"- kernelmosaic is furthest behind the best method on {_contest.behind(figures)}.\n",
+        }
+    points = f"two settings (12 up to {MANY:,} columns)"
+    return TEXT.format(trees=TREES, xrfm=XRFM_SETTINGS, points=points, **found)
 
 
-def part() -> str:
-    """Return the study's part of docs/studies.md, made from the committed tables alone."""
-    return TEXT.format(trees=TREES, many=f"{MANY:,}", xrfm=XRFM_SETTINGS) + found()
-
-
+NOT_YET = "No figures yet: the runs are not finished. `--tables` writes them here from the folders of the runs."
 TEXT = """\
-## Wide tables: genes, words and spectra
+# Wide tables: more columns than samples
 
-Ten sets of scikit-feature's collection, 62 to 2,600 samples of 500 to 10,000 columns, with the 279 folds of the
-TabPFN-Wide study (arXiv:2510.06162, repository not-a-feature/TabPFN-Wide-dev): three folds by class, repeated ten
-times, three times for madelon; columns that are constant in the training part are dropped. The published figures are
-those of the same folds; their foundation models were run without ensembles, and none of them is run here, since the
-weights are not at hand. Fixed before any run of the script: sets, folds, methods, settings, and the primary figure, the
-mean rank of accuracy over the sets among all methods, the published ones included. Trials of kernelmosaic as it comes
-on eight of the sets (all but BASEHOCK and madelon) had been seen before.
+**Is kernelmosaic with default settings as accurate as foundation models for wide tables?** {answer}
 
-- *kernelmosaic*: {{class}}`~kernelmosaic.MKLRidgeClassifierCV` as it comes. *Equal weights*: the same kernels, their
-  ridge alone learned.
-- *Tuned SVM*: scikit-learn's `SVC`, six values of C times five of gamma by three shuffled folds of the training part.
-  *Random forest*: {trees} trees. *Boosting as it comes*: `HistGradientBoostingClassifier`; *tuned*: two points by the
-  same folds, 12 where columns do not exceed {many}.
-- *xRFM*: the package `xrfm`, the best of {xrfm} random settings, of the space that its authors search, on a fifth of
-  the training part, which is held out.
+## Protocol
+
+Ten sets of scikit-feature's collection (genes, words, spectra), 62 to 2,600 samples of 500 to 10,000 columns, with the
+279 folds of the TabPFN-Wide study (arXiv:2510.06162): three stratified folds repeated ten times, three times for
+madelon. Columns that are constant in the training part are dropped. Published figures are those of the same folds;
+their foundation models were run without ensembles. They are not run here, because their weights are not available. The
+primary figure is the mean rank of accuracy over the sets among all methods, published ones included. Sets, folds,
+methods and settings were fixed before any run of the script; trials of kernelmosaic on eight of the sets (all but
+BASEHOCK and madelon) had been seen before.
+
+- *kernelmosaic*: {{class}}`~kernelmosaic.MKLRidgeClassifierCV` with default settings. *equal weights*: the same
+  kernels, the ridge alone learned.
+- *tuned SVM*: scikit-learn's `SVC`, six values of C times five of gamma by three shuffled folds. *random forest*:
+  {trees} trees. *boosting*: `HistGradientBoostingClassifier` with defaults, and tuned over {points} by the same folds.
+- *xRFM*: the package `xrfm`, the best of {xrfm} random settings from its authors' search space on a held-out fifth of
+  the training part.
 - *RFM*: recursive feature machines (Radhakrishnan et al., arXiv:2212.13881), ridge, scaling and metric chosen on halves
   of the training part.
 
+{results}## Limits
+
+{lost}- Ten sets are few: only large differences in mean rank are significant.
+
+## Run it
+
+    python studies/wide.py --data FOLDER --output run-1 --methods ours xrfm --device cuda
+    python studies/wide.py --data FOLDER --tables run-1 run-2
+
+`wide.npz` has `names`, `<set>_X` and `<set>_y`; `wide_results.csv` has `set`, `method`, `fold`, `accuracy`, `auc`.
 """
+RESULTS = """\
+## Results
 
-FOUND = """\
-### Conclusion
+Means over the {n_compared} of {n_sets} sets of which all ranked methods have every fold. {splits_run} The last three
+columns compare kernelmosaic with the method on all sets that both have, *p* by {{func}}`~kernelmosaic.stats.wilcoxon`.
+Seconds are CPU time of fit and search, or wall clock on a GPU. [Every fold](wide.csv), [published
+figures](wide_published.csv), [means by set](wide_sets.csv).
 
-{conclusion}
+{table}
 
-### Means and ranks
+![Mean ranks; bars join methods that do not differ significantly](../images/{picture})
 
-Means over the {n_compared} of {n_sets} sets of which all ranked methods have all folds that were run. {splits_run}
-Seconds are CPU time of fit and search; wall clock where a GPU was used.
+Mean ranks that differ by less than {difference} do not differ significantly (Nemenyi's test of all pairs at 5 %).
 
-{means}
-
-![Mean ranks; bars join those that are not told apart](images/{picture})
-
-Mean ranks that differ by less than {difference} are not told apart by Nemenyi's test of all pairs at 5 %.
-
-### In pairs
-
-{pairs}
-
-### Fold by fold
-
-*p* is that of {{func}}`~kernelmosaic.stats.t_test_resampled` over the folds.
+Accuracy set by set, *p* by {{func}}`~kernelmosaic.stats.t_test_resampled` over the folds:
 
 {folds}
 
-### Set by set
-
-Accuracy in percent, mean over the folds.
-
-{sets}
-
 Machines: {machines}.
+
 """
+
+
+def summary() -> tuple[str, str, str]:
+    """Return the study's cells of the overview: ours, the best other, the verdict."""
+    return _contest.summary(read_figures() if _contest.has_tables(CONTEST.name) else None)
 
 
 def write_page() -> None:
     if _contest.has_tables(CONTEST.name) and (figures := read_figures()).compared:
         _contest.draw_ranks(figures, common.IMAGES / PICTURE)
-    common.write_part(CONTEST.name, part())
+        _contest.write_sets(figures, CONTEST.name)
+    common.write_page(CONTEST.name, page(), summary())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,9 @@ import pytest
 
 TOP = Path(__file__).parents[1]
 DOCS = TOP / "docs"
-PAGES = [*(TOP / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *sorted(DOCS.glob("*.md"))]
+#: The pages of the site; those of the studies lie beside their tables.
+SITE = sorted([*DOCS.glob("*.md"), *DOCS.glob("studies/*.md")])
+PAGES = [*(TOP / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *SITE]
 
 FENCED = re.compile(r"^(`{3,}|:{3,})([^\n]*)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]\n]*(?:\n[^\]\n]+)?\]\(([^()\s]+)\)")  # a link may be broken over two lines
@@ -102,8 +104,8 @@ def test_pages_referred_to_exist(page):
 
 
 def test_every_page_is_in_a_tree():
-    planted = {"index", *(name for page in DOCS.glob("*.md") for name in in_trees(page))}
-    assert {page.stem for page in DOCS.glob("*.md")} - planted == set()
+    planted = {"index", *(name for page in SITE for name in in_trees(page))}
+    assert {page.relative_to(DOCS).with_suffix("").as_posix() for page in SITE} - planted == set()
 
 
 @each_page()
@@ -188,12 +190,17 @@ SMALLER = {
 }
 
 
+def name_of(page: Path) -> str:
+    return page.relative_to(TOP).as_posix().removeprefix("docs/")
+
+
 def test_what_is_not_run_is_marked_and_known():
-    found = {page.name: [one["reason"] for one in MARKED.finditer(page.read_text(encoding="utf-8"))] for page in PAGES}
+    texts = {name_of(page): page.read_text(encoding="utf-8") for page in PAGES}
+    found = {name: [one["reason"] for one in MARKED.finditer(text)] for name, text in texts.items()}
     marked = {name: [reason for reason in reasons if reason] for name, reasons in found.items()}
     assert {name: reasons for name, reasons in marked.items() if reasons} == NOT_RUN
     assert {name: len(reasons) for name, reasons in found.items()} == {
-        page.name: len(blocks(page.read_text(encoding="utf-8"), "python")) for page in PAGES
+        name: len(blocks(text, "python")) for name, text in texts.items()
     }
 
 

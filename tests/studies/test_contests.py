@@ -26,12 +26,9 @@ def study(monkeypatch, tmp_path):
     for name in NAMES:
         shutil.copy(Path(__file__).parents[2] / "studies" / f"{name}.py", scripts)
         monkeypatch.delitem(sys.modules, name, raising=False)
-    parts = (
-        f"<!-- Made by `python studies/{name}.py --page` from docs/studies/{name}*.csv. -->\n\n"
-        f"\n<!-- End of {name}. -->"
-        for name in ("uci_classes", "wide")
-    )
-    (docs / "studies.md").write_text("".join(parts), encoding="utf-8")
+    lines = (f"| [{name}](studies/{name}.md) |  |  |  |\n" for name in ("uci_classes", "wide"))
+    (docs / "studies").mkdir()
+    (docs / "studies.md").write_text("".join(lines), encoding="utf-8")
     monkeypatch.syspath_prepend(str(scripts))
     yield SimpleNamespace(**{name.strip("_"): importlib.import_module(name) for name in NAMES})
     for name in NAMES:
@@ -252,7 +249,7 @@ def test_ranks_are_of_sets_that_all_ranked_methods_have(study):
     assert figures.ranks() == pytest.approx({"ours": (1 + 1.5 + 2) / 3, "svm": (2 + 1.5 + 1) / 3, "forest": 3})
     pair = figures.pair("ours", "svm")
     assert pair.points == pytest.approx(100 * (0.1 + 0 - 0.2) / 3)
-    assert pair.cells()[2:4] == ["1 / 1 / 1", "67 %"]
+    assert pair.cells()[:2] == ["-3.33", "1 / 1 / 1"]
     assert figures.pair("ours", "xrfm").sets == ["a"]
     assert study.contest.behind(figures) == "c (70.0 for 90.0, tuned SVM)"
 
@@ -301,7 +298,7 @@ def test_a_run_goes_on_where_it_was_and_keeps_no_unit_that_failed(study, file, t
 
 
 def test_the_page_of_uci_classes_is_made_of_all_runs(study, file, tmp_path):
-    contest, page = study.uci_classes.CONTEST._replace(measure=quick), study.common.PAGE
+    contest, page = study.uci_classes.CONTEST._replace(measure=quick), study.common.page_of("uci_classes")
     study.uci_classes.write_page()
     assert "No figures yet" in page.read_text(encoding="utf-8")
     for name in ("two", "three"):
@@ -309,10 +306,16 @@ def test_the_page_of_uci_classes_is_made_of_all_runs(study, file, tmp_path):
     study.contest.write_tables([str(tmp_path / name) for name in ("two", "three")], contest, file[0])
     study.uci_classes.write_page()
     text = page.read_text(encoding="utf-8")
-    assert "the best mean ranks of 2 methods over 1 sets have kernelmosaic (1.00), random forest (2.00)" in text
-    assert "| three | 54 | 5 | 90.0 | 80.0 |" in text
-    assert "| two | 36 | 5 | 90.0 |  |" in text
+    assert "Over 1 sets it has a mean rank of 1.00 among 2 methods" in text
+    assert "The best mean ranks are kernelmosaic (1.00), random forest (2.00)." in text
+    assert "| random forest | 80.00 | 2.00 | 0.300 | 1.0 | +10.00 | 1 / 0 / 0 |" in text
     assert "All published ones were run." in text
+    cells = study.common.overview_cells("uci_classes")
+    assert cells[:2] == ("accuracy 90.00 %, mean rank 1.00", "80.00 %, mean rank 2.00, random forest")
+    assert cells[2].startswith("rank 1 of 2 methods over 1 sets")
+    sets = study.common.read_table("uci_classes_sets")
+    assert sets[1] == {"set": "three", "train": 54, "columns": 5, "kernelmosaic": 90.0, "random forest": 80.0}
+    assert sets[0] == {"set": "two", "train": 36, "columns": 5, "kernelmosaic": 90.0, "random forest": ""}
     assert (study.common.IMAGES / study.uci_classes.PICTURE).stat().st_size > 1000
 
 
@@ -328,7 +331,7 @@ def test_published_figures_stand_beside_those_of_the_same_folds(study, file, tmp
     study.contest.write_tables([str(tmp_path / "run")], contest, path)
     study.wide.write_published(options)
     study.wide.write_page()
-    text = study.common.PAGE.read_text(encoding="utf-8")
+    text = study.common.page_of("wide").read_text(encoding="utf-8")
     assert "| two | 30 | 90.0 | 80.0 | 18 / 0 / 12 |" in text
-    assert "| TabPFN-Wide 5k, published | 1 | +10.00 | 1 / 0 / 0 |" in text
+    assert "| TabPFN-Wide 5k, published | 80.00 | 2.00 | 0.900 |  | +10.00 | 1 / 0 / 0 |" in text
     assert "gisette" not in text

@@ -24,28 +24,41 @@ def study(monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_says_what_the_tables_say(study, name):
     module, common = study(name), study("common")
-    assert module.part() == common.divided(name)[1], f"python studies/{name}.py --page makes it anew"
+    text = module.page()
+    written = common.page_of(name).read_text(encoding="utf-8")
+    assert written == common.head_of(name) + text, f"python studies/{name}.py --page makes it anew"
+    assert common.overview_cells(name) == module.summary(), f"python studies/{name}.py --page makes it anew"
     if not (common.TABLES / f"{name}.csv").exists():  # not run yet: the page has the protocol, and says so
-        assert "No figures yet" in module.part()
+        assert "No figures yet" in text
         return
     picture = TOP / "docs" / "images" / module.PICTURE
-    assert module.PICTURE in module.part()
+    assert f"](../images/{module.PICTURE})" in text
     assert picture.stat().st_size < 200_000
 
 
-def test_every_study_has_its_line_in_the_table_of_all():
-    text = (TOP / "docs" / "studies.md").read_text(encoding="utf-8")
-    assert all(f"| [`{name}`](#" in text for name in NAMES)
-
-
-def test_a_part_is_written_between_the_others(study, tmp_path):
+def test_pages_are_short(study):
+    """Words as `wc -w` counts them, tables included; what is longer belongs into the csv files."""
     common = study("common")
-    before = common.PAGE.read_text(encoding="utf-8")
-    page = tmp_path / "studies.md"
-    page.write_text(before, encoding="utf-8")
-    part = common.divided("omics", page)[1]
-    common.write_part("omics", "anew\n", page)
-    assert page.read_text(encoding="utf-8") == before.replace(part, "anew\n")
+    words = {name: len(common.page_of(name).read_text(encoding="utf-8").split()) for name in NAMES}
+    overview = len(common.OVERVIEW.read_text(encoding="utf-8").split())
+    assert {name: count for name, count in words.items() if not 300 <= count <= 1200} == {}
+    assert overview <= 1200
+    assert overview + sum(words.values()) <= 12_000
+
+
+def test_a_page_is_written_with_its_line_of_the_overview(study, tmp_path):
+    common, overview = study("common"), tmp_path / "studies.md"
+    (tmp_path / "studies").mkdir()
+    before = "# All\n\n| problem | ours | other | verdict |\n| --- | --- | --- | --- |\n"
+    lines = "| [One of *n*](studies/one.md) | 1 | 2 | worse |\n| [Two](studies/two.md) |  |  |  |\nmore\n"
+    overview.write_text(before + lines, encoding="utf-8")
+    assert common.overview_cells("one", overview) == ("1", "2", "worse")
+    assert common.overview_cells("two", overview) == ("", "", "")
+    common.write_page("two", "# Two\n", ("0.5", "not run yet", ""), overview)
+    assert common.overview_cells("two", overview) == ("0.5", "not run yet", "")
+    changed = lines.replace("two.md) |  |  |  |", "two.md) | 0.5 | not run yet |  |")
+    assert overview.read_text(encoding="utf-8") == before + changed
+    assert common.page_of("two", overview).read_text(encoding="utf-8") == common.head_of("two") + "# Two\n"
 
 
 def test_a_stopped_run_goes_on_where_it_was(study, tmp_path):

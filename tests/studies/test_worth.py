@@ -54,14 +54,13 @@ def test_pairs_are_those_of_the_table(worth, store):
     figures = worth.Figures()
     pair = figures.pair(worth.LOO, worth.EQUAL)
     assert (pair.won.wins, pair.won.ties, pair.won.losses) == (15, 0, 15)
-    assert pair.at_least == 50
     assert pair.accuracy == pytest.approx(-0.5, abs=0.01)
     assert pair.r2 == pytest.approx(-0.5, abs=0.01)
     assert pair.loss_ratio == pytest.approx(0.8)
     assert pair.p_loss < 0.001
     assert pair.sure() == [15, 15]
     assert sum(figures.ranks().values()) == pytest.approx(sum(range(1, 13)))
-    assert "The best mean ranks" in worth.part()
+    assert "better on 15 of\n  30 sets" in worth.page()
 
 
 def test_the_norm_of_the_folds_is_the_best_inside_them(worth, store):
