@@ -129,7 +129,7 @@ def _verdict(run: Run, judged: Sequence[Judged]) -> str:
             " Of the printed figures (accuracies, errors, support vectors, weights, costs, selections of kernels) "
             f"{total.within:.0f} of {total.compared} agree with ours, {share}"
         )
-        figures += f"; two of our own runs agree in {ceiling}." if ceiling else "."
+        figures += f"; two of our own runs agree with each other in {ceiling} of them." if ceiling else "."
     if not judged:
         return f"This run has no table that a claim of the papers is judged by.{figures}{quick}"
     counted = f"**Of {len(judged)} claims of {papers} paper{'s' * (papers > 1)}, {said}.**"
@@ -332,7 +332,7 @@ def _claims(judged: Sequence[Judged], folder: str) -> list[str]:
             if one.claim.paper == paper:
                 rows.setdefault(one.claim.text, []).append(_bold(one))
         merged = [(text, ", ".join(dict.fromkeys(said))) for text, said in rows.items()]
-        parts += [f"### {_name(paper)}", _table(("claim", "here"), merged)]
+        parts += [f"### {PAPERS[paper][0]}", _table(("claim", "here"), merged)]
     return parts
 
 
