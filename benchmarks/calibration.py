@@ -7,7 +7,7 @@ come with scikit-learn. At most 700 samples of a set count. Half of them trains,
 are standardised by the training half. Log-loss and Brier score (summed over the classes) of the other half, and seconds
 of the fit, are means over the splits; the last rows are means over the sets, times geometric ones, in plain fits.
 
-Prints Markdown, as docs/choosing.md has it.
+Prints Markdown.
 """
 
 from __future__ import annotations

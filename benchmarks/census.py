@@ -4,8 +4,7 @@
 
 `MKLClassifierCV` chooses C and the norm over three Gaussian kernels of low rank, or exactly with ``--rank 0`` and a
 device; beside it scikit-learn's `Nystroem` of the same total rank with `LinearSVC`, C chosen from the same values, and
-`CalibratedClassifierCV` around it. a9a is read from the folder KERNELMOSAIC_DATA or fetched. Prints Markdown, as
-docs/choosing.md has it.
+`CalibratedClassifierCV` around it. a9a is read from the folder KERNELMOSAIC_DATA or fetched. Prints Markdown.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ regression  diabetes, and a wave that is fast on one side and slow on the other:
 time        one fit at C = 10 in fits of scikit-learn's SVC with one Gaussian kernel, on 2000 samples of GAUSS4 and 1200
             of digits; all in one run, the best of three, in turns.
 
-Prints Markdown, as docs/choosing.md has it.
+Prints Markdown.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ oneclass        one class of a set is normal. Half of it trains; the area under 
                 the other classes, for scikit-learn's OneClassSVM and the one-class estimators as they come.
 
 With `--store FILE` every figure is kept there as it is found, and a run that was stopped goes on where it was.
-Prints Markdown, as docs/choosing.md has it.
+Prints Markdown.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ fits        200 samples, 5 columns, default parameters; "300 samples" are more t
 commands    `kernelmosaic fit --method mkl` on a table of 200 rows (26 fits: five-fold cross-validation of five prices,
             and the last) and `kernelmosaic predict`
 
-Python's own cache of byte code is warm throughout. Prints Markdown, as docs/benchmarks.md has it.
+Python's own cache of byte code is warm throughout. Prints Markdown.
 """
 
 from __future__ import annotations

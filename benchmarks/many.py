@@ -8,7 +8,7 @@ Seconds are from raw samples to a fitted model, after one small fit that compile
 `reproduction.data.load("sonar")` finds it (the environment variable KERNELMOSAIC_DATA may name a folder); where it
 does not, samples of the same size are generated, and the table says so.
 
-Prints Markdown, as docs/scale.md has it.
+Prints Markdown.
 """
 
 from __future__ import annotations

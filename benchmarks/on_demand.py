@@ -6,7 +6,7 @@ Ten Gaussian kernels are learned to a relative duality gap of 1e-3 in a budget o
 60,000 samples 0.15 is 2 GiB), kernels included; `SVC` trains one of them with a cache of the same size. Every fit has a
 process of its own, whose peak memory is what the system counted, less that of the same process before the fit.
 
-Prints Markdown, as docs/scale.md has it.
+Prints Markdown.
 """
 
 from __future__ import annotations

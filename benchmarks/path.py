@@ -11,7 +11,7 @@ gpu   five folds × 50 values of C with ten kernels learned, and with one kernel
       took: products of a matrix with a column, inverses, steps, waits for the device, fits that were finished alone.
       ``--device cpu --gpu-n 500`` tries it without a GPU, and ``--one-by-one`` takes the fits one after the other.
 
-Prints Markdown, as docs/choosing.md has it; the gpu part goes to ``--json`` as well.
+Prints Markdown; the gpu part goes to ``--json`` as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables of the papers, run again: what is run, how it is kept, how it compares. `docs/reproduction.md` says more."""
+"""Tables of the papers, run again: what is run, how it is kept, how it compares. `docs/reproducing.md` says more."""
 
 from __future__ import annotations
 

@@ -84,7 +84,11 @@ def _report_parser() -> argparse.ArgumentParser:
     add("--output", "-o", type=_file, help="the page; by default the run's report.html")
     add("--data", type=Path, help="folder with the data sets, for pictures; else the variable KERNELMOSAIC_DATA")
     add("--no-figures", action="store_true", help="tables only")
-    add("--markdown", type=_file, help="write a short page of counts and claims as Markdown instead")
+    add(
+        "--markdown",
+        type=_file,
+        help="write a short page of counts and claims as Markdown instead, its long tables beside it",
+    )
     add("--summaries", type=Path, help="keep the tables and times in this small folder instead, to report from later")
     return parser
 

@@ -385,7 +385,7 @@ _LOCALIZED = (
         Compare("accuracy", ("LMKL", _LOCAL), ("SVM", "kG"), "more"),
     ),
     _000(
-        "More kernels do not overfit: five local linear kernels are as accurate as two (a claim of 001's slides)",
+        "More kernels do not overfit: five local linear kernels are as accurate as two (a claim of Gönen's slides)",
         "two to five local linear kernels",
         Compare("accuracy", ("LMKL", "-".join(["kL"] * 5)), ("LMKL", "kL-kL"), "no less"),
     ),

@@ -2,137 +2,185 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from io import StringIO
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from kernelmosaic.files import write_text
 from reproduction.claims import FAILED, HELD, NOT_RUN, OTHER_SOLVERS, UNDECIDED, Judged, judge
-from reproduction.papers import missing_parts
+from reproduction.papers import PAPERS, by_name, missing_parts
 from reproduction.reading import Result, Run
 from reproduction.rows import WEIGHTS, Tally, label, lines_of, tallies
 
-_PAPERS = {
-    "000": "Gönen and Alpaydın (2008), Localized multiple kernel learning",
-    "001": "Gönen, slides of his thesis on multiple kernel learning",
-    "002": "Gönen and Alpaydın (2011), Regularizing multiple kernel learning using response surface methodology",
-    "003": "Kobayashi and Otsu, Bilinear formulated multiple kernel learning for multi-class classification",
-    "004": "Ye, Ji and Chen (2008), Multi-class discriminant kernel learning via convex programming",
-}
 #: Where a sentence of a note ends.
 _SENTENCE = re.compile(r"(?<=\.) (?=[A-Z0-9])")
 _VERSIONS = ("kernelmosaic", "python", "numpy", "scipy", "scikit-learn", "numba")
+#: A printed figure agrees with a run of ours by this rule; "within" tallies count a plain one besides.
 _RULE = (
-    "A *run* of ours is the whole table with draws and splits of its own, as the papers have one; most data sets have "
-    "three. A run agrees with a printed figure if |ours − theirs| ≤ 2 √(ours² + theirs²), of standard errors of means "
-    "over splits: theirs is the printed deviation divided by the root of the number of splits, or, where none is "
-    "printed, taken to be ours. Half a unit of the second decimal is allowed for rounding; where no error is known "
-    "two points (0.02 for a weight). Counts and verdicts must be equal. A cell counts by the share of its runs that "
-    "agree. The *ceiling* is how often two of our own runs agree with each other by the same rule, the most that can "
-    "be expected of a paper. It is below one where ten folds share one test third, whose standard error does not "
-    "measure the variation of that third. *Gains* are the methods' figures less those of their baselines on the same "
-    "splits, in which a setting of both cancels. Weights printed as zero are counted apart. How often a kernel is "
-    "chosen is a count of the paper's splits, whose own standard error follows from it; ours is scaled to as many "
-    "splits. A plain rule without errors is given as well: accuracies within two points, weights within 0.03. The "
-    "tables themselves are the files `docs/reproduction/*.csv`."
+    "A *run* is a whole table with draws and splits of its own; most tables have three. A run agrees with a printed "
+    "figure if the two differ by at most two standard errors of their difference (where the paper prints no "
+    "deviation, ours is used). Verdicts of tests and counts must be equal. A figure counts by the share of our runs "
+    "that agree. The last column is the share of pairs of our own runs that agree with each other: the most that can "
+    "be expected. *Gains* are figures of the methods less those of their baselines on the same splits."
 )
-_CHOSEN = (
-    "Counted apart, and not above, are cells whose own figures decided what the paper leaves open: that they agree "
-    "with print is no evidence. Cells that follow from them in part (gains, verdicts, costs) are counted above."
+_TESTS = (
+    "Each claim is tested on our own runs at the 5 % level: with six data sets or more by Wilcoxon's signed-rank test, "
+    "with fewer by a paired t test over the runs of each data set, with a single run by the 5×2 cv F test or Welch's t "
+    "test. A claim holds if more than half of the data sets show it and none shows the contrary; a claim of equal "
+    "accuracy fails only if a test shows a loss. With three runs, only large differences are significant. *Other "
+    "solvers* marks claims on the speed of the authors' programs."
 )
+_SOLVERS = (
+    "Claims on the speed of the authors' own programs that ours do not show. Times of other programs neither confirm "
+    "nor refute them:"
+)
+_OUTCOMES = (HELD, FAILED, OTHER_SOLVERS, UNDECIDED)
+_Rows = list[tuple[Any, ...]]
 #: The last line of the account; a page may go on below it.
 _END = "<!-- Below this line edits are kept. -->\n"
-_TESTS = (
-    "Each claim is judged by the tables of this run at the 5 % level: {counts}. With six data sets or more "
-    "Wilcoxon's signed-rank test on the means decides, two-sided; with fewer each data set is tested by itself, "
-    "by a paired t test over the runs, whose draws and splits the methods share, so that what differs from run to run "
-    "counts as error. With three runs it finds large differences only. Where an experiment has one run, its 5×2 cv F "
-    "test decides, else Welch's t test over the replicates, which takes overlapping training sets for independent "
-    "ones and so errs towards finding differences. A claim holds if more than half of the data sets show it and none "
-    "the contrary; one of being as good fails only if a test shows it to be worse. Figures in brackets are those of "
-    "the runs. What a paper states of the times of its own solvers is marked *other solvers* where ours do not show "
-    "it: times of other programs cannot refute it. Printed figures that cannot be compared are not judged."
-)
 
 
-def make_markdown(run: Run) -> str:
-    """Return the account as Markdown; it says nothing that the tables of the run do not."""
+def make_markdown(run: Run, folder: str = "report") -> str:
+    """Return the account as Markdown: the verdicts first. Long tables are links to csv files in a folder beside it."""
+    judged = _judged(run)
     parts = [
         "# Reproduced papers",
         "<!-- Made by `python -m reproduction report`; edits above its last line are lost when it is made again. -->",
-        *_about(run),
-        "## How many figures agree",
-        _RULE,
-        _agreement([one for one in run.results if _is_counted(one)]),
-        *_apart(run.results),
-        *_readings(run),
-        *_studies(run.results),
-        *_claims(judge(run)),
-        *_notes(run.results),
+        _verdict(run, judged),
+        _by_paper(run, judged),
+        *_failed(judged),
+        *_figures(run, folder),
+        *_claims(judged, folder),
         *_missing(run),
-        *_work(run),
+        "## The run",
+        _about(run),
+        _links(run, folder),
         _END,
     ]
     return "\n\n".join(part for part in parts if part)
 
 
+def long_tables(run: Run) -> dict[str, _Rows]:
+    """Return the tables that are too long for the page by name, their heads first."""
+    found = {
+        "agreement": _agreement(run),
+        "claims": _all_claims(_judged(run)),
+        "chosen": _apart(run.results, chosen=True),
+        "not_counted": _apart(run.results, chosen=False),
+        "findings": _findings(run.results),
+        "departures": _notes(run.results),
+        **{f"readings_{name}": rows for name, rows in _readings(run).items()},
+    }
+    return {name: rows for name, rows in found.items() if len(rows) > 1}
+
+
 def write_markdown(run: Run, path: str | Path) -> Path:
-    """Write the account of a run to a file; what an existing file has below the account's last line is kept."""
+    """Write the account of a run to a file, and its long tables to a folder of the same name without the ending.
+
+    What an existing file has below the account's last line is kept.
+    """
     path = Path(path)
+    folder = path.with_suffix("")
+    for name, rows in long_tables(run).items():
+        folder.mkdir(exist_ok=True)
+        write_text(folder / f"{name}.csv", as_csv(rows))
     below = path.read_text(encoding="utf-8").partition(_END)[2] if path.exists() else ""
-    return write_text(path, make_markdown(run) + below)
+    return write_text(path, make_markdown(run, folder.name) + below)
 
 
-def _about(run: Run) -> list[str]:
-    facts, machine = run.facts, run.facts["environment"]
-    own = [one.work for one in run.results if one.work.commit in ("", machine.get("commit"))]
-    seconds = sum(one.seconds for one in own)
-    quick = "" if facts["scale"]["name"] == "full" else " **A quick look: its figures are no evidence.**"
-    papers = sorted({one.experiment.paper for one in run.results})
-    versions = ", ".join(f"{name} {machine.get(name)}" for name in _VERSIONS)
-    units = sum(one.units for one in own)
-    commit = f" of commit {machine['commit']}" if machine.get("commit") else ""
-    where = f"{machine.get('cpus')} CPUs ({machine.get('machine')}, {str(machine.get('system')).split('-')[0]})"
-    made = (
-        f"Run{commit} on {facts.get('started', 'an unknown day')[:10]} with seed {facts['seed']} at "
-        f"{facts['scale']['name']} scale: {len(own)} experiments, {units} units, {_duration(seconds)} of work "
-        f"on {where}; {versions}.{quick}"
-    )
-    others: dict[str, list[str]] = {}
-    for one in run.results:
-        if one.work.commit not in ("", machine.get("commit")):
-            others.setdefault(one.work.commit, []).append(f"`{one.experiment.name}`")
-    made += "".join(f" Of another run, commit {its}: {', '.join(names)}." for its, names in others.items())
-    earlier = ", ".join(f"`{one.experiment.name}`" for one in run.results if one.is_earlier)
-    if earlier:
-        made += (
-            f"\n\n**Not yet run again**: {earlier}. Their figures are of an earlier definition, under other readings "
-            "and with other splits than this page describes."
+def as_csv(rows: _Rows) -> str:
+    """Return a table as the text of a csv file."""
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _judged(run: Run) -> list[Judged]:
+    return [one for one in judge(run) if one.verdict.outcome != NOT_RUN]
+
+
+def _name(paper: str) -> str:
+    """Return the authors and the title of a paper."""
+    return ": ".join(PAPERS[paper]) if paper in PAPERS else paper
+
+
+def _verdict(run: Run, judged: Sequence[Judged]) -> str:
+    counts = Counter(one.verdict.outcome for one in judged)
+    words = {
+        HELD: "hold in our runs",
+        FAILED: "do not",
+        OTHER_SOLVERS: "concern the speed of the authors' own programs, which ours can neither confirm nor refute",
+        UNDECIDED: "cannot be decided",
+    }
+    said = ", ".join(f"{counts[name]} {words[name]}" for name in _OUTCOMES if counts[name])
+    papers = len({one.claim.paper for one in judged})
+    quick = "" if run.facts["scale"]["name"] == "full" else " **A quick look: its figures are no evidence.**"
+    total = _total(_printed(run))
+    figures = ""
+    if total is not None:
+        _, share, ceiling, _ = shares(total)
+        figures = (
+            " Of the printed figures (accuracies, errors, support vectors, weights, costs, selections of kernels) "
+            f"{total.within:.0f} of {total.compared} agree with ours, {share}"
         )
-    # A study of several papers is none of its own.
-    return [made, "\n".join(f"- **{paper}** {_PAPERS[paper]}" for paper in papers if paper in _PAPERS)]
+        figures += f"; two of our own runs agree with each other in {ceiling} of them." if ceiling else "."
+    if not judged:
+        return f"This run has no table that a claim of the papers is judged by.{figures}{quick}"
+    counted = f"**Of {len(judged)} claims of {papers} paper{'s' * (papers > 1)}, {said}.**"
+    return f"{counted} A claim that is tested on two tables counts twice.{figures}{quick}"
 
 
-def _is_counted(one: Result) -> bool:
-    """Say whether an experiment is held against its paper; what other readings and studies give is shown elsewhere."""
-    return not (one.experiment.another_reading_of or one.experiment.findings(one.rows))
+def _printed(run: Run, paper: str = "") -> list[Tally]:
+    """Return the tallies of printed figures: gains follow from these, and plain rules count them again."""
+    return [tally for _, tally in _tallies(run, paper) if tally.group != "gains" and " within " not in tally.metric]
 
 
-def _agreement(results: Sequence[Result]) -> str:
+def _by_paper(run: Run, judged: Sequence[Judged]) -> str:
     rows = []
-    for one in results:
-        counted = tallies(one.rows, one.experiment.apart)
-        where = f"{one.experiment.paper}, {one.experiment.table}"
-        if not counted:
-            rows.append((f"`{one.experiment.name}`", where, "nothing to compare", *[""] * 5))
-        rows += [
-            (f"`{one.experiment.name}`", where, label(tally.metric), tally.group, *shares(tally)) for tally in counted
-        ]
-    return _table(("experiment", "table", "figure", "of", "within", "share", "ceiling", "of the ceiling"), rows)
+    for paper in sorted({one.experiment.paper for one in run.results if one.experiment.paper in PAPERS}):
+        counts = Counter(one.verdict.outcome for one in judged if one.claim.paper == paper)
+        total = _total(_printed(run, paper))
+        counted = shares(total)[:3] if total else ("none printed", "", "")
+        rows.append((_name(paper), *(counts[name] or "" for name in _OUTCOMES), *counted))
+    head = (
+        "paper",
+        "claims that hold",
+        "do not",
+        "speed",
+        "undecided",
+        "figures that agree",
+        "share",
+        "between our runs",
+    )
+    return _table(head, rows) if rows else ""
+
+
+def _tallies(run: Run, paper: str = "") -> list[tuple[Result, Tally]]:
+    """Return how many figures agree, experiment by experiment; other readings and studies are left out."""
+    return [
+        (one, tally)
+        for one in run.results
+        if paper in ("", one.experiment.paper)
+        and not (one.experiment.another_reading_of or one.experiment.findings(one.rows))
+        for tally in tallies(one.rows, one.experiment.apart)
+    ]
+
+
+def _total(marks: Sequence[Tally]) -> Tally | None:
+    """Return several tallies as one; ceilings count by the number of their figures."""
+    if not marks:
+        return None
+    known = [one for one in marks if one.ceiling is not None]
+    n_known = sum(one.compared for one in known)
+    ceiling = sum(one.compared * (one.ceiling or 0.0) for one in known) / n_known if known else None
+    compared, within = sum(one.compared for one in marks), sum(one.within for one in marks)
+    return Tally(marks[0].metric, marks[0].group, compared, within, ceiling)
 
 
 def shares(tally: Tally) -> tuple[str, str, str, str]:
@@ -150,44 +198,92 @@ def shares(tally: Tally) -> tuple[str, str, str, str]:
     )
 
 
-def _apart(results: Sequence[Result]) -> list[str]:
-    """Return what is counted apart because a reading was chosen by it, what cannot be compared at all, and why."""
-    chosen, never = [], []
+def _failed(judged: Sequence[Judged]) -> list[str]:
+    """Return the claims that did not hold, with the figures, and those on the speed of other programs."""
+    parts = []
+    for outcome, said in ((FAILED, "Figures in brackets are those of the runs:"), (OTHER_SOLVERS, _SOLVERS)):
+        lines = [
+            f"- {PAPERS[one.claim.paper][0]}: {one.claim.text} (`{one.experiment}`). {one.verdict.said}"
+            for one in judged
+            if one.verdict.outcome == outcome
+        ]
+        if lines:
+            parts += [said, "\n".join(lines)]
+    return ["## Claims that did not hold", *parts] if parts else []
+
+
+def _figures(run: Run, folder: str) -> list[str]:
+    kinds: dict[tuple[str, str], list[Tally]] = {}
+    for one, tally in _tallies(run):
+        if " within " not in tally.metric and one.experiment.paper in PAPERS:
+            figure = label(tally.metric) + ", gains" * (tally.group == "gains")
+            kinds.setdefault((PAPERS[one.experiment.paper][0], figure), []).append(tally)
+    rows = [(*kind, *shares(total)[:3]) for kind, marks in kinds.items() if (total := _total(marks)) is not None]
+    if not rows:
+        return []
+    more = (
+        "By experiment, and by a plain rule (accuracies within 2 points, weights within 0.03): "
+        f"[agreement]({folder}/agreement.csv)."
+    )
+    if len(_apart(run.results, chosen=True)) > 1:
+        more += f" Figures by which we chose what a paper leaves open are [counted apart]({folder}/chosen.csv)."
+    if len(_apart(run.results, chosen=False)) > 1:
+        more += f" Others, such as those of unknown random draws, [cannot be compared]({folder}/not_counted.csv)."
+    return [
+        "## Published figures beside ours",
+        _RULE,
+        _table(("paper", "figure", "agree", "share", "between our runs"), rows),
+        more,
+    ]
+
+
+def _agreement(run: Run) -> _Rows:
+    head = ("experiment", "paper", "table", "figure", "of", "within", "share", "ceiling", "of the ceiling")
+    return [
+        head,
+        *(
+            (
+                one.experiment.name,
+                by_name(one.experiment.paper),
+                one.experiment.table,
+                label(tally.metric),
+                tally.group,
+                *shares(tally),
+            )
+            for one, tally in _tallies(run)
+        ),
+    ]
+
+
+def _apart(results: Sequence[Result], chosen: bool) -> _Rows:
+    """Return the cells by which a reading was chosen, with how many agree; or those that cannot be compared."""
+    rows: _Rows = [
+        ("experiment", "cells", "within", "what was chosen") if chosen else ("experiment", "cells", "figures", "why")
+    ]
     for one in results:
         for apart in one.experiment.apart:
             cells = [row for row in one.rows if row.share is not None and apart.covers(row)]
-            where = (f"`{one.experiment.name}`", " ".join(filter(None, apart.cells)) or "all")
-            if cells and apart.chosen:
+            if cells and bool(apart.chosen) == chosen:
                 within = f"{sum(row.share or 0.0 for row in cells):.1f}".removesuffix(".0")
-                chosen.append((*where, f"{within} of {len(cells)}", apart.why))
-            elif cells:
-                never.append((*where, len(cells), apart.why))
-    parts = []
-    if chosen:
-        parts += [_CHOSEN, _table(("experiment", "cells", "within", "what was chosen"), chosen)]
-    if never:
-        parts += ["Not counted:", _table(("experiment", "cells", "figures", "why"), never)]
-    return parts
+                count = f"{within} of {len(cells)}" if chosen else len(cells)
+                rows.append((one.experiment.name, " ".join(filter(None, apart.cells)) or "all", count, apart.why))
+    return rows
 
 
-def _readings(run: Run) -> list[str]:
+def _readings(run: Run) -> dict[str, _Rows]:
     """Return the tables that were filled under several readings, one column a reading."""
-    parts: list[str] = []
-    for name in dict.fromkeys(one.experiment.another_reading_of for one in run.results):
-        results = run.readings_of(name) if name else []
-        if len(results) > 1:
-            first = results[0].experiment
-            parts += [f"## {first.paper}, {first.table} under several readings", _side_by_side(results)]
-    return parts
+    names = dict.fromkeys(one.experiment.another_reading_of for one in run.results if one.experiment.another_reading_of)
+    return {name: _side_by_side(found) for name in names if len(found := run.readings_of(name)) > 1}
 
 
-def _side_by_side(results: Sequence[Result]) -> str:
+def _side_by_side(results: Sequence[Result]) -> _Rows:
     """Return the accuracies and the weights' distances of one table under several readings, and their means."""
     found = [_measures(one) for one in results]
     printed = {name: value for column in found for name, (_, _, value) in column.items()}
     # Of what a reading alone has, and of cells that no other reading has, there is nothing to compare.
     cells = [name for name in printed if sum(name in column for column in found) > 1]
-    rows = [
+    rows: _Rows = [("data set", "method", "kernels", "figure", "published", *(one.experiment.name for one in results))]
+    rows += [
         (*name, f"{printed[name]:.2f}" if name[3] == "accuracy" else "", *(_shown(column, name) for column in found))
         for name in cells
     ]
@@ -195,8 +291,7 @@ def _side_by_side(results: Sequence[Result]) -> str:
         mine = [[column[name][1] for name in cells if name in column and name[3] == figure] for column in found]
         means = [f"{sum(one) / len(one):.2f}" if one else "" for one in mine]
         rows.append(("mean difference", "", "", figure, "", *means))
-    names = [f"`{one.experiment.name}`" for one in results]
-    return _table(("data set", "method", "kernels", "figure", "published", *names), rows)
+    return rows
 
 
 _Cell = tuple[str, str, str, str]
@@ -220,64 +315,69 @@ def _shown(column: dict[_Cell, tuple[float, float, float]], name: _Cell) -> str:
     return f"{column[name][0]:.2f}" if name in column else ""
 
 
-def _studies(results: Sequence[Result]) -> list[str]:
+def _findings(results: Sequence[Result]) -> _Rows:
     """Return what the studies among the experiments have found."""
-    parts: list[str] = []
-    for one in results:
-        if found := one.experiment.findings(one.rows):
-            parts += [f"## {one.experiment.title}", "\n".join(f"- {sentence}" for sentence in found)]
+    found = [(one.experiment, said) for one in results for said in one.experiment.findings(one.rows)]
+    return [("experiment", "title", "finding"), *((one.name, one.title, by_name(said)) for one, said in found)]
+
+
+def _claims(judged: Sequence[Judged], folder: str) -> list[str]:
+    """Return all claims, paper by paper, with their verdicts."""
+    if not judged:
+        return []
+    parts = ["## All claims", f"{_TESTS} Statistics: [claims]({folder}/claims.csv)."]
+    for paper in dict.fromkeys(one.claim.paper for one in judged):
+        rows: dict[str, list[str]] = {}
+        for one in judged:
+            if one.claim.paper == paper:
+                rows.setdefault(one.claim.text, []).append(_bold(one))
+        merged = [(text, ", ".join(dict.fromkeys(said))) for text, said in rows.items()]
+        parts += [f"### {PAPERS[paper][0]}", _table(("claim", "here"), merged)]
     return parts
 
 
-def _claims(judged: Sequence[Judged]) -> list[str]:
-    counts = Counter(one.verdict.outcome for one in judged)
-    decided = ", ".join(
-        f"{counts[name]} {name}" for name in (HELD, FAILED, OTHER_SOLVERS, UNDECIDED, NOT_RUN) if counts[name]
-    )
-    rows = [
-        (
-            one.claim.paper,
-            one.claim.text,
-            f"`{one.experiment}`" * bool(one.experiment),
-            _bold(one),
-            one.verdict.statistic,
-        )
-        for one in judged
-    ]
-    failed = [one for one in judged if one.verdict.outcome in (FAILED, OTHER_SOLVERS)]
-    instead = [f"- {one.claim.text} (`{one.experiment}`): {one.verdict.said}" for one in failed]
+def _all_claims(judged: Sequence[Judged]) -> _Rows:
     return [
-        "## What the papers claim",
-        _TESTS.format(counts=decided or "none decided"),
-        _table(("paper", "claim", "experiment", "here", "by"), rows),
-        *(["Claims that did not hold, or of other solvers, with the figures:", "\n".join(instead)] if instead else []),
+        ("paper", "claim", "experiment", "outcome", "statistic", "figures"),
+        *(
+            (
+                PAPERS[one.claim.paper][0],
+                one.claim.text,
+                one.experiment,
+                one.verdict.outcome,
+                one.verdict.statistic,
+                one.verdict.said * (one.verdict.outcome in (FAILED, OTHER_SOLVERS)),
+            )
+            for one in judged
+        ),
     ]
 
 
 def _bold(one: Judged) -> str:
-    return f"**{one.verdict.outcome}**" if one.verdict.outcome in (HELD, FAILED) else one.verdict.outcome
+    return f"**{one.verdict.outcome}**" if one.verdict.outcome == FAILED else one.verdict.outcome
 
 
-def _notes(results: Sequence[Result]) -> list[str]:
+def _notes(results: Sequence[Result]) -> _Rows:
     """List the notes of the experiments; a sentence that several share stands once, with their names."""
     noted = [one.experiment for one in results if one.experiment.notes]
     sentences = [_SENTENCE.split(one.notes.strip()) for one in noted]
     count = Counter(chain.from_iterable(sentences))
     shared: dict[str, list[str]] = {}
     for sentence in (sentence for sentence in count if count[sentence] > 1):
-        names = ", ".join(f"`{one.name}`" for one, its in zip(noted, sentences, strict=True) if sentence in its)
+        names = ", ".join(one.name for one, its in zip(noted, sentences, strict=True) if sentence in its)
         shared.setdefault(names, []).append(sentence)
-    lines = [f"- {names}: {' '.join(found)}" for names, found in shared.items()]
+    rows: _Rows = [("experiments", "title", "departure from the paper, or what the paper leaves open")]
+    rows += [(names, "", by_name(" ".join(found))) for names, found in shared.items()]
     for one, its in zip(noted, sentences, strict=True):
         own = " ".join(sentence for sentence in its if count[sentence] == 1)
-        lines.append(f"- `{one.name}` ({one.title}): {own or 'as above.'}")
-    return ["## Where the runs depart from the papers", "\n".join(lines)] if lines else []
+        rows.append((one.name, one.title, by_name(own) or "as above"))
+    return rows
 
 
 def _missing(run: Run) -> list[str]:
     parts = [
-        "## What is not here",
-        _table(("paper", "what", "why"), [(m.paper, m.what, m.why) for m in missing_parts()]),
+        "## What is missing",
+        _table(("paper", "part", "reason"), [(by_name(m.paper), m.what, m.why) for m in missing_parts()]),
     ]
     if run.absent:
         parts.append("Not in this run: " + ", ".join(f"`{one.name}`" for one in run.absent) + ".")
@@ -286,16 +386,47 @@ def _missing(run: Run) -> list[str]:
     return parts
 
 
-def _work(run: Run) -> list[str]:
-    rows = [
-        (f"`{one.experiment.name}`", one.work.units, one.work.failed, _duration(one.work.seconds))
-        for one in run.results
-    ]
-    return [
-        "## Time",
-        "Time of all units together, however many ran at once.",
-        _table(("experiment", "units", "failed", "time"), rows),
-    ]
+def _about(run: Run) -> str:
+    facts, machine = run.facts, run.facts["environment"]
+    own = [one.work for one in run.results if one.work.commit in ("", machine.get("commit"))]
+    seconds, units = sum(one.seconds for one in own), sum(one.units for one in own)
+    versions = ", ".join(f"{name} {machine.get(name)}" for name in _VERSIONS)
+    commit = f" of commit {machine['commit']}" if machine.get("commit") else ""
+    where = f"{machine.get('cpus')} CPUs ({machine.get('machine')}, {str(machine.get('system')).split('-')[0]})"
+    made = (
+        f"Run{commit} on {facts.get('started', 'an unknown day')[:10]} with seed {facts['seed']} at "
+        f"{facts['scale']['name']} scale: {len(own)} experiments, {units} units, {_duration(seconds)} of work "
+        f"on {where}; {versions}."
+    )
+    others: dict[str, list[str]] = {}
+    for one in run.results:
+        if one.work.commit not in ("", machine.get("commit")):
+            others.setdefault(one.work.commit, []).append(f"`{one.experiment.name}`")
+    made += "".join(f" Of another run, commit {its}: {', '.join(names)}." for its, names in others.items())
+    failed = ", ".join(
+        f"`{one.experiment.name}` ({one.work.failed} of {one.work.units})" for one in run.results if one.work.failed
+    )
+    made += f" Units that failed: {failed}." * bool(failed)
+    earlier = ", ".join(f"`{one.experiment.name}`" for one in run.results if one.is_earlier)
+    if earlier:
+        made += (
+            f"\n\n**Not yet run again**: {earlier}. Their figures are of an earlier definition, under other readings "
+            "and with other splits than this page describes."
+        )
+    return made
+
+
+def _links(run: Run, folder: str) -> str:
+    """Name the experiments, and link what has no place on the page."""
+    names = ", ".join(f"`{one.experiment.name}`" for one in run.results)
+    words = {
+        "departures": "where the runs depart from the papers",
+        "findings": "what experiments without printed figures found",
+    }
+    words |= {f"readings_{name}": f"`{name}` under several readings" for name in _readings(run)}
+    tables = long_tables(run)
+    links = [f"[{said}]({folder}/{name}.csv)" for name, said in words.items() if name in tables]
+    return f"Experiments: {names}." + f"\n\nTables: {', '.join(links)}." * bool(links)
 
 
 def _duration(seconds: float) -> str:

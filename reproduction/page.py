@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from kernelmosaic.reports import Cell, Page, Table
 from reproduction.claims import FAILED, HELD, LEVEL, Judged, judge
 from reproduction.markdown import shares
-from reproduction.papers import missing_parts
+from reproduction.papers import by_name, missing_parts
 from reproduction.pictures import DRAWINGS, Drawing, Drawn, draw_pictures
 from reproduction.reading import Result, Run
 from reproduction.rows import (
@@ -156,7 +156,7 @@ def _claims(page: Page, judged: Sequence[Judged]) -> None:
             one.claim.text,
             Cell(one.verdict.outcome, tones.get(one.verdict.outcome, "warn")),
             one.verdict.statistic + f". {one.verdict.said}" * (one.verdict.outcome == FAILED),
-            one.experiment or f"paper {one.claim.paper}",
+            one.experiment or by_name(one.claim.paper),
         )
         for one in judged
     ]
@@ -197,7 +197,9 @@ def _main_table(page: Page, result: Result, lines: Sequence[Line]) -> None:
     shown = [line for line in lines if any(metric in line.figures for metric in metrics)]
     if shown:
         head, rows = _side_by_side(shown, metrics)
-        caption = f"{result.experiment.paper}, {result.experiment.table}: means and deviations over the replicates."
+        caption = (
+            f"{by_name(result.experiment.paper)}, {result.experiment.table}: means and deviations over the replicates."
+        )
         page.table(Table(caption, head, rows, searchable=len(rows) > 5))
 
 
@@ -253,7 +255,7 @@ def _more_table(page: Page, result: Result, lines: Sequence[Line]) -> None:
 def _paper_pictures(page: Page, paper: str, drawn: Sequence[Drawn], subsampled: bool) -> None:
     if not drawn:
         return
-    page.heading(f"{paper}: its pictures, drawn again", f"{paper} pictures")
+    page.heading(f"{by_name(paper)}: its pictures, drawn again", f"{paper} pictures")
     if subsampled:
         page.paragraph("Of a quick look: fewer samples than the captions say.")
     for one in drawn:
@@ -284,7 +286,7 @@ def _not_run(page: Page, run: Run) -> None:
     page.heading("What is not here")
     if run.absent:
         page.paragraph("Not in this run: " + ", ".join(f"`{one.name}`" for one in run.absent) + ".")
-    rows = [(one.what, one.paper, one.why) for one in missing_parts()]
+    rows = [(one.what, by_name(one.paper), one.why) for one in missing_parts()]
     page.table(Table("What cannot be had, and why.", ("what", "paper", "why"), rows))
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tools.flowchart import LAST, STEPS, draw
+
 TOP = Path(__file__).parents[1]
 DOCS = TOP / "docs"
 #: The pages of the site; those of the studies lie beside their tables.
@@ -156,6 +158,14 @@ def test_names_that_are_not_there_are_found():
     assert list(names_of_ours(listed)) == ["a.B", "a.c.D"]
     with pytest.raises(ImportError):
         resolve("kernelmosaic.kernels.NoSuchKernel")
+
+
+def test_the_flowchart_is_that_of_its_script_and_names_estimators():
+    assert (DOCS / "images" / "choosing.svg").read_text(encoding="utf-8") == draw()
+    answers = [line for _, lines in STEPS for line in lines] + [line.split()[0] for line in LAST[1:]]
+    for name in answers:
+        resolve(f"kernelmosaic.{name}")
+        assert f"~kernelmosaic.{name}`" in (DOCS / "choosing.md").read_text(encoding="utf-8")
 
 
 # The Python of a page is run from top to bottom, in one namespace. A comment before a block says why it is not run.

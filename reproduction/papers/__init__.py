@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -10,6 +11,20 @@ from reproduction.data.entries import unavailable
 from reproduction.experiment import Experiment
 from reproduction.papers import paper_000, paper_001, paper_002, paper_003, paper_004, readings, stand_ins
 
+#: By the number that begins the names of their experiments: authors, title.
+PAPERS = {
+    "000": ("Gönen and Alpaydın (2008)", "Localized multiple kernel learning"),
+    "001": ("Gönen (2010)", "Slides of a thesis on multiple kernel learning"),
+    "002": (
+        "Gönen and Alpaydın (2011)",
+        "Regularizing multiple kernel learning using response surface methodology",
+    ),
+    "003": (
+        "Kobayashi and Otsu (2010)",
+        "Bilinear formulated multiple kernel learning for multi-class classification",
+    ),
+    "004": ("Ye, Ji and Chen (2008)", "Multi-class discriminant kernel learning via convex programming"),
+}
 #: In the order in which ``--all`` runs them. A new file of experiments adds its own here.
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
@@ -25,12 +40,12 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 #: Paper, part, and either the data set that cannot be had or the reason in words.
 _PARTS = (
-    ("000, 002", "sequence set ARABIDOPSIS (000 Table 2, 002 Table 2)", "ARABIDOPSIS"),
-    ("000, 002", "sequence set VERTEBRATES (000 Table 2, 002 Table 2)", "VERTEBRATES"),
+    ("000, 002", "sequence set ARABIDOPSIS (Table 2 of both)", "ARABIDOPSIS"),
+    ("000, 002", "sequence set VERTEBRATES (Table 2 of both)", "VERTEBRATES"),
     ("002", "sequence set ACCEPTORS (Table 2)", "ACCEPTORS"),
     ("002", "sequence set DONORS (Table 2)", "DONORS"),
     ("002", "sequence set POLYADENYLATION (Table 2)", "POLYADENYLATION"),
-    ("001, 002", "protein function (002 Tables 5–7 and Figures 4–9) and location (001)", "YEAST"),
+    ("001, 002", "protein function (Tables 5–7 and Figures 4–9 of the paper) and location (slides)", "YEAST"),
     ("001", "protein stability", "neither the sample nor how its features were made is described."),
     ("001", "gender recognition from faces", "the set, its labels and the patches are not named."),
     ("003", "protein localisation (Figure 1 c and d)", "PROTEIN LOCALISATION"),
@@ -48,6 +63,11 @@ def find_experiments(names: Sequence[str], catalogue: Mapping[str, Experiment] =
             hint = f"; did you mean {near[0]!r}?" if near else "."
             raise ValueError(f"no experiment is called {name!r}{hint} --list names them all.")
     return [catalogue[name] for name in dict.fromkeys(names)]
+
+
+def by_name(text: str) -> str:
+    """Return a text with the authors of the papers in place of their numbers; names of experiments stay."""
+    return re.sub(r"\b00[0-4]\b(?!-)", lambda found: PAPERS[found[0]][0], text)
 
 
 @dataclass(frozen=True)

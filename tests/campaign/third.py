@@ -294,7 +294,7 @@ def _check_margin(problem: ThirdProblem, model: Any, eta: Array, beta: Array) ->
 
 
 def _proved(problem: ThirdProblem, weights: Array, beta: Array, d: Array) -> float:
-    """Return the lower bound of the optimum by the coefficients of one quantile, in long double; −∞ if there is none."""
+    """Return the lower bound of the optimum by the coefficients of one quantile, in long double; −∞ if none."""
     p, C = problem.parameters, problem.parameters["C"] * problem.weight
     if np.any(beta < (p["quantile"] - 1.0) * C) or np.any(beta > p["quantile"] * C):
         return -np.inf

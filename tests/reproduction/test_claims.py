@@ -209,7 +209,15 @@ def test_what_the_data_say_instead():
     assert "B on 1, A on 1 of 2 data sets" in Most("time", "A", ("A", "B"))(rows).said
     assert "A 3, B 2" in Alike("time", ("A", "B"), 0.5)(table("time", [3.0], [2.0])).said
     failed = make_markdown(run_of([replace(row, mean=0.0) for row in printed_rows("000-banana")], "full", "000-banana"))
-    assert "Claims that did not hold, or of other solvers, with the figures:\n\n- MKL uses only" in failed
+    assert "## Claims that did not hold\n\nFigures in brackets are those of the runs:\n\n- Gönen and" in failed
+    assert "(2008): MKL uses only the quadratic kernel on BANANA (`000-banana`). weight:kP" in failed
+
+
+def test_the_account_begins_with_how_many_claims_held():
+    text = make_markdown(run_of(printed_rows("000-banana"), "full", "000-banana"))
+    assert text.split("\n\n")[2].startswith("**Of 3 claims of 1 paper, 3 hold in our runs.**")
+    assert "| MKL uses only the quadratic kernel on BANANA | held |" in text
+    assert "did not hold" not in text
 
 
 def run_of(rows: list[Row], scale: str, name: str = "000-table1") -> Run:

@@ -15,9 +15,9 @@ from tests.reproduction.toy import gaussians, sleeping
 from reproduction import EXPERIMENTS, FULL, QUICK, Settings, pictures, run_experiments
 from reproduction.__main__ import main
 from reproduction.claims import judge
-from reproduction.markdown import make_markdown, write_markdown
+from reproduction.markdown import as_csv, long_tables, make_markdown, write_markdown
 from reproduction.page import make_page
-from reproduction.papers import missing_parts
+from reproduction.papers import by_name, missing_parts
 from reproduction.pictures import Drawing, draw_pictures
 from reproduction.reading import Result, Run, Work, keep_summaries, read_run
 from reproduction.rows import Row, agreement, ours, read_rows, write_rows
@@ -115,11 +115,12 @@ def test_summaries_alone_give_the_same_account(folder, tmp_path):
 def test_an_account_written_again_keeps_what_stands_below_it(folder, tmp_path):
     run, path = read_run(folder, TOYS), tmp_path / "account.md"
     path.write_text("of another run\n", encoding="utf-8")
-    assert write_markdown(run, path).read_text(encoding="utf-8") == make_markdown(run)
+    assert write_markdown(run, path).read_text(encoding="utf-8") == make_markdown(run, "account")
     path.write_text(
         "old figures\n" + make_markdown(run).splitlines(keepends=True)[-1] + "\n## How to\n", encoding="utf-8"
     )
-    assert write_markdown(run, path).read_text(encoding="utf-8") == make_markdown(run) + "\n## How to\n"
+    assert write_markdown(run, path).read_text(encoding="utf-8") == make_markdown(run, "account") + "\n## How to\n"
+    assert not (tmp_path / "account").exists()  # no table of a toy is long
 
 
 def test_the_page_has_every_line_and_no_link_outside(folder):
@@ -291,7 +292,7 @@ def test_summaries_of_a_run_in_several_sittings_keep_what_it_has_not_run(folder,
     assert [one.work.commit for one in read_run(tmp_path / "kept", TOYS).results] == ["", ""]
 
 
-def test_readings_of_one_table_stand_side_by_side():
+def test_readings_of_one_table_stand_side_by_side(tmp_path):
     other = replace(EXPERIMENTS["000-table1-raw"], name="raw")
     cells = [("BANANA", "SVM", "kP"), ("BANANA", "LMKL", "kP-kG")]
     results = [
@@ -299,11 +300,16 @@ def test_readings_of_one_table_stand_side_by_side():
         for one, mean in ((EXPERIMENTS["000-table1"], 90.005), (other, 50.005))
     ]
     run = Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results)
-    text = make_markdown(run)
-    assert "| BANANA | SVM | kP | accuracy | 56.51 | 90.0" in text
+    tables = long_tables(run)
+    beside = tables["readings_000-table1"]
+    assert beside[1][:5] == ("BANANA", "SVM", "kP", "accuracy", "56.51")
     # From the mean of 56.51 and 83.84, as both are on the same side.
-    assert "| mean difference |  |  | accuracy |  | 19.83 | 20.17 |" in text
-    assert text.count("| `raw` | 000, Table 1") == 0
+    assert beside[-1] == ("mean difference", "", "", "accuracy", "", "19.83", "20.17")
+    assert {row[0] for row in tables["agreement"][1:]} == {"000-table1"}
+    text = write_markdown(run, tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "[`000-table1` under several readings](page/readings_000-table1.csv)" in text
+    written = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "page").iterdir()}
+    assert written == {name: as_csv(rows) for name, rows in tables.items()}
     assert {one.experiment for one in judge(run)} <= {"000-table1", ""}
 
 
@@ -314,8 +320,10 @@ def test_readings_of_weights_are_compared_by_their_distance_from_print():
         Result(it, it.beside_published([Row(*cell, "weight:kL", w), Row(*cell, "weight:kP", 1 - w)]), Work(version=2))
         for it, w in ((one, 0.5), (other, 0.35))
     ]
-    text = make_markdown(Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results))
-    assert "| GAUSS4 | MKL | kL-kP | weights |  | 0.40 | 0.10 |" in text  # printed 0.3 and 0.7
+    tables = long_tables(Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results))
+    assert ("GAUSS4", "MKL", "kL-kP", "weights", "", "0.40", "0.10") in tables[
+        "readings_000-gauss4"
+    ]  # printed 0.3, 0.7
 
 
 def test_cells_that_a_reading_was_chosen_by_are_counted_apart():
@@ -324,29 +332,42 @@ def test_cells_that_a_reading_was_chosen_by_are_counted_apart():
         [Row("BANANA", "LMKL", "kP-kG", "accuracy", 83.84), Row("BANANA", "SVM", "kP", "accuracy", 1)]
     )
     facts = {"seed": 0, "scale": {"name": "full"}, "environment": {}}
-    text = make_markdown(Run(Path("nowhere"), facts, [Result(one, rows, Work(version=2))]))
-    assert "| `000-table1` | 000, Table 1 | accuracy % |  | 0 of 1 |" in text
-    assert "| `000-table1` | LMKL accuracy | 1 of 1 | scaling of columns and kernels, by these accuracies |" in text
-    assert "Not counted:" not in text
+    run = Run(Path("nowhere"), facts, [Result(one, rows, Work(version=2))])
+    tables, text = long_tables(run), make_markdown(run)
+    where = ("000-table1", "Gönen and Alpaydın (2008)", "Table 1", "accuracy %", "", "0 of 1")
+    assert tables["agreement"][1][:6] == where
+    chosen = ("000-table1", "LMKL accuracy", "1 of 1", "scaling of columns and kernels, by these accuracies")
+    assert tables["chosen"][1:] == [chosen]
+    assert "| Gönen and Alpaydın (2008) | accuracy % | 0 of 1 | 0 % |" in text
+    assert "not_counted" not in tables
+    assert "cannot be compared" not in text
 
 
 def test_a_sentence_that_notes_share_stands_once():
     notes = {"a": "Of both, C. elegans too. Of the first.", "b": "Of both, C. elegans too."}
     experiments = [replace(EXPERIMENTS["000-banana"], name=name, title="T", notes=text) for name, text in notes.items()]
     results = [Result(one, [], Work(version=2)) for one in experiments]
-    text = make_markdown(Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results))
-    assert "\n- `a`, `b`: Of both, C. elegans too.\n- `a` (T): Of the first.\n- `b` (T): as above.\n" in text
+    tables = long_tables(Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results))
+    both, first, second = tables["departures"][1:]
+    assert both == ("a, b", "", "Of both, C. elegans too.")
+    assert (first, second) == (("a", "T", "Of the first."), ("b", "T", "as above"))
+
+
+def test_papers_have_names_and_experiments_keep_their_numbers():
+    assert by_name("As 000-gauss4; in 004, else 001.") == "As 000-gauss4; in Ye, Ji and Chen (2008), else Gönen (2010)."
 
 
 @pytest.mark.skipif(not KEPT.is_dir(), reason="no run is kept in docs/reproduction")
 def test_the_documentations_page_follows_from_the_kept_tables():
-    account = make_markdown(read_run(KEPT))
+    run = read_run(KEPT)
+    account, tables = make_markdown(run, "reproduction"), long_tables(run)
     page = (TOP / "docs" / "reproduction.md").read_text(encoding="utf-8")
     assert page[: len(account)] == account
-    assert page[len(account) :].startswith("\n## How to run them\n")
+    assert "\n## How to run them\n" in page[len(account) :]
+    assert all((KEPT / f"{name}.csv").read_text(encoding="utf-8") == as_csv(rows) for name, rows in tables.items())
     for path in KEPT.iterdir():
         assert path.stat().st_size < 200_000
         assert path.suffix in (".csv", ".json")
-    names = {path.stem for path in KEPT.glob("*.csv")} - {"run"}
+    names = {path.stem for path in KEPT.glob("*.csv")} - {"run", *tables}
     assert names <= set(EXPERIMENTS)
     assert json.loads((KEPT / "run.json").read_text())["scale"]["name"] == "full"
