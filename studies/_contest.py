@@ -379,10 +379,12 @@ def write_sets(figures: Figures, name: str) -> None:
 def splits_run(figures: Figures, n_splits: Callable[[int], int]) -> str:
     """Say of which sets fewer splits were run than are published."""
     sizes = {str(row["set"]): int(row["train"] + row["test"]) for row in figures.rows if row.get("train", "") != ""}
-    fewer = [
-        f"{name} ({figures.splits[name]})" for name in figures.sets if figures.splits[name] < n_splits(sizes[name])
-    ]
-    return f"Fewer than published were run of {', '.join(fewer)}." if fewer else "All published ones were run."
+    fewer = [name for name in figures.sets if figures.splits[name] < n_splits(sizes[name])]
+    if not fewer:
+        return "All published ones were run."
+    counts = " or ".join(map(str, sorted({figures.splits[name] for name in fewer})))
+    least = min(sizes[name] for name in fewer)
+    return f"Fewer splits than published ({counts}) were run of {len(fewer)} sets, of {least:,} samples or more."
 
 
 def behind(figures: Figures, count: int = 3) -> str:

@@ -942,8 +942,8 @@ MUTATIONS = (
         "ridge-of-all-samples-slope",
         "sign of a term of the slope in the ridge of all samples",
         "solvers/leave_one_out.py",
-        "backend.to_numpy(squares) - np.sum(self.times(u) * beta, axis=1)",
-        "backend.to_numpy(squares) + np.sum(self.times(u) * beta, axis=1)",
+        "backend.to_numpy(squares) - np.sum(across * beta, axis=1)",
+        "backend.to_numpy(squares) + np.sum(across * beta, axis=1)",
         "estimators/test_subsample.py",
     ),
     _m(
