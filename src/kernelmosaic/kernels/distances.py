@@ -137,23 +137,42 @@ def pairwise_statistic(
         block = X @ Y.T if name == "products" else backend_of(X).xp.cdist(X, Y, p=1.0)
     elif name == "products":
         block = np.asarray(safe_sparse_dot(X, Y.T, dense_output=True))
-    elif sparse.issparse(X) or sparse.issparse(Y):
-        from sklearn.metrics.pairwise import manhattan_distances
-
-        found = manhattan_distances(_with_short_indices(X), _with_short_indices(Y))
-        block = found.astype(np.result_type(X.dtype, Y.dtype), copy=False)
     else:
-        from scipy.spatial.distance import cdist
-
-        block = cdist(X, Y, "cityblock").astype(np.result_type(X.dtype, Y.dtype), copy=False)
+        block = manhattan_distances(X, Y).astype(np.result_type(X.dtype, Y.dtype), copy=False)
     return block
 
 
-def _with_short_indices(X: MatrixLike) -> MatrixLike:
-    """Return samples whose indices, if they are sparse, have 32 bits, as scikit-learn's distances ask for."""
-    if not sparse.issparse(X) or X.indices.dtype == np.int32:
-        return X
-    return sparse.csr_matrix((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), X.shape)
+def manhattan_distances(X: MatrixLike, Y: MatrixLike) -> NDArray[np.float64]:
+    """Return Σ_c |x_c − y_c| for all rows of X and Y on the host.
+
+    Where most entries of a column are the same number, as in tables of counts, scaled or not, only the others are read:
+    the distance does not change where that number is subtracted from the column.
+    """
+    if not (sparse.issparse(X) or sparse.issparse(Y)):
+        common = _common_entries(X, Y)
+        if common is None:
+            from scipy.spatial.distance import cdist
+
+            return np.asarray(cdist(X, Y, "cityblock"))
+        X, Y = X - common, Y - common
+    from kernelmosaic.kernels._numba_pairs import manhattan_of_nonzeros
+
+    rows, columns = sparse.csr_array(X, dtype=np.float64), sparse.csc_array(Y, dtype=np.float64)
+    for one in (rows, columns):
+        one.sum_duplicates()
+    arrays = (rows.data, rows.indices, rows.indptr, columns.data, columns.indices, columns.indptr)
+    return np.asarray(manhattan_of_nonzeros(*(np.ascontiguousarray(one) for one in arrays), Y.shape[0]))
+
+
+def _common_entries(X: NDArray[Any], Y: NDArray[Any], most: float = 0.1) -> NDArray[np.float64] | None:
+    """Return the median of every column, if at most this share of the entries of X and of Y differs from it."""
+    if X.shape[1] < 100 or len(X) * len(Y) * X.shape[1] < 2**24:  # nothing to gain
+        return None
+    for some in (slice(None, None, X.shape[1] // 50), slice(None)):
+        found = np.median(Y[:, some], axis=0)
+        if any(np.count_nonzero(one[:, some] - found) > most * one[:, some].size for one in (X, Y)):
+            return None
+    return np.asarray(found)
 
 
 class FitSamples:
@@ -196,8 +215,8 @@ class FitSamples:
         from scipy.spatial.distance import pdist, squareform
 
         X, squared = self.X.astype(np.float64, copy=False), statistic == "squared_distances"
-        # Of many columns inner products are several times faster than differences.
-        if sparse.issparse(X) or (squared and X.shape[1] > 32):
+        # Of many columns inner products are several times faster than differences; of counts, common entries.
+        if sparse.issparse(X) or (squared and X.shape[1] > 32) or (not squared and _common_entries(X, X) is not None):
             found = squareform(pairwise_statistic(statistic, X, X), checks=False)
         else:
             found = pdist(X, "sqeuclidean" if squared else "cityblock")
