@@ -97,7 +97,7 @@ html_theme_options = {
     "logo": {"image_light": "_static/logo.svg", "image_dark": "_static/logo.svg", "text": "kernelmosaic"},
     "github_url": SOURCE,
     "navbar_persistent": ["search-button"],
-    "secondary_sidebar_items": {"index": [], "**": ["page-toc"]},
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "navbar_end": ["version-switcher", "theme-switcher", "navbar-icon-links"],
     # The versions of the newest release, whichever is read; browsers fetch them, builds do not.
     "switcher": {"json_url": f"{SITE}_static/switcher.json", "version_match": "main" if development else release},
@@ -133,7 +133,8 @@ def describe(app: Any, page: str, template: str, context: dict[str, Any], doctre
     """Say what a page is about to search engines, and to those who show a preview of a link to it."""
     if doctree is None:
         return
-    said = (one.astext() for one in doctree.findall(nodes.paragraph) if not isinstance(one.parent, nodes.list_item))
+    paragraphs = doctree.findall(nodes.paragraph)
+    said = (one.astext() for one in paragraphs if one.parent.tagname in ("section", "desc_content"))
     text = " ".join(next(said, project).split())
     text = text if len(text) <= 200 else f"{text[:197].rsplit(' ', 1)[0]} …"
     title = re.sub("<[^>]+>", "", context["title"])
