@@ -119,8 +119,8 @@ def try_wheel() -> None:
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder, *(("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")))
-        run(python, "-m", "pip", "install", "--quiet", wheel)
-        run(python, "-c", example + loaded, cwd=Path(folder))
+        run(python, "-I", "-m", "pip", "install", "--quiet", wheel)
+        run(python, "-I", "-c", example + loaded, cwd=Path(folder))
         size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file() and not path.is_symlink())
     print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.2f} MB; installed with all it needs {size / 1e6:.0f} MB.")
 
