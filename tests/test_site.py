@@ -75,5 +75,6 @@ def test_names_in_papers_are_in_the_index_on_the_page_that_the_search_must_find(
     docs = Path(__file__).parents[1] / "docs"
     for name, page in SEARCHES.items():
         text = (docs / page).with_suffix(".md").read_text(encoding="utf-8")
-        assert any(f"! {name}" in line.split(", ") for line in re.findall(r"^```\{index\} (.+)$", text, re.MULTILINE)), name
+        indexed = re.findall(r"^```\{index\} (.+)$", text, re.MULTILINE)
+        assert any(f"! {name}" in line.split(", ") for line in indexed), name
         assert re.search(rf"^{name}$", (docs / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE), name

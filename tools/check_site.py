@@ -198,11 +198,15 @@ def not_found(window: Any, site: Path, searches: dict[str, str]) -> Iterator[str
     """Yield what the search of the site does not lead to, among its first results."""
     from selenium.webdriver.support.wait import WebDriverWait
 
+    results = "return [...document.querySelectorAll('#search-results li a')].map(a => a.href)"
+    done = "return document.querySelector('#search-results .search-summary')?.innerText.match(/\\d|not match/)"
+
+    def finished(one: Any) -> Any:
+        return one.execute_script(done)
+
     for words, page in searches.items():
         window.get(f"{(site / 'search.html').resolve().as_uri()}?q={quote(words)}")
-        results = "return [...document.querySelectorAll('#search-results li a')].map(a => a.href)"
-        done = "return document.querySelector('#search-results .search-summary')?.innerText.match(/\\d|not match/)"
-        WebDriverWait(window, 20).until(lambda one, done=done: one.execute_script(done))
+        WebDriverWait(window, 20).until(finished)
         first = [Path(urlsplit(link).path).name for link in window.execute_script(results)[:FIRST]]
         if page not in first:
             yield f"search.html: {words!r} leads to {first}, not to {page}"
