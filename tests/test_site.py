@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from tools.check_site import broken_links, browser, cut_code, faults
+from tools.check_site import SEARCHES, broken_links, browser, cut_code, faults
 
 GOOD = """<!doctype html><title>.</title><meta name="viewport" content="width=device-width">
 <style>pre, div { overflow-x: auto } a:focus { outline: 3px solid red }</style>
@@ -42,13 +45,15 @@ def test_what_does_not_fit_is_faint_or_hides_the_focus(window, tmp_path):
         "faint": good.replace("<h1 ", '<h1 style="color: #bbb" '),
         "dark": good.replace("<style>", "<style>@media (prefers-color-scheme: dark) { h1 { background: #333 } }"),
         "focus": good.replace("outline: 3px solid red", "outline: none"),
+        "broken": good.replace("<td>", '<td style="max-width: 9em; overflow-wrap: anywhere">'),
     }
     found = {}
     for name, page in {"good": good, **bad}.items():
         (tmp_path / f"{name}.html").write_text(page)
         found[name] = list(faults(window, tmp_path / f"{name}.html"))
     assert found["good"] == []
-    for name, words in {"wide": "over the edge", "signature": "over the edge", "focus": "cannot be seen"}.items():
+    words_of = {"wide": "over the edge", "signature": "over the edge", "focus": "cannot be seen"}
+    for name, words in {**words_of, "broken": f"{'word' * 200!r} is broken in two"}.items():
         assert found[name]
         assert all(words in fault for fault in found[name]), found[name]
     assert [fault.split(": ")[0] for fault in found["faint"]] == [
@@ -64,3 +69,12 @@ def test_code_that_is_cut(window, tmp_path):
     )
     assert list(cut_code(window, tmp_path / "wide.html")) == [f"wide.html: the code {'word' * 10!r} is cut"]
     assert list(cut_code(window, tmp_path / "wraps.html")) == []
+
+
+def test_names_in_papers_are_in_the_index_on_the_page_that_the_search_must_find():
+    docs = Path(__file__).parents[1] / "docs"
+    for name, page in SEARCHES.items():
+        text = (docs / page).with_suffix(".md").read_text(encoding="utf-8")
+        indexed = re.findall(r"^```\{index\} (.+)$", text, re.MULTILINE)
+        assert any(f"! {name}" in line.split(", ") for line in indexed), name
+        assert re.search(rf"^{name}$", (docs / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE), name

@@ -4,8 +4,9 @@ python tools/check_site.py docs/_build/html
 
 Every link to a page of the site, and to a heading there, must be met. Where chromium and chromedriver are installed,
 some pages are also opened, 390 and 1280 pixels wide, light and dark: nothing may reach over the right edge unless it
-can be scrolled, text must stand out from what is behind it, and what the Tab key reaches must show that it was reached.
-Every page with code is opened 1280 pixels wide: no line of it may be cut.
+can be scrolled, no name in a table, a heading or the side bar may be broken in two, text must stand out from what is
+behind it, and what the Tab key reaches must show that it was reached. Every page with code is opened 1280 pixels wide:
+no line of it may be cut. The search must find names that papers give to methods, on the page that describes them.
 """
 
 from __future__ import annotations
@@ -19,13 +20,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 #: Pages that are opened: the ways in, the longest tables, a picture, a signature.
 LOOKED_AT = (
-    *("index.html", "tutorial.html", "reproduction.html", "auto_examples/index.html"),
-    "generated/kernelmosaic.MKLClassifierCV.html",
+    *("index.html", "tutorial.html", "reproduction.html", "auto_examples/index.html", "api.html", "glossary.html"),
+    *("generated/kernelmosaic.MKLClassifierCV.html", "generated/kernelmosaic.LocalizedBayesianMKLClassifier.html"),
 )
+#: Names in papers, and a page that the search must have among its first results.
+SEARCHES = {
+    "MC-MKL": "multiclass.html",
+    "LMKL": "localized.html",
+    "EasyMKL": "convex.html",
+    "banded ridge": "himalaya.html",
+}
+FIRST = 5
 WIDTHS = (390, 1280)
 #: Presses of the Tab key, and the least contrast of text (WCAG 2.2, level AA, for large text and code).
 TABS, CONTRAST = 25, 3.0
@@ -45,6 +54,22 @@ for (let node; (node = words.nextNode());) {
 for (const e of document.querySelectorAll('main img, main svg, main table'))
   if (e.getBoundingClientRect().right > edge && !scrolls(e.parentElement)) found.push(e.tagName);
 return found;
+"""
+#: Names that go on in the next line.
+BROKEN = """
+const range = document.createRange(), found = [];
+for (const part of document.querySelectorAll('main :is(td, th, h1, h2, h3), .bd-sidebar-primary nav.bd-links')) {
+  if (!part.getClientRects().length) continue;
+  const words = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
+  for (let node; (node = words.nextNode());)
+    for (const name of node.data.matchAll(/[\\p{L}\\p{N}_]{2,}/gu)) {
+      range.setStart(node, name.index);
+      range.setEnd(node, name.index + name[0].length);
+      const rows = new Set([...range.getClientRects()].filter(r => r.width).map(r => Math.round(r.top)));
+      if (rows.size > 1) found.push(name[0]);
+    }
+}
+return [...new Set(found)];
 """
 FAINT = """
 const parts = text => text.match(/[\\d.]+/g).map(Number);
@@ -149,6 +174,8 @@ def faults(window: Any, page: Path) -> Iterator[str]:
             window.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             window.get(page.resolve().as_uri())
             yield from (f"{seen}: {text!r} reaches over the edge" for text in window.execute_script(OVERFLOWING))
+            if scheme == "light":
+                yield from (f"{seen}: {text!r} is broken in two" for text in window.execute_script(BROKEN))
             yield from (f"{seen}: {text!r} is hard to see" for text in window.execute_script(FAINT, CONTRAST))
             for _ in range(TABS if scheme == "light" else 0):
                 ActionChains(window).send_keys(Keys.TAB).perform()
@@ -167,6 +194,24 @@ def cut_code(window: Any, page: Path) -> Iterator[str]:
     yield from (f"{page.name}: the code {text!r} is cut" for text in window.execute_script(CUT))
 
 
+def not_found(window: Any, site: Path, searches: dict[str, str]) -> Iterator[str]:
+    """Yield what the search of the site does not lead to, among its first results."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    results = "return [...document.querySelectorAll('#search-results li a')].map(a => a.href)"
+    done = "return document.querySelector('#search-results .search-summary')?.innerText.match(/\\d|not match/)"
+
+    def finished(one: Any) -> Any:
+        return one.execute_script(done)
+
+    for words, page in searches.items():
+        window.get(f"{(site / 'search.html').resolve().as_uri()}?q={quote(words)}")
+        WebDriverWait(window, 20).until(finished)
+        first = [Path(urlsplit(link).path).name for link in window.execute_script(results)[:FIRST]]
+        if page not in first:
+            yield f"search.html: {words!r} leads to {first}, not to {page}"
+
+
 def main(site: Path) -> int:
     """Print what is wrong, and return whether anything is."""
     found = list(broken_links(site))
@@ -175,6 +220,7 @@ def main(site: Path) -> int:
             print("No browser was found: links were checked, pages not looked at.")
         else:
             found += [fault for name in LOOKED_AT for fault in faults(window, site / name)]
+            found += not_found(window, site, SEARCHES)
             pages = [page for page in sorted(site.rglob("*.html")) if "<pre>" in page.read_text(encoding="utf-8")]
             found += [fault for page in pages for fault in cut_code(window, page)]
     print(*found, sep="\n", end="\n" if found else "")
