@@ -140,7 +140,7 @@ def concordance(
     if not pairs > 0:
         warnings.warn(
             "The concordance is not defined: no two samples are comparable, since none was observed to have its event "
-            "while another lived on.",
+            "while another was at risk.",
             UndefinedMetricWarning,
             stacklevel=3,
         )

@@ -54,7 +54,7 @@ def paired(a: Any, b: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return two vectors of equal length, all finite, or raise."""
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape or len(a) == 0:
-        raise ValueError(f"a has shape {a.shape}, b {b.shape}: give two lists of equal length, a figure a data set.")
+        raise ValueError(f"a has shape {a.shape}, b {b.shape}: give two lists of one length, one figure per data set.")
     if not (np.all(np.isfinite(a)) and np.all(np.isfinite(b))):
         raise ValueError("a and b must hold finite numbers only.")
     return a, b

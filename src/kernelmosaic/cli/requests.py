@@ -65,7 +65,7 @@ def _writable_file(path: Path | None) -> Path | None:
 def _model_file(path: Path | None) -> Path | None:
     """Refuse the name of a table or a page, which the model would be taken for."""
     if path and path.suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".npz", ".npy", ".html"):
-        raise typer.BadParameter(f"{path} is no name for a model; give one such as {path.stem}.skops.")
+        raise typer.BadParameter(f"{path} is not the name of a model file; give one such as {path.stem}.skops.")
     return _writable_file(path)
 
 

@@ -101,7 +101,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     def _probabilities(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         if self._calibration is None:
             raise NotFittedError(
-                f"{type(self).__name__} was fitted without calibration and knows no probabilities: call 'fit' again."
+                f"{type(self).__name__} was fitted without calibration and has no probabilities: call 'fit' again."
             )
         return np.asarray(self._calibration.probabilities(outputs))
 

@@ -250,5 +250,5 @@ def check_discriminant_targets(y: TargetLike, decision: str) -> AnyArray:
             f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one column per label."
         )
     if decision != "least_squares":
-        raise ValueError(f"decision={decision!r} tells classes apart; labels need 'least_squares'.")
+        raise ValueError(f"decision={decision!r} is for one class per sample; several labels need 'least_squares'.")
     return np.asarray(y.toarray() if issparse(y) else y)

@@ -272,8 +272,8 @@ class BaseRidge(KernelEstimator):
         rank = [max(int(_FEATURES * one), 1) for one in share]
         warnings.warn(
             f"{type(self).__name__}: the {n} samples are too many for exact linear systems, and are fitted by "
-            f"{sum(rank)} Nyström features of kernels weighed by {len(some)} samples; give approximation and rank to "
-            "choose others, or subsample=None.",
+            f"{sum(rank)} Nyström features, with weights learned from {len(some)} samples; give approximation and "
+            "rank to choose others, or subsample=None.",
             UserWarning,
             stacklevel=level_of_caller(),
         )
@@ -485,7 +485,7 @@ class BaseRidge(KernelEstimator):
         repeated = 1.0 - len(np.unique(rows, axis=0)) / len(rows)
         if repeated >= (0.2 if left_out else 0.1):
             why = (
-                "which leave-one-out does not leave out with them: give groups, equal for samples that belong together"
+                "so leave-one-out scores are too optimistic: give groups, equal for samples that belong together"
                 if left_out
                 else "with its target, which the evidence takes for targets without noise: give each sample once, with "
                 "its number as sample_weight, or use criterion='loo' with groups"

@@ -159,7 +159,7 @@ def kernel_significance(
     estimator, y, weight, random = prepare(estimator, X, y, sample_weight, random_state)
     if isinstance(last_step(estimator), MKLSurvival) or not (y.ndim == 1 or y.dtype.kind in "biuf"):
         raise TypeError(
-            "kernel_significance serves classes and numbers as targets, not censored times: use stability, or "
+            "kernel_significance supports classes and numbers as targets, not censored times: use stability, or "
             "kernel_importance."
         )
     # Samples that do not count keep their targets to themselves.
@@ -321,7 +321,7 @@ def conditional_pvalue(
     if not np.shape(K) == np.shape(given) == (np.shape(dual_coef)[-1],) * 2:
         raise ValueError(
             f"dual_coef has shape {np.shape(dual_coef)}, K {np.shape(K)} and given {np.shape(given)}: give kernels "
-            "between all training samples, and a column for each, zero where it is no support vector."
+            "between all training samples, and a column for each, zero where a sample is not a support vector."
         )
     K, given = (one - one.mean(axis=0) - (one - one.mean(axis=0)).mean(axis=1, keepdims=True) for one in (K, given))
     values, vectors = np.linalg.eigh(given)

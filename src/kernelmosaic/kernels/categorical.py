@@ -133,8 +133,8 @@ class Clinical(Kernel):
         for kind in each:
             if not isinstance(kind, list | tuple) and kind not in ("nominal", "ordinal", "continuous"):
                 raise ValueError(
-                    f"kinds={kinds!r}: {kind!r} is no kind of column; choose 'nominal', 'ordinal' or 'continuous', or "
-                    "list the categories in order."
+                    f"kinds={kinds!r}: {kind!r} is not a kind of column; choose 'nominal', 'ordinal' or 'continuous', "
+                    "or list the categories in order."
                 )
         return list(each)
 
@@ -147,7 +147,7 @@ class Clinical(Kernel):
             if not _holds_numbers(column):
                 text = next(value for value in column if not isinstance(value, Real))
                 raise ValueError(
-                    f"X: column {j} holds {text!r}, which is no number; in kinds, call it 'nominal' or list its "
+                    f"X: column {j} holds {text!r}, which is not a number; in kinds, call it 'nominal' or list its "
                     "categories in order."
                 )
             return np.asarray(check_array(column[:, np.newaxis], dtype=np.float64, input_name="X")[:, 0])

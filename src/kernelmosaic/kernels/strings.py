@@ -353,8 +353,8 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
             )
         if not isinstance(self.matrix, str) or self.matrix not in _tables():
             raise ValueError(
-                f"matrix={self.matrix!r} is no substitution matrix: use 'blosum30' to 'blosum100', 'pam10' to 'pam500' "
-                "or, for nucleotides, 'nuc44' or 'dnafull'."
+                f"matrix={self.matrix!r} is not a substitution matrix: use 'blosum30' to 'blosum100', 'pam10' to "
+                "'pam500' or, for nucleotides, 'nuc44' or 'dnafull'."
             )
 
 

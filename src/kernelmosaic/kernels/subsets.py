@@ -76,8 +76,8 @@ class Subsets(BaseEstimator):
         if type(self.kernel) not in (Gaussian, Laplacian):
             given = "" if isinstance(self.kernel, Kernel) else f" {suggest_kernel(self.kernel)}"
             raise TypeError(
-                f"kernel={self.kernel!r}: Subsets serves Gaussian() and Laplacian(), whose distances are sums over the "
-                f"columns.{given}"
+                f"kernel={self.kernel!r}: Subsets supports Gaussian() and Laplacian(), whose distances are sums over "
+                f"the columns.{given}"
             )
         numbers = np.asarray(columns, dtype=np.intp)
         return SubsetFamily(

@@ -212,7 +212,7 @@ def _molecules(smiles: Sequence[str]) -> list[Any]:
     wrong = [i for i, one in enumerate(molecules) if one is None]
     if wrong:
         raise ValueError(
-            f"smiles[{wrong[0]}]={texts[wrong[0]]!r} is no molecule that rdkit reads; mend or leave out "
+            f"smiles[{wrong[0]}]={texts[wrong[0]]!r} cannot be parsed by RDKit; fix or remove "
             f"{shorten([texts[i] for i in wrong])}."
         )
     return molecules

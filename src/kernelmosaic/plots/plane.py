@@ -230,7 +230,7 @@ def _read_plane(estimator: Estimator, plane: Any, shape: tuple[int, int]) -> Set
         return {"response": inside.astype(np.float64), "kind": "novelty", "boundaries": [edge]}
     if is_regressor(estimator):
         return {"response": predicted.reshape(shape).astype(np.float64), "kind": "values"}
-    raise TypeError(f"{type(estimator).__name__} is no classifier, regressor or outlier detector.")
+    raise TypeError(f"{type(estimator).__name__} is not a classifier, regressor or outlier detector.")
 
 
 def _scores(estimator: Estimator, plane: Any) -> Array | None:

@@ -99,7 +99,7 @@ class ContributionsDisplay(Display):
             title += f", probability {model.predict_proba(read)[0, classes.index(predicted)]:.2f}"
         title += "" if truth is None else f"; true: {_written(truth)}"
         lacking = _lacking(model, read)
-        title += f"\nmissing, with what stands in: {', '.join(lacking)}" if lacking else ""
+        title += f"\nmissing view (imputed): {', '.join(lacking)}" if lacking else ""
         shown = dict(sorted(sums.items(), key=lambda item: -abs(item[1])))
         if len(shown) > max_views:
             rest = [shown.pop(name) for name in list(shown)[max_views - 1 :]]
