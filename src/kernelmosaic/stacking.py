@@ -31,7 +31,7 @@ class StackedViews(NamedTuple):
     views : dict of list
         Columns by the name of their view: names for a data frame, else numbers.
     numbers : dict of list
-        The same columns by number, whatever the table. It is no item of the tuple.
+        The same columns by number, for any table. It is not an item of the tuple.
     """
 
     X: MatrixLike
@@ -129,8 +129,8 @@ def stack_views(container: Any, y: TargetLike, /, **views: Any) -> tuple[Stacked
 def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) -> Any:
     """Put views of the same samples side by side, with the columns of each.
 
-    Splitters, searches and pipelines pass one X around; this makes it of several. New samples are stacked alike. The
-    result as a whole may be their X, too: ``cross_val_score(MKLRidgeClassifierCV(), stack_views(tables), y)``.
+    Splitters, searches and pipelines take one X; this makes one of several tables. New samples are stacked likewise.
+    The result as a whole may be their X, too: ``cross_val_score(MKLRidgeClassifierCV(), stack_views(tables), y)``.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) ->
     Notes
     -----
     X and views come as a named tuple whose attribute ``numbers`` has the columns by number even for a data frame. A
-    transformer such as :class:`~sklearn.preprocessing.StandardScaler` drops the names unless told
+    transformer such as :class:`~sklearn.preprocessing.StandardScaler` drops the names without
     ``set_output(transform="pandas")``; column numbers remain valid.
 
     Examples

@@ -78,7 +78,7 @@ class Kernel(BaseEstimator, ABC):
         return names
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        """Learn what the formula needs of the training set; most kernels need nothing."""
+        """Learn the parameters that depend on the training set; most kernels have none."""
         self._check_parameters()
         self.validate(X)
         return self
@@ -143,7 +143,7 @@ class Kernel(BaseEstimator, ABC):
         return type(self).validate
 
     def terms(self) -> dict[str, Kernel]:
-        """Return the kernels that an estimator weighs in place of this one, by what their names end with."""
+        """Return the kernels that an estimator weights in place of this one, by the endings of their names."""
         return {"": self}
 
     def lacks(self, X: MatrixLike) -> NDArray[np.bool_]:
@@ -214,7 +214,7 @@ class StatisticKernel(Kernel):
     """A kernel that is a function of one number per pair of samples: their inner product or a distance.
 
     Kernels on the same columns share that number, so a stack computes it once for a whole family of widths. A formula
-    of operators and of functions that NumPy and torch spell alike, taken from ``backend_of(S).xp``, is evaluated on a
+    of operators and of functions that NumPy and torch share by name, taken from ``backend_of(S).xp``, is evaluated on a
     device as it is; any other is evaluated on the host, and its blocks are copied.
 
     Attributes

@@ -18,16 +18,16 @@ from kernelmosaic.kernels.base import Block, Kernel, is_missing
 class Clinical(Kernel):
     """k(x, z) = the mean over columns of max(0, 1 − |x_j − z_j| / range_j), or of 1[x_j = z_j] for a nominal column.
 
-    The range of a column is that of the training samples, so that every column counts alike, whatever its unit: there
+    The range of a column is that of the training samples, so that every column counts equally, whatever its unit: there
     is nothing to standardise. A new value so far outside that range that it is more than one range away from another is
     as unlike it as can be. A column that is constant in training counts as nominal.
 
     Parameters
     ----------
     kinds : "auto", str or sequence, default="auto"
-        What each column is: ``"nominal"``, categories without an order, of numbers or text; ``"continuous"`` or
+        Kind of each column: ``"nominal"``, categories without an order, of numbers or text; ``"continuous"`` or
         ``"ordinal"``, numbers; or, for categories that are not numbers, a list of them in order, whose places are
-        compared. A word serves all columns; a list has one item per column that the kernel reads. ``"auto"`` takes
+        compared. A word is for all columns; a list has one item per column that the kernel reads. ``"auto"`` takes
         columns of numbers for continuous and all others for nominal.
 
     Attributes

@@ -267,9 +267,9 @@ class ProjectionDisplay(Display):
     classes : ndarray of shape (n_samples,) or None
         Their classes.
     shares : ndarray of shape (2,)
-        What each direction explains: of the variance in the kernel's feature space, or of the discriminant criterion.
+        Explained share of each direction: of the variance in feature space, or of the discriminant criterion.
     axis_name : str
-        What the directions are.
+        Label of the directions.
 
     Attributes
     ----------
