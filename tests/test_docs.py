@@ -269,6 +269,16 @@ def test_the_python_of_a_page_runs_and_prints_what_it_says(page, tmp_path, monke
     pyplot.close("all")
 
 
+def test_the_messages_of_troubleshooting_are_those_of_the_package():
+    """Every part of a message between ellipses is in the source."""
+    sources = "".join(path.read_text(encoding="utf-8") for path in (TOP / "src").rglob("*.py"))
+    sources = re.sub(r'"\s*\n\s*f?"', "", sources)  # a text over several lines
+    rows = re.findall(r"^\| (`.*?) \| ", (DOCS / "troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE)
+    parts = [part.strip(" ,") for row in rows for text in re.findall("`([^`]+)`", row) for part in text.split("…")]
+    assert len(rows) >= 20
+    assert [part for part in parts if part not in sources and part != "MemoryError"] == []
+
+
 #: What fits a page 1280 pixels wide beside its two side bars, which tools/check_site.py looks at in a browser.
 WIDEST = 88
 

@@ -185,7 +185,7 @@ def test_samples_with_holes(estimator, bad):
 def test_text_among_the_numbers(estimator):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=list("abcd")).assign(word=["ACGT", *["7"] * 59])
-    message = r"X: column 'word' holds text \('ACGT'\) where numbers are read: .*\(name, kernel, columns\)"
+    message = r"X: column 'word' holds text \('ACGT'\) where numbers are needed: .*\(name, kernel, columns\)"
     with pytest.raises(ValueError, match=message):
         estimator(ONE).fit(frame, Y)
     with pytest.raises(ValueError, match=r"X: column 4 holds text \('ACGT'\)"):

@@ -208,7 +208,7 @@ def test_a_dict_and_further_views():
     "container", ["abc", A, pd.DataFrame(A), Annotated(pd.DataFrame(A))], ids=lambda one: type(one).__name__
 )
 def test_a_table_without_a_name_is_refused(container):
-    with pytest.raises(TypeError, match=r"is no set of views.*stack_views\(name=table\)"):
+    with pytest.raises(TypeError, match=r"is not a collection of views.*stack_views\(name=table\)"):
         stack_views(container)
 
 

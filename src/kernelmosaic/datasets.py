@@ -123,7 +123,7 @@ def bayes_decision(X: ArrayLike, n_components: int = 4) -> Array:
     """
     mixture, points = mixture_of(n_components), check_array(X, dtype=np.float64, input_name="X")
     if points.shape[1] != 2:
-        raise ValueError(f"X has {points.shape[1]} columns: the mixtures live in the plane, give 2.")
+        raise ValueError(f"X has {points.shape[1]} columns: the mixtures have two; give 2.")
     return mixture.log_joint(points, +1) - mixture.log_joint(points, -1)
 
 

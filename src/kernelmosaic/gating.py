@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 class Gating(BaseEstimator, ABC):
     """Gates η_m(x | V) of P kernels, with one row of parameters per kernel: V has shape (P, q).
 
-    A new gating is a subclass with `init`, `values` and `vjp`; nothing else needs to know of it, since a machine hands
+    A new gating is a subclass with `init`, `values` and `vjp`; nothing else depends on it, since a machine hands
     over only ∂J/∂η. Gates may have any sign: Σ_m η_m(x) k_m(x, z) η_m(z) is a kernel whatever they are.
 
     The inputs Z are standardised, mean 0 and standard deviation 1 column by column, unless `standardize` is False.
@@ -44,7 +44,7 @@ class Gating(BaseEstimator, ABC):
         """Return Σ_im G_im ∂η_m(z_i)/∂V for G of shape (n, P): what an objective's slope in the gates means for V."""
 
     def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
-        """Return the parameters by name, for inputs x = mean + scale · z; unchanged unless a subclass knows better."""
+        """Return the parameters by name, for inputs x = mean + scale · z; unchanged unless a subclass rescales them."""
         return {"parameters": V}
 
 
@@ -57,7 +57,7 @@ class LinearGating(Gating):
         Standard deviation of the random scores at the start. Copies of one kernel start apart only by chance, so it
         should not be small.
     standardize : bool, default=True
-        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them as they are,
+        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them unscaled,
         and `scale` is the standard deviation of all of V at the start, the v_m0 included.
     """
 
@@ -117,7 +117,7 @@ class Softmax(LinearGating):
     scale : float, default=1.0
         Standard deviation of the random scores at the start.
     standardize : bool, default=True
-        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them as they are,
+        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them unscaled,
         and `scale` is the standard deviation of all coefficients at the start; 0.01 is a small one.
 
     References
@@ -157,7 +157,7 @@ class Sigmoid(LinearGating):
     scale : float, default=1.0
         Standard deviation of the random scores at the start.
     standardize : bool, default=True
-        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them as they are,
+        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them unscaled,
         and `scale` is the standard deviation of all coefficients at the start; 0.01 is a small one.
 
     References

@@ -140,7 +140,7 @@ def concordance(
     if not pairs > 0:
         warnings.warn(
             "The concordance is not defined: no two samples are comparable, since none was observed to have its event "
-            "while another lived on.",
+            "while another was at risk.",
             UndefinedMetricWarning,
             stacklevel=3,
         )
@@ -187,7 +187,7 @@ class StepFunction:
 def kaplan_meier(
     time: AnyArray, event: AnyArray, weight: Array | None = None, *, reverse: bool = False
 ) -> tuple[Array, Array]:
-    """Return the times in order, each once, and Kaplan and Meier's estimate of the share that lives on after each.
+    """Return the times in order, each once, and the Kaplan–Meier estimate of the share that survives each.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterabl
     Raises
     ------
     ValueError
-        If the estimator holds what `load` would refuse: a lambda, say, or an object of an unknown type.
+        If the estimator holds something that `load` would refuse: a lambda, for example, or an object of unknown type.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
     Returns
     -------
     estimator
-        Predicting what the saved one predicted.
+        The saved estimator, with the same predictions.
 
     Raises
     ------

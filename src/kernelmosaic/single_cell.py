@@ -44,7 +44,7 @@ def views_from_anndata(
         From the name of a set to its genes, or a ``.gmt`` file. Of a MuData also from the name of a modality to the
         sets of its own variables, such as peaks.
     kernel : Kernel or list of Kernel, default=None
-        What each set is compared by, as in :func:`~kernelmosaic.kernels.by_group`; None means ``Gaussian()``.
+        Kernel of each set, as in :func:`~kernelmosaic.kernels.by_group`; None means ``Gaussian()``.
     layer : str, or dict from modality to str, default=None
         The layer to read; None reads ``X``.
     use_raw : bool, default=False
@@ -68,7 +68,7 @@ def views_from_anndata(
 
     See Also
     --------
-    to_anndata : Writes what a fitted model says into an AnnData.
+    to_anndata : Writes the results of a fitted model into an AnnData.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def to_anndata(
     use_raw: bool = False,
     modality: str | Sequence[str] | None = None,
 ) -> Any:
-    """Write what a fitted model says of the cells into an AnnData or MuData, all of which an ``.h5ad`` file takes.
+    """Write the results of a fitted model for the cells into an AnnData or MuData; an ``.h5ad`` file can store them.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def to_anndata(
     data : AnnData or MuData
         The cells; changed. A backed one keeps its matrix.
     key : str, default="mkl"
-        What the names of all that is written begin with.
+        Prefix of all names that are written.
     X : SparseTable or DataFrame, optional
         The cells as `views_from_anndata` returned them. By default they are read again, by the genes of the model.
     layer, use_raw, modality

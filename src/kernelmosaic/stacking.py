@@ -31,7 +31,7 @@ class StackedViews(NamedTuple):
     views : dict of list
         Columns by the name of their view: names for a data frame, else numbers.
     numbers : dict of list
-        The same columns by number, whatever the table. It is no item of the tuple.
+        The same columns by number, for any table. It is not an item of the tuple.
     """
 
     X: MatrixLike
@@ -129,8 +129,8 @@ def stack_views(container: Any, y: TargetLike, /, **views: Any) -> tuple[Stacked
 def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) -> Any:
     """Put views of the same samples side by side, with the columns of each.
 
-    Splitters, searches and pipelines pass one X around; this makes it of several. New samples are stacked alike. The
-    result as a whole may be their X, too: ``cross_val_score(MKLRidgeClassifierCV(), stack_views(tables), y)``.
+    Splitters, searches and pipelines take one X; this makes one of several tables. New samples are stacked likewise.
+    The result as a whole may be their X, too: ``cross_val_score(MKLRidgeClassifierCV(), stack_views(tables), y)``.
 
     Parameters
     ----------
@@ -158,8 +158,8 @@ def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) ->
     Notes
     -----
     X and views come as a named tuple whose attribute ``numbers`` has the columns by number even for a data frame. A
-    transformer such as :class:`~sklearn.preprocessing.StandardScaler` drops the names unless told
-    ``set_output(transform="pandas")``; numbers outlive it.
+    transformer such as :class:`~sklearn.preprocessing.StandardScaler` drops the names without
+    ``set_output(transform="pandas")``; column numbers remain valid.
 
     Examples
     --------
@@ -205,8 +205,8 @@ def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) ->
         held = getattr(container, "mod", container)
         if not isinstance(held, Mapping):
             raise TypeError(
-                f"stack_views: {type(container).__name__} is no set of views; give a MuData or a dict of views, or "
-                "name the view: stack_views(name=table)."
+                f"stack_views: {type(container).__name__} is not a collection of views; give a MuData or a dict of "
+                "views, or name the view: stack_views(name=table)."
             )
         views = dict(held) | views
     if not views:
@@ -439,7 +439,7 @@ def _with_targets(stacked: StackedViews, y: TargetLike, is_joined: bool) -> tupl
 def _table(name: str, view: MatrixLike) -> MatrixLike:
     """The view as it is if it has columns, else as an array; refused unless it is a table with rows and columns."""
     if SEPARATOR in name:
-        raise ValueError(f"the view's name {name!r} contains {SEPARATOR!r}, which parts a view's name from a column's.")
+        raise ValueError(f"the view's name {name!r} contains {SEPARATOR!r}, which separates view and column names.")
     if _is_annotated(view):
         view = view.to_df()
     if not _is_frame(view) and not sparse.issparse(view):

@@ -54,7 +54,7 @@ def paired(a: Any, b: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return two vectors of equal length, all finite, or raise."""
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape or len(a) == 0:
-        raise ValueError(f"a has shape {a.shape}, b {b.shape}: give two lists of equal length, a figure a data set.")
+        raise ValueError(f"a has shape {a.shape}, b {b.shape}: give two lists of one length, one figure per data set.")
     if not (np.all(np.isfinite(a)) and np.all(np.isfinite(b))):
         raise ValueError("a and b must hold finite numbers only.")
     return a, b
@@ -138,7 +138,7 @@ class TTestResult(NamedTuple):
 
 
 def t_test_resampled(scores_a: Any, scores_b: Any, *, n_train: int, n_test: int) -> TTestResult:
-    """Test, two-sided, whether two methods score alike on random splits of one data set into training and test samples.
+    """Test, two-sided, whether two methods have equal scores on random splits of one data set.
 
     Random splits share most of their training samples, so that a plain paired t test, or one of ranks, takes the same
     evidence for new again and again. With d the k differences, t = mean(d) / √((1/k + n_test/n_train) var(d)) has
@@ -197,7 +197,7 @@ class FTestResult(NamedTuple):
 
 
 def f_test_5x2cv(scores_a: Any, scores_b: Any) -> FTestResult:
-    """Test whether two methods score alike on five replications of two folds.
+    """Test whether two methods have equal scores on five replications of two folds.
 
     With p_i^(j) the difference on fold j of replication i and s_i² = Σ_j (p_i^(j) − p̄_i)²,
     f = Σ_ij (p_i^(j))² / (2 Σ_i s_i²) follows, if the methods are equal, nearly the F distribution with 10 and 5

@@ -27,7 +27,7 @@ def read_table(path: Path) -> pd.DataFrame:
     _check_there(path)
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise ValueError(f"{path}: the name must end in {', '.join(_READERS)}, which says how to read it.")
+        raise ValueError(f"{path}: unsupported file type; use {', '.join(_READERS)}.")
     table = reader(path)
     names = [str(name) for name in table.columns]
     _check_repeated(path, names)
@@ -251,7 +251,7 @@ def read_matrix(path: Path, name: str) -> NDArray[np.float64]:
     else:
         matrix = _matrix_of_text(path)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
-        raise ValueError(f"{path}: {matrix.dtype} of shape {matrix.shape} is no matrix of numbers.")
+        raise ValueError(f"{path}: {matrix.dtype} of shape {matrix.shape} is not a numeric matrix.")
     return np.asarray(matrix, dtype=np.float64)
 
 

@@ -103,7 +103,7 @@ def test_the_row_that_is_drawn_lacks_a_view_or_is_asked_for(capsys, tmp_path):
         assert f"Row {number}, id <code>r{number - 1}</code>: what each view adds" in text
         (title,) = [one["alt"] for one, _ in Reader(text).all("img") if "on one row" in one["alt"]]
         assert re.search(rf"probability [01]\.\d\d; true: {table['kind'][number - 1]}", title)
-        assert ("missing, with what stands in: n" in title) == (number == 5)
+        assert ("missing view (imputed): n" in title) == (number == 5)
     assert "--row 61: " in run(capsys, *command, "--row", 61).error
     assert "--report" in run(capsys, *command[:3], "--row", 1).error
     # A target that nobody has written, or that the model has never seen, is none to stop for.

@@ -119,7 +119,7 @@ def test_views_that_rows_lack_are_mapped_and_one_row_is_explained(capsys, tmp_pa
     alts = [attributes["alt"] for attributes, _ in page.all("img")]
     assert "Which rows have which views" in alts
     (drawn,) = [text for text in alts if text.startswith("What each view adds to the decision on one row, ")]
-    assert f"true: {table['kind'][3]}; missing, with what stands in: n" in drawn
+    assert f"true: {table['kind'][3]}; missing view (imputed): n" in drawn
     assert any("Row 4 of the table" in text for _, text in page.all("p"))
     model = load(tmp_path / "m.skops").named_steps["model"]
     shares = {name: 100 * weight / sum(model.view_weights_.values()) for name, weight in model.view_weights_.items()}

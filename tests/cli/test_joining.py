@@ -186,7 +186,7 @@ def test_views_of_parts_of_joined_files_know_their_files(capsys, here):
 
 def test_neither_a_file_nor_columns(capsys, here):
     line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=agee").error
-    assert "--view c=agee: agee is no file, and train.csv has no such column" in line
+    assert "--view c=agee: agee is not a file, and train.csv has no such column" in line
     line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=none.csv").error
     assert "none.csv: there is no such file" in line
     line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=age,length").error

@@ -64,7 +64,7 @@ FIT = ("fit", "f.csv", "--target", "kind")
         ((*FIT, "--method", "bilinear", "--norm", "2"), ["--norm 2", "bilinear", "mkl"]),
         ((*FIT, "-o", "dir"), ["-o", "dir is a folder", "name of a file"]),
         ((*FIT, "--output", "no/m.skops"), ["--output no/m.skops", "the folder no does not exist"]),
-        ((*FIT, "--output", "f.csv"), ["--output", "f.csv is no name for a model", "f.skops"]),
+        ((*FIT, "--output", "f.csv"), ["--output", "f.csv is not the name of a model file", "f.skops"]),
         ((*FIT, "-o", "same", "--report", "same"), ["--report same", "another name"]),
         (("fit", "f.csv"), ["--target", "kind", "one-class"]),
         (("fit", "f.csv", "--target", "Kind"), ["'Kind'", "did you mean 'kind'?"]),
@@ -199,7 +199,7 @@ def test_row_numbers_outside_the_matrices(capsys, folder):
     done(capsys, "fit", "n.csv", "--target", "kind", "--kernel", "k=K.npy", "--rows", "sample", *PLAIN, "-o", "m.skops")
     write(table.assign(sample=range(7, 67)), Path("n.csv"))
     line = refusal(capsys, "predict", "m.skops", "n.csv")
-    assert "row 54, column 'sample': 60 is no row" in line
+    assert "row 54, column 'sample': 60 is not a row" in line
 
 
 def test_strings_of_two_lengths(capsys, folder):

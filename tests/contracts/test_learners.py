@@ -176,7 +176,7 @@ def test_refuses_by_name_what_it_does_not_serve(name):
         if norm.sums_to_one or not learner.norm_needs:
             learner.require(name, norm)
         else:
-            message = rf"solver='{name}' serves norm=1, not norm={given!r}; use solver='newton'"
+            message = rf"solver='{name}' supports norm=1, not norm={given!r}; use solver='newton'"
             with pytest.raises(ValueError, match=message):
                 learner.require(name, norm)
     for kind in KINDS:
@@ -185,7 +185,7 @@ def test_refuses_by_name_what_it_does_not_serve(name):
             learner.require(name, machine=machine)
         else:
             with pytest.raises(
-                ValueError, match=f"solver='{name}' serves machines .*, not {type(machine).__name__}; use"
+                ValueError, match=f"solver='{name}' supports machines .*, not {type(machine).__name__}; use"
             ):
                 learner(options(len(Ks))).learn(StoredStack(Ks), machine)
 

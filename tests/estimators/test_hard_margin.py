@@ -119,7 +119,7 @@ def test_features_on_request_and_a_search_over_c():
 
 def test_joint_machines_need_a_slack():
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(ValueError, match="C=inf is served by multi_class='ovr', not by multi_class='joint'"):
+    with pytest.raises(ValueError, match="C=inf needs multi_class='ovr', not multi_class='joint'"):
         MKLClassifier(C=np.inf, multi_class="joint").fit(X, y)
     with pytest.raises(ValueError, match="C=-inf: must be positive"):
         MKLClassifier(C=-np.inf).fit(X, y)

@@ -218,5 +218,5 @@ def test_a_family_of_widths(data):
 
 
 def test_text_for_targets_of_a_regressor():
-    with pytest.raises(ValueError, match=r"y holds text \('b'\) where one number per sample is read"):
+    with pytest.raises(ValueError, match=r"y holds text \('b'\) where one number per sample is needed"):
         MKLRegressor().fit(np.eye(3), [1.0, "b", "c"])

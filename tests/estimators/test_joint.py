@@ -148,7 +148,7 @@ def test_a_class_that_no_kernel_tells_apart_has_no_weights():
         (BilinearMKLClassifier(solver="silp"), "solver='silp': choose one of 'newton', 'quasi_newton'"),
         (BilinearMKLClassifier(max_iter=0), "max_iter=0"),
         (MKLClassifier(multi_class="joint", slack=2), "slack=2: multi_class='joint'"),
-        (MKLClassifier(multi_class="joint", solver="silp"), "solver='silp' serves .*'ovr'.*, not CrammerSinger; use"),
+        (MKLClassifier(multi_class="joint", solver="silp"), "solver='silp' supports .*'ovr'.*, not CrammerSinger; use"),
         (MKLClassifier(multi_class="all"), "multi_class='all': choose one of 'ovr'"),
         (PosteriorMKLClassifier(n_neighbors=0), "n_neighbors=0"),
         (PosteriorMKLClassifier(estimate="parzen"), "estimate='parzen': choose one of 'neighbors', 'density'"),

@@ -80,8 +80,8 @@ def test_labels_together_are_no_worse_than_one_by_one():
     [
         ({}, np.c_[Y, np.ones(len(Y), dtype=int)], "y: the label in column 4 is the same for all samples"),
         ({}, Y + Y[:, ::-1], "give one class per sample, or indicators"),
-        ({"decision": "centroid"}, Y, "decision='centroid' tells classes apart; labels need 'least_squares'"),
-        ({"solver": "kim"}, Y[:, :2], "solver='kim' serves two classes"),
+        ({"decision": "centroid"}, Y, "decision='centroid' is for one class per sample; several labels need '"),
+        ({"solver": "kim"}, Y[:, :2], "solver='kim' supports two classes"),
     ],
 )
 def test_what_cannot_be_fitted_is_named(parameters, y, message):

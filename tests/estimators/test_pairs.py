@@ -194,7 +194,7 @@ def test_weights_that_are_products_of_those_of_the_sides(budget):
     assert model.stationarity_ <= model.tol
     plain = MKLRidgeCV(KERNELS, weights="uniform", memory_budget=budget).fit(X[TRAIN], y[TRAIN])
     assert model.criterion_ < plain.criterion_ - 1.0
-    with pytest.raises(ValueError, match="weights='factorized': kernel 'linear' is no product"):
+    with pytest.raises(ValueError, match="weights='factorized': kernel 'linear' is not a product"):
         MKLRidgeCV([Linear()], weights="factorized").fit(X[TRAIN], y[TRAIN])
 
 

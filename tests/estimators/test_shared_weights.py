@@ -155,7 +155,7 @@ def test_gates_are_shared_too():
 
 @pytest.mark.parametrize("solver", ["reduced_gradient", "silp", "qcqp", "sdp", "alignment", "easymkl"])
 def test_solvers_of_one_output_say_so(solver):
-    with pytest.raises(ValueError, match=f"solver='{solver}' serves machines with one output"):
+    with pytest.raises(ValueError, match=f"solver='{solver}' supports machines with one output"):
         MKLRegressor(KERNELS, solver=solver).fit(X, Y)
 
 

@@ -162,7 +162,7 @@ BAD = {
     "the other order": (Y[:, ::-1], r"its first column holds .* Are the columns in the other order\?"),
     "three columns": (np.hstack([Y, Y[:, :1]]), r"y has shape \(60, 3\): give a structured array"),
     "tuples": (structured(Y).astype(object), r"y holds \(.*\): give a structured array"),
-    "text": (np.where(EVENT, "dead", "alive"), r"y holds text \('.*'\) where one number per sample is read"),
+    "text": (np.where(EVENT, "dead", "alive"), r"y holds text \('.*'\) where one number per sample is needed"),
     "nan": (structured(changed(2, (1, np.nan))), "y contains NaN"),
     "too few": (Y[:-1], "inconsistent numbers of samples"),
 }

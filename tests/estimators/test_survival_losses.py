@@ -317,8 +317,8 @@ def test_the_search_is_cloned_and_kept(tmp_path):
 WRONG = {
     "loss": (MKLSurvival(loss="hinge"), Y, "loss='hinge': choose one of 'censored', 'cox', 'rank'"),
     "entry": (MKLSurvival(loss="cox"), np.column_stack([Y[:, 0], Y[:, 1] - 0.5, Y[:, 1]]), "left truncation"),
-    "silp": (MKLSurvival(loss="cox", solver="silp"), Y, "solver='silp' serves .* not Cox; use solver='newton'"),
-    "qcqp": (MKLSurvival(loss="rank", solver="qcqp"), Y, "solver='qcqp' serves .* not Ranking; use solver='newton'"),
+    "silp": (MKLSurvival(loss="cox", solver="silp"), Y, "solver='silp' supports .* not Cox; use solver='newton'"),
+    "qcqp": (MKLSurvival(loss="rank", solver="qcqp"), Y, "solver='qcqp' supports .* not Ranking; use solver='newton'"),
     "alignment": (MKLSurvival(loss="cox", solver="alignment"), Y, "use solver='newton'"),
     "scoring": (MKLSurvivalCV(scoring="accuracy"), Y, "scoring='accuracy' with loss='cox': give"),
     "likelihood": (MKLSurvivalCV(loss="rank", scoring="likelihood"), Y, "scoring='likelihood' with loss='rank'"),

@@ -268,5 +268,5 @@ def test_a_view_that_repeats_another_has_no_small_p_value_and_signal_has(conditi
 
 
 def test_coefficients_of_some_samples_are_refused():
-    with pytest.raises(ValueError, match=r"dual_coef has shape \(1, 3\), .* zero where it is no support vector"):
+    with pytest.raises(ValueError, match=r"dual_coef has shape \(1, 3\), .* zero where a sample is not a supp"):
         conditional_pvalue(np.eye(4), np.eye(4), np.ones((1, 3)))

@@ -38,7 +38,7 @@ def test_kinds_that_are_not_given_are_told_by_the_training_set():
     kernel = Clinical().fit(FRAME)
     assert kernel.kinds_ == ["continuous", "nominal", "nominal", "nominal"]
     assert_allclose(kernel.ranges_, [np.ptp(FRAME["age"]), 0, 0, 0])
-    with pytest.raises(ValueError, match=r"column 0 holds 'old', which is no number"):
+    with pytest.raises(ValueError, match=r"column 0 holds 'old', which is not a number"):
         kernel([["old", "f", "I", True]], FRAME)
 
 
@@ -62,7 +62,7 @@ def test_missing_values_are_refused_by_place(missing):
 def test_wrong_kinds_are_named():
     with pytest.raises(ValueError, match="with one item for each of the 4 columns"):
         Clinical(["nominal"] * 3).fit(FRAME)
-    with pytest.raises(ValueError, match="'numeric' is no kind of column"):
+    with pytest.raises(ValueError, match="'numeric' is not a kind of column"):
         Clinical("numeric").fit(FRAME)
     with pytest.raises(ValueError, match=r"column 2 holds 'III', which is not among the categories \['I', 'II'\]"):
         Clinical(["continuous", "nominal", ["I", "II"], "nominal"]).fit(FRAME)

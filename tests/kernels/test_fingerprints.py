@@ -36,7 +36,7 @@ def test_new_molecules_have_the_same_columns():
     model = MKLRegressor(kernels).fit(X, np.arange(6.0))
     assert list(model.view_weights_) == [name for name, *_ in kernels]
     assert model.predict(fingerprints(["CCCO"])[0]).shape == (1,)
-    with pytest.raises(ValueError, match=r"smiles\[1\]='no' is no molecule"):
+    with pytest.raises(ValueError, match=r"smiles\[1\]='no' cannot be parsed by RDKit"):
         fingerprints(["C", "no"])
 
 

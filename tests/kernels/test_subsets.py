@@ -66,7 +66,7 @@ def test_it_is_an_estimator():
         (Subsets(Gaussian(), size=0), ValueError, "size=0: give a number of columns"),
         (Subsets(Gaussian(), size=(1, 1)), ValueError, r"size=\(1, 1\)"),
         (Subsets(Gaussian(), size="two"), ValueError, "size='two'"),
-        (Subsets(Linear()), TypeError, r"kernel=Linear\(\): Subsets serves Gaussian"),
+        (Subsets(Linear()), TypeError, r"kernel=Linear\(\): Subsets supports Gaussian"),
         (Subsets(Gaussian), TypeError, r"write Gaussian\(\)"),
         (Subsets(Gaussian(), width=2.0), TypeError, r"such as width=\[2.0\]"),
         (Subsets(Gaussian(), width=[]), ValueError, "width=\\[\\]"),

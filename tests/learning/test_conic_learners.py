@@ -81,7 +81,7 @@ def test_refuse_what_is_too_large_before_reading_it():
     stack.n_samples = 10**5
     with pytest.raises(MemoryError, match=r"solver='qcqp' .* use solver='newton'"):
         QCQP(options(2)).learn(stack, machine)
-    with pytest.raises(MemoryError, match="solver='sdp' serves up to 100 samples, not 100000"):
+    with pytest.raises(MemoryError, match="solver='sdp' supports up to 100 samples, not 100000"):
         SDP(options(2)).learn(stack, machine)
     with pytest.raises(ValueError, match=r"solver='sdp' .* penalties=None"):
         SDP(options(len(Ks), penalties=np.full(len(Ks), 2.0)))

@@ -36,7 +36,7 @@ def test_weights_to_keep_and_prices_to_learn():
     np.testing.assert_array_equal(make_learner(asked(weights="uniform"), BANK).weights, [0.5, 0.5])
     assert isinstance(make_learner(asked(weights=[0.0, 3.0]), BANK), FixedWeights)
     assert isinstance(make_learner(asked(learns_C=True), BANK), LearnedC)
-    with pytest.raises(ValueError, match="C='learn' is served by solver='newton', not by solver='silp'"):
+    with pytest.raises(ValueError, match="C='learn' needs solver='newton', not solver='silp'"):
         make_learner(asked(learns_C=True, solver="silp"), BANK)
 
 
@@ -51,14 +51,14 @@ def test_given_weights_combine_the_kernels_once_for_all_classes():
     [
         ({"solver": "simplex"}, "solver='simplex': choose one of 'newton', 'reduced_gradient'"),
         ({"solver": None}, "solver=None"),
-        ({"solver": "silp", "norm": 2}, "solver='silp' serves norm=1, not norm=2; use solver='newton'"),
-        ({"solver": "qcqp", "norm": 1.5}, "solver='qcqp' serves norm=1, not norm=1.5"),
-        ({"solver": "silp", "norm": "elastic"}, "solver='silp' serves norm=1, not norm='elastic'; use solver='newton'"),
+        ({"solver": "silp", "norm": 2}, "solver='silp' supports norm=1, not norm=2; use solver='newton'"),
+        ({"solver": "qcqp", "norm": 1.5}, "solver='qcqp' supports norm=1, not norm=1.5"),
+        ({"solver": "silp", "norm": "elastic"}, "solver='silp' supports norm=1, not norm='elastic'; use solver="),
         ({"norm": 0.5}, "norm=0.5"),
         ({"norm": "l1"}, "norm='l1': give 1 .*, or 'elastic'"),
         ({"norm": "elastic", "l1_ratio": 1.5}, r"l1_ratio=1.5: give a number from 0 .* to 1"),
         ({"norm": "elastic", "l1_ratio": "half"}, "l1_ratio='half'"),
-        ({"norm": "elastic", "learns_C": True}, "C='learn' serves norm=1, not norm='elastic'"),
+        ({"norm": "elastic", "learns_C": True}, "C='learn' needs norm=1, not norm='elastic'"),
         ({"max_iter": 0}, "max_iter=0"),
         ({"max_iter": 2.5}, "max_iter=2.5"),
         ({"weights": "equal"}, "weights='equal'"),
@@ -73,9 +73,9 @@ def test_refusals(changes, message):
 
 
 def test_estimators_pass_refusals_on():
-    with pytest.raises(ValueError, match="solver='easymkl' serves machines with the labels of two classes, not SVR"):
+    with pytest.raises(ValueError, match="solver='easymkl' supports machines with the labels of two classes, not SVR"):
         MKLRegressor(solver="easymkl").fit(X, X[:, 0])
-    with pytest.raises(ValueError, match="solver='alignment' serves machines with targets, not OneClass"):
+    with pytest.raises(ValueError, match="solver='alignment' supports machines with targets, not OneClass"):
         MKLOneClass(solver="alignment").fit(X)
 
 

@@ -116,7 +116,7 @@ WRONG = {
     "negative": ({"clinical": -1.0}, {}, ValueError, r"fixed_weights\['clinical'\]=-1.0: must be positive"),
     "all": (dict.fromkeys("abc", 1.0) | {"clinical": 1.0}, {}, ValueError, "leaves no kernel to learn"),
     "given": ({"clinical": 1.0}, {"weights": np.ones(4)}, ValueError, "fixed_weights: the other weights are learned"),
-    "silp": ({"clinical": 1.0}, {"solver": "silp"}, ValueError, "solver='silp' serves norm=1, not norm=1 with fixed_w"),
+    "silp": ({"clinical": 1.0}, {"solver": "silp"}, ValueError, "solver='silp' supports norm=1, not norm=1 with fixed"),
     "subsets": ({"clinical": 1.0}, {"kernels": Subsets(Gaussian(), size=2)}, ValueError, "not stored one by one"),
 }
 

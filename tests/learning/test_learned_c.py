@@ -91,9 +91,9 @@ def test_refusals():
     Ks, y = noisy(0)
     with pytest.raises(ValueError, match="C='learn' needs slack=2"):
         learn(LearnedC, Ks, SVC(y, 1.0))
-    with pytest.raises(ValueError, match="C='learn' serves norm=1"):
+    with pytest.raises(ValueError, match="C='learn' needs norm=1"):
         learn(LearnedC, Ks, SVC(y, 1.0, slack=2), norm=2)
-    with pytest.raises(ValueError, match="C='learn' serves machines that tell two classes apart"):
+    with pytest.raises(ValueError, match="C='learn' is for classification with two classes"):
         learn(LearnedC, *make_problem("svr", 0)[:2])
 
 

@@ -131,5 +131,5 @@ def test_refusals():
         MKLRegressor(loss="absolute").fit(X, Y)
     with pytest.raises(ValueError, match="epsilon=-1"):
         MKLRegressor(loss="huber", epsilon=-1).fit(X, Y)
-    with pytest.raises(ValueError, match=r"solver='sdp' serves machines .*, not Huber; use solver='newton'"):
+    with pytest.raises(ValueError, match=r"solver='sdp' supports machines .*, not Huber; use solver='newton'"):
         MKLRegressor(loss="huber", solver="sdp").fit(X, Y)

@@ -279,7 +279,7 @@ def test_wrong_quantiles(quantile):
 def test_refusals():
     with pytest.raises(ValueError, match=r"quantile=\[0\.1, 0\.9\]: several quantiles are those of one target, and y"):
         MKLRegressor(loss="quantile", quantile=[0.1, 0.9]).fit(X, np.column_stack([Y, Y, Y]))
-    with pytest.raises(ValueError, match="solver='silp' serves machines with one output"):
+    with pytest.raises(ValueError, match="solver='silp' supports machines with one output"):
         MKLRegressor(KERNELS, loss="quantile", quantile=[0.1, 0.9], solver="silp").fit(X, Y)
     # Another loss does not read it.
     assert MKLRegressor(KERNELS, quantile=[0.1, 0.9]).fit(X, Y).predict(X).shape == (60,)

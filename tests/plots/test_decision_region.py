@@ -156,5 +156,5 @@ def test_what_cannot_be_drawn_is_refused():
     three = np.column_stack([X, X[:, 0]])
     with pytest.raises(ValueError, match=r"\(60, 3\).*two columns"):
         DecisionRegionDisplay.from_estimator(SVC().fit(three, Y), three)
-    with pytest.raises(TypeError, match="KMeans is no classifier"):
+    with pytest.raises(TypeError, match="KMeans is not a classifier"):
         DecisionRegionDisplay.from_estimator(KMeans(2, n_init=1).fit(X), X)

@@ -53,7 +53,7 @@ def test_a_waterfall_ends_at_the_decision():
     p = model.predict_proba(X[:1]).max()
     predicted = model.predict(X[:1])[0]
     assert display.ax_.get_title(loc="left") == (
-        f"predicted: {predicted}, probability {p:.2f}; true: {Y[0]}\nmissing, with what stands in: rna"
+        f"predicted: {predicted}, probability {p:.2f}; true: {Y[0]}\nmissing view (imputed): rna"
     )
     whole = ContributionsDisplay.from_estimator(model, X[1:2])
     assert "missing" not in whole.ax_.get_title(loc="left")

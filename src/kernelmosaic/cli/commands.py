@@ -40,7 +40,7 @@ def predict(request: requests.PredictRequest) -> None:
 
 
 def explain(request: requests.ExplainRequest) -> None:
-    """Show how much each kernel contributes to the decision on every row, as a table and, if asked for, as a page."""
+    """Show how much each kernel contributes to the decision on every row, as a table and optionally as a page."""
     _check_files(request, {request.model: "a model file", request.path: "a table"})
     from kernelmosaic.cli.predict import run_explanation
 

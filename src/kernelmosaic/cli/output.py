@@ -37,7 +37,7 @@ def load_model(path: Path) -> tuple[Estimator, Estimator, Settings]:
         estimator = load(path)
     model = unwrap(estimator)
     if not hasattr(model, "kernel_names_"):
-        raise ValueError(f"the file holds {type(estimator).__name__}, which is no fitted model of kernelmosaic.")
+        raise ValueError(f"the file holds {type(estimator).__name__}, which is not a fitted model of kernelmosaic.")
     unknown = ("task", "method", "target", "rows", "plan", "score", "test", "gates", "seconds", "costs")
     noted: Settings = dict.fromkeys(unknown)
     noted |= {name: {} for name in ("price", "views", "lacking", "files")} | {"targets": [], "warnings": []}

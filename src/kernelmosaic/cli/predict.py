@@ -160,7 +160,7 @@ def run_prediction(request: PredictRequest) -> None:
     if request.proba:
         if not hasattr(model, "predict_proba"):
             raise ValueError(
-                "--proba: the model knows no probabilities; fit a classifier with `kernelmosaic fit --proba`, or leave "
+                "--proba: the model has no probabilities; fit a classifier with `kernelmosaic fit --proba`, or leave "
                 "the option out."
             )
         names = class_names(ModelCard(model), rows.training)

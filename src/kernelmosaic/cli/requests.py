@@ -65,7 +65,7 @@ def _writable_file(path: Path | None) -> Path | None:
 def _model_file(path: Path | None) -> Path | None:
     """Refuse the name of a table or a page, which the model would be taken for."""
     if path and path.suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".npz", ".npy", ".html"):
-        raise typer.BadParameter(f"{path} is no name for a model; give one such as {path.stem}.skops.")
+        raise typer.BadParameter(f"{path} is not the name of a model file; give one such as {path.stem}.skops.")
     return _writable_file(path)
 
 
@@ -93,7 +93,7 @@ def argument(help: str, **settings: Any) -> Any:
 
 
 _on = partial(option, None, "Column that names the rows; a --view may then be a file with it.", metavar="COLUMN")
-_drop_empty = partial(option, False, "Leave out the rows that no view has; they are listed.")
+_drop_empty = partial(option, False, "Leave out rows without any view; they are listed.")
 _report = partial(option, None, "Where to write a report, an HTML page.", callback=_writable_file)
 _seed = partial(option, min=0, max=2**32 - 1)
 
@@ -124,8 +124,8 @@ class TableRequest:
     on: str | None = _on()
     impute: Literal["none", "median", "frequent", "views"] = option(
         "none",
-        "Fill empty cells: median of numbers, or the most frequent; views: the median, but a view that a row has "
-        "nothing of stays missing. Categories: the most frequent.",
+        "Fill empty cells: median of numbers, or the most frequent; views: the median, but wholly empty views stay "
+        "missing. Categories: the most frequent.",
     )
     kernels: tuple[str, ...] = option(
         (), "A square kernel matrix, its rows as in the table. Repeatable.", metavar="NAME=FILE"
@@ -149,10 +149,10 @@ class FitRequest(TableRequest):
     """
 
     target: str | None = option(
-        None, "What to predict; several columns of 0 and 1, with commas, are labels.", metavar="COLUMN"
+        None, "Column to predict; several columns of 0 and 1, separated by commas, are labels.", metavar="COLUMN"
     )
     event: str | None = option(
-        None, "Survival: where 1 says that the event was observed at the time in --target, 0 not yet.", metavar="COLUMN"
+        None, "Survival: column of the event, 1 if observed at the time in --target, 0 if censored.", metavar="COLUMN"
     )
     method: MethodName | None = option(
         None,
@@ -162,7 +162,7 @@ class FitRequest(TableRequest):
     task: TaskName | None = option(None, "Guessed from the target if left out.")
     C: float | None = option(
         None,
-        "Penalty for errors (kappa of bilinear, alpha of discriminant and ridge). Default: by cross-validation; of "
+        "Penalty for errors (kappa of bilinear, alpha of discriminant and ridge). Default: by cross-validation; for "
         "ridge, learned.",
         callback=_positive,
     )
@@ -182,15 +182,15 @@ class FitRequest(TableRequest):
         "--epsilon, censored.",
     )
     criterion: Literal["loo", "evidence"] | None = option(
-        None, "Ridge: what it minimises, leave-one-out error or evidence. Default: loo."
+        None, "Ridge: the criterion, leave-one-out error or evidence. Default: loo."
     )
     rule: Literal["best", "one-standard-error"] | None = option(
         None,
-        "Which C is taken: that of the best score, or the smoothest model within one standard error of it. Of scores "
-        "that tie, the smoothest. Default: best.",
+        "Which C is chosen: that of the best score, or the smoothest model within one standard error of it. Ties go to "
+        "the smoothest model. Default: best.",
     )
     groups: str | None = option(
-        None, "Ridge: rows that are equal here, such as those of a patient, are left out together.", metavar="COLUMN"
+        None, "Ridge: rows with equal values here, such as those of a patient, are left out together.", metavar="COLUMN"
     )
     nu: float = option(0.1, "One-class: share of rows that may be novel.", min=0.001, max=1.0)
     costs: tuple[str, ...] = option(
@@ -199,7 +199,7 @@ class FitRequest(TableRequest):
     test: float = option(0.0, "Share of the rows to hold out and score on.", min=0.0, max=0.9)
     folds: int | None = option(
         None,
-        "Parts of the cross-validation that chooses C, one path of fits per part; 0: none. Default: 5; ridge needs "
+        "Folds of the cross-validation that chooses C, one path of fits per fold; 0: none. Default: 5; ridge needs "
         "none.",
         "--folds",
         "--cv",
@@ -208,10 +208,10 @@ class FitRequest(TableRequest):
         callback=_parts,
     )
     seed: int | None = _seed(
-        None, "Seed of test rows, random starts and shuffled parts. Default: 0, and parts in the order of the rows."
+        None, "Seed of test rows, random starts and shuffled folds. Default: 0, and folds in the order of the rows."
     )
-    jobs: int = option(1, "Parts of the cross-validation at a time; -1: all processors.", min=-1)
-    proba: bool = option(False, "Fit probabilities of classes, too.")
+    jobs: int = option(1, "Folds computed at the same time; -1: all processors.", min=-1)
+    proba: bool = option(False, "Also fit class probabilities.")
     output: Path = option(Path("model.skops"), "Where to write the model.", "--output", "-o", callback=_model_file)
     report: Path | None = _report()
     resamples: int = option(

@@ -224,7 +224,7 @@ def join_tables(raw: ArrayOrTensor, given: Sequence[str], on: str, where: object
             views.append(replace(read_options([text], own_columns)[0], patterns=tuple(columns)))
             continue
         if "=" in text and not os.path.exists(path) and not path.suffix:
-            raise ValueError(f"--view {text}: {path} is no file, and {where} has no such column to learn from.")
+            raise ValueError(f"--view {text}: {path} is not a file, and {where} has no such column to learn from.")
         table = tables.read_table(path)
         tables.require(table, [on], path)
         names = _keys(table[on], on, path)

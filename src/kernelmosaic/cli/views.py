@@ -499,8 +499,8 @@ def check_row_numbers(table: MatrixLike, plan: Plan, n: int, where: object) -> N
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"{where}, row {row + 1}, column {plan.rows!r}: {numbers[row]:g} is no row of the kernel matrices, whose "
-            f"{n} are numbered from 0 to {n - 1}; --rows names the column of these numbers."
+            f"{where}, row {row + 1}, column {plan.rows!r}: {numbers[row]:g} is not a row of the kernel matrices, "
+            f"whose {n} are numbered from 0 to {n - 1}; --rows names the column of these numbers."
         )
 
 

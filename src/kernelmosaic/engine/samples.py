@@ -359,7 +359,7 @@ def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixL
     large, small = worst.deviations
     warnings.warn(
         f"X: columns {names[worst.large]!r} and {names[worst.small]!r}, which kernel {worst.kernel!r} reads, have "
-        f"standard deviations of {large:.3g} and {small:.3g}: next to the first the second hardly counts. Scale them, "
+        f"standard deviations of {large:.3g} and {small:.3g}: the first dominates the second. Scale them, "
         f"as in make_pipeline(StandardScaler(), {estimator}(...)), or give them kernels of their own.",
         UserWarning,
         stacklevel=level_of_caller(),

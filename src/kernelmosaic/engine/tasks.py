@@ -253,7 +253,7 @@ class Classes(ClassTask):
         positive = self.classes[1:] if len(self.classes) == 2 else self.classes
         if self.is_hard:
             if self.multi_class != "ovr" and len(positive) > 1:
-                raise ValueError(f"C=inf is served by multi_class='ovr', not by multi_class={self.multi_class!r}.")
+                raise ValueError(f"C=inf needs multi_class='ovr', not multi_class={self.multi_class!r}.")
             return [SVC(np.where(y == c, 1.0, -1.0), sample_weight=(weight > 0).astype(np.float64)) for c in positive]
         sample_C = weight * self.factors(y, weight)
         shared = self.multi_class == "ovr-shared" and len(positive) > 1

@@ -36,7 +36,7 @@ class BayesianMKLClassifier(KernelClassifier):
     from the rest, and labels y_ic = ±1, the model is
 
     - λ_i ~ Gamma(sample prior), a_ic ~ N(0, 1/λ_i): one coefficient per sample and output;
-    - g_imc ~ N(Σ_j a_jc k_m(x_i, x_j), noise²): what each kernel says of each sample;
+    - g_imc ~ N(Σ_j a_jc k_m(x_i, x_j), noise²): the output of each kernel for each sample;
     - ω_m ~ Gamma(weight prior), e_m ~ N(0, 1/ω_m): **one weight per kernel, shared by all outputs**;
     - γ_c ~ Gamma(intercept prior), b_c ~ N(0, 1/γ_c);
     - f_ic ~ N(Σ_m e_m g_imc + b_c, 1), of which it is known that y_ic f_ic > margin.
@@ -57,12 +57,12 @@ class BayesianMKLClassifier(KernelClassifier):
     kernels : list, default=None
         As in :class:`MKLClassifier`.
     sample_prior, weight_prior, intercept_prior : (float, float), default=(1, 1), (1e-10, 1e-10) and (1, 1)
-        Shape and rate of the gamma priors of the precisions λ, ω and γ. The default of the weights hardly says how
+        Shape and rate of the gamma priors of the precisions λ, ω and γ. The default of the weights barely limits how
         large they are, and lets those of useless kernels shrink towards zero; (1, 1) holds all of them near one.
     noise : float, default=1.0
-        Standard deviation of what a kernel says of a sample around its sum; the less, the closer the fit.
+        Standard deviation of the output of a kernel around its sum; smaller values fit more closely.
     margin : float, default=1.0
-        How far from zero the outputs of training samples are known to be; zero or more.
+        The least distance of the outputs of training samples from zero; zero or more.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         As in :class:`MKLClassifier`.
     tol : float, default=1e-4

@@ -57,13 +57,13 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
     kernels : list, default=None
         As in :class:`LocalizedMKLClassifier`; one kernel may occur several times.
     gating_columns : columns, default=None
-        What the gates read, as in :class:`LocalizedMKLClassifier`; None means all columns.
+        Columns that the gates read, as in :class:`LocalizedMKLClassifier`; None means all columns.
     n_components : int, default=None
         Components R per kernel; None means one per output, which restricts nothing.
     weight_prior, intercept_prior, gate_prior : (float, float), default=(1, 1) each
         Shape and rate of the gamma priors of the precisions λ, γ and ψ.
     margin : float, default=1.0
-        How far from zero the outputs of training samples are known to be; zero or more. Zero is probit regression, in
+        The least distance of the outputs of training samples from zero; zero or more. Zero is probit regression, in
         which fewer starts part the regions of the kernels.
     n_init : int, default=5
         Random starts, of which the one with the largest bound is kept.

@@ -17,7 +17,7 @@ from kernelmosaic.learning.factory import solver_class
 
 @parameters(without=WEIGHTS)
 class BilinearMKLClassifier(KernelClassifier, BaseMKL):
-    """Multi-class classification in which every class weighs the kernels for itself.
+    """Multi-class classification with one weight per class and kernel.
 
     Minimises ½ Σ_c (‖w_c‖² + Σ_r d_cr) + κ Σ ξ_i over d ≥ 0 and f_c(x) = Σ_r d_cr^½ ⟨w_c^(r), φ_r(x)⟩, with f_y(x_i) −
     f_c(x_i) ≥ 1 − ξ_i for every other class c. That is the convex problem Σ_cr ‖u_c^(r)‖ + κ Σ ξ_i: sparse in classes

@@ -101,7 +101,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     def _probabilities(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         if self._calibration is None:
             raise NotFittedError(
-                f"{type(self).__name__} was fitted without calibration and knows no probabilities: call 'fit' again."
+                f"{type(self).__name__} was fitted without calibration and has no probabilities: call 'fit' again."
             )
         return np.asarray(self._calibration.probabilities(outputs))
 
@@ -112,7 +112,7 @@ class MKLClassifier(KernelClassifier, BaseMKL):
 
     Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ ξ_i over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b with y_i f(x_i) ≥ 1 − ξ_i, which is the
     support vector machine on Σ_m η_m k_m with the best weights η ≥ 0, Σ d_m² η_m = 1. Several classes are separated one
-    versus rest, each with weights of its own.
+    versus rest, each with its own weights.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class MKLClassifier(KernelClassifier, BaseMKL):
         one more kernel. ``np.inf`` allows no slack: the hard margin, for classes that the kernels separate, one versus
         rest; `slack` and the weights of samples and classes then have no effect.
     multi_class : {"ovr", "ovr-shared", "joint", "pairwise"}, default="ovr"
-        How more than two classes are handled: one versus rest, each with weights of its own; one versus rest with one
+        How more than two classes are handled: one versus rest, each with its own weights; one versus rest with one
         weight per kernel for all classes, which minimise the sum of their objectives; or all in one problem with
         shared weights and a constant per class, with one slack per sample (``"joint"``, Crammer and Singer) or per
         sample and class (``"pairwise"``, Weston and Watkins).
@@ -138,7 +138,7 @@ class MKLClassifier(KernelClassifier, BaseMKL):
         more. They are fitted to the decision values of samples held out, in five folds whose fits start from that to
         all samples. None fits once, without probabilities.
     n_jobs : int, default=None
-        Classes separated from the rest at the same time, on threads, each with a combined matrix of its own; None
+        Classes separated from the rest at the same time, on threads, each with its own combined matrix; None
         means one after the other, -1 all cores.
     norm : float or "elastic", default=1
         1 for sparse weights (Σ d_m² η_m = 1), p > 1 for weights of p-norm one, ``"elastic"`` for sparse weights that
@@ -149,7 +149,7 @@ class MKLClassifier(KernelClassifier, BaseMKL):
         None learns the weights; ``"uniform"`` gives each kernel 1/P; ``"loo"`` takes those of
         :class:`MKLRidgeClassifierCV`, or :class:`MKLRidgeCV` for numbers, divided by their sum; an array is kept.
     fixed_weights : dict or None, default=None
-        Weights, by the name of a kernel or of a view, that stay as they are and are no part of the norm: such kernels
+        Weights, by the name of a kernel or of a view, that are kept fixed and are not part of the norm: such kernels
         do not compete with the others. ``{"clinical": 1.0}`` minimises ½‖w_clinical‖² + ½ (Σ_m d_m ‖w_m‖)² + losses,
         the sum being over the other kernels. `weights` is None or ``"uniform"`` then, and `solver` ``"newton"``.
     penalties : array-like of shape (P,), "eigenvalue" or None, default=None
@@ -168,7 +168,7 @@ class MKLClassifier(KernelClassifier, BaseMKL):
     approximation : {"nystroem", "fourier"} or None, default=None
         None computes the kernels exactly. Else each becomes a block of features whose inner products approximate it,
         and cost grows with the number of samples, not with its square: ``"nystroem"`` projects onto samples drawn as
-        landmarks and serves every kernel; ``"fourier"`` draws frequencies and serves Gaussian and Laplacian kernels.
+        landmarks and is for every kernel; ``"fourier"`` draws frequencies and is for Gaussian and Laplacian kernels.
         Linear kernels of no more columns than `rank` stay exact. X may then be a memory map, or the path of a Parquet
         file or a folder of them, which are read in blocks. Weights, objective and gap are those of the approximated
         problem.

@@ -253,7 +253,7 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
         ``"loo"`` those that :class:`MKLRidgeClassifierCV` learns from the training samples of each fold, divided by
-        their sum. Whether these help a support vector machine, the studies say.
+        their sum. The studies show whether these help a support vector machine.
     near : int, default=1
         Where equal weights are among the norms they are tried at all values of C first, and the other norms at so many
         values on both sides of the best one; None tries all norms at all values. What is not tried has the score, the
@@ -360,7 +360,7 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
     near, rule, n_jobs, refit, scale
         As in :class:`MKLClassifierCV`.
     epsilon : float or "auto", default="auto"
-        As in :class:`MKLRegressor`; ``"auto"`` stands for a tenth of the standard deviation of y.
+        As in :class:`MKLRegressor`; ``"auto"`` is a tenth of the standard deviation of y.
     loss, quantile, l1_ratio, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
         As in :class:`MKLRegressor`.
     missing, tol, max_iter, memory_budget, device, random_state

@@ -66,7 +66,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         The regulariser λ, for a combined kernel whose centred trace is one, as it is with learned and uniform weights;
         ``"learn"`` finds it together with the weights.
     weights : {"uniform"}, array-like of shape (P,) or None, default=None
-        None learns the weights; ``"uniform"`` gives all the same, with Σ θ_i r_i = 1; an array is kept as it is.
+        None learns the weights; ``"uniform"`` gives all the same, with Σ θ_i r_i = 1; an array is used as given.
     decision : {"least_squares", "centroid"}, default="least_squares"
         How classes are assigned: by the least-squares fit of the class indicators with its intercept, or by the
         nearest class centroid in the discriminant space.
@@ -98,7 +98,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     view_weights_ : dict
         The weights summed over the kernels of every view, by its name.
     trace_shares_ : ndarray of shape (P,)
-        θ_i r_i, what each kernel has of the combined kernel's centred trace.
+        θ_i r_i, the share of each kernel in the combined kernel's centred trace.
     alpha_ : float
         λ, given or learned; with ``"kim"`` that of the within-class criterion, as given.
     kernel_names_ : list of str
@@ -250,5 +250,5 @@ def check_discriminant_targets(y: TargetLike, decision: str) -> AnyArray:
             f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one column per label."
         )
     if decision != "least_squares":
-        raise ValueError(f"decision={decision!r} tells classes apart; labels need 'least_squares'.")
+        raise ValueError(f"decision={decision!r} is for one class per sample; several labels need 'least_squares'.")
     return np.asarray(y.toarray() if issparse(y) else y)

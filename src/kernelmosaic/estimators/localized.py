@@ -194,7 +194,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     Minimises ½ Σ_m ‖w_m‖² + C Σ ξ_i over the gates and f(x) = Σ_m η_m(x) ⟨w_m, φ_m(x)⟩ + b, subject to y_i f(x_i) ≥ 1 −
     ξ_i. For given gates it is a support vector machine on k(x, z) = Σ_m η_m(x) k_m(x, z) η_m(z); over the gates the
     problem is not convex, so it is solved from `n_init` random starts. More than two classes are each separated from
-    the rest, with gates of their own, or all in one problem with shared gates; see `multi_class`.
+    the rest, with their own gates, or all in one problem with shared gates; see `multi_class`.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         independent of the others. ``"constant"``: not at all, a global combination whose weights are the squared gates.
         ``"gaussian"``: by a centre and widths.
     gating_columns : columns, default=None
-        What the gates read, written as in :class:`~sklearn.compose.ColumnTransformer`; None means all columns. Gates
+        Columns that the gates read, as in :class:`~sklearn.compose.ColumnTransformer`; None means all columns. Gates
         that read many columns overfit where the kernels separate the classes without them; use one or two.
     gating_kernel : Kernel, default=None
         Gates in the space of this kernel: they read the leading coordinates (at most 20) of its kernel principal
@@ -225,7 +225,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         How kernels are put on one scale; see :class:`MKLClassifier`.
     approximation : {"nystroem", "fourier"} or None, default=None
         None computes the kernels exactly; else each becomes a block of features, as in :class:`MKLClassifier`, and X
-        may stay in a file. What the gates read is kept in memory: of many columns, name a few `gating_columns`. The
+        may stay in a file. The columns of the gates are kept in memory: of many, name a few as `gating_columns`. The
         space of a `gating_kernel` is learned from at most a thousand samples then. Projected kernels must be exact.
     rank : int or sequence of P int, default=500
         Maximum number of features per kernel.
@@ -243,14 +243,14 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     device : str, default=None
         As in `MKLClassifier`; projected kernels are learned on the host only.
     n_jobs : int, default=None
-        Starts, and classes with gates of their own, learned at the same time, on threads; None means as many as the
+        Starts, and classes with their own gates, learned at the same time, on threads; None means as many as the
         linear algebra may use, -1 all cores.
     verbose : bool, default=False
         Show the progress; starts then run one after the other.
     random_state : int, RandomState or None, default=0
         Of the starts, and of the landmarks or frequencies of kernels that are approximated.
     multi_class : {"ovr", "ovr-shared", "joint", "pairwise"}, default="ovr"
-        How more than two classes are handled: one versus rest, each with gates of its own; or all in one problem with
+        How more than two classes are handled: one versus rest, each with its own gates; or all in one problem with
         shared gates and a constant per class, as in :class:`MKLClassifier`.
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.

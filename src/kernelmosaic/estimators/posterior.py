@@ -35,7 +35,7 @@ class PosteriorMKLClassifier(MKLClassifier):
     with ŷ = 2 Pr(+1 | x) − 1: min ½‖w‖² + C Σ ξ_i with ŷ_i f(x_i) ≥ ŷ_i² (1 − ξ_i). More classes, with a constant each
     and y the label, or the most probable class where posteriors are given instead: min ½ Σ_c ‖w_c‖² + C Σ_i Σ_c ξ_ic
     with f_y(x_i) − f_c(x_i) ≥ 2 (Pr(y | x_i) − Pr(c | x_i)) − ξ_ic. Hard posteriors give exactly
-    ``MKLClassifier(multi_class="pairwise")``. :meth:`predict_proba` has the posteriors that the outputs stand for:
+    ``MKLClassifier(multi_class="pairwise")``. :meth:`predict_proba` has the posteriors that the outputs represent:
     (1 ± f)/2 within [0, 1], or the nearest point of the simplex to f/2. Of classes whose outputs differ by rounding
     only, :meth:`predict` returns the first.
 
@@ -64,7 +64,7 @@ class PosteriorMKLClassifier(MKLClassifier):
     Attributes
     ----------
     posteriors_ : ndarray of shape (n_samples, classes)
-        What the machine was fitted to.
+        The targets of the fit.
     classes_ : ndarray
         The class labels; 0, 1, … for a matrix of posteriors.
     weights_, dual_coef_, support_, n_support_, intercept_, objective_, duality_gap_, n_iter_, n_solves_, history_

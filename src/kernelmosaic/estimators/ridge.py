@@ -272,8 +272,8 @@ class BaseRidge(KernelEstimator):
         rank = [max(int(_FEATURES * one), 1) for one in share]
         warnings.warn(
             f"{type(self).__name__}: the {n} samples are too many for exact linear systems, and are fitted by "
-            f"{sum(rank)} Nyström features of kernels weighed by {len(some)} samples; give approximation and rank to "
-            "choose others, or subsample=None.",
+            f"{sum(rank)} Nyström features, with weights learned from {len(some)} samples; give approximation and "
+            "rank to choose others, or subsample=None.",
             UserWarning,
             stacklevel=level_of_caller(),
         )
@@ -485,7 +485,7 @@ class BaseRidge(KernelEstimator):
         repeated = 1.0 - len(np.unique(rows, axis=0)) / len(rows)
         if repeated >= (0.2 if left_out else 0.1):
             why = (
-                "which leave-one-out does not leave out with them: give groups, equal for samples that belong together"
+                "so leave-one-out scores are too optimistic: give groups, equal for samples that belong together"
                 if left_out
                 else "with its target, which the evidence takes for targets without noise: give each sample once, with "
                 "its number as sample_weight, or use criterion='loo' with groups"
@@ -594,10 +594,10 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     Parameters
     ----------
     kernels : list, default=None
-        As in :class:`MKLClassifier`; None stands for 20 kernels: linear, quadratic, Gaussians and Laplacians of ½, 1, 2
+        As in :class:`MKLClassifier`; None means 20 kernels: linear, quadratic, Gaussians and Laplacians of ½, 1, 2
         and 4 times the median distance, on the columns and, unless they are sparse, on their ranks.
     criterion : {"loo", "evidence"}, default="loo"
-        What is minimised: the logarithm of the mean squared leave-one-out residual, or the negative log evidence of
+        The criterion: the logarithm of the mean squared leave-one-out residual, or the negative log evidence of
         the Gaussian process with this kernel and noise.
     alpha : float or "learn", default="learn"
         The ridge.
@@ -605,7 +605,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         Given weights; None learns them. ``"factorized"``, for the products of :func:`kernels.pairwise`, learns one
         factor per kernel of the left and one per kernel of the right, whose products are the weights.
     per_target : bool, default=False
-        Whether every column of a 2-D `y` has weights and a ridge of its own; a single column is fitted as a 1-D `y` is.
+        Whether every column of a 2-D `y` has its own weights and ridge; a single column is fitted as a 1-D `y` is.
         They are chosen for all targets together from `n_candidates`, each one factorisation: a design, then centres of
         groups of targets with like weights, found by interpolation of the criterion and the frequency of weights among
         all targets; from the centre of its group every target moves to its own posterior mean where that lowers its
@@ -618,7 +618,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     scale : bool, default=True
         Whether to standardise the columns that kernels read as numbers.
     normalize, approximation, rank, missing, memory_budget, device, random_state, verbose
-        As in :class:`MKLClassifier`. With ``approximation="fourier"``, None stands for the Gaussians and Laplacians of
+        As in :class:`MKLClassifier`. With ``approximation="fourier"``, None means the Gaussians and Laplacians of
         the columns alone.
     subsample : int, "auto" or None, default="auto"
         Most samples that weights and widths are learned from, evenly spread over the sorted targets; the ridge and the

@@ -108,7 +108,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         y : structured array of shape (n_samples,), or array-like of shape (n_samples, 2) or (n_samples,)
             Whether the event was observed, and the time of the event or of censoring, which is positive, or zero if
             the loss is not ``"censored"``: a structured array of a boolean and a number, as scikit-survival has it; or
-            two columns, the event (0 or 1) and the time. A vector of times says that all events were observed.
+            two columns, the event (0 or 1) and the time. A vector of times means that all events were observed.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample.
 

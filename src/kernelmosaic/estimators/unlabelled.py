@@ -151,7 +151,7 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
     The components are those of K = Σ_m η_m K_m, centred: the eigenvectors U of HKH with its largest eigenvalues λ,
     H = I − 11ᵀ/n. Training samples have the coordinates U √λ, new ones H k(x) U / √λ, as in
     :class:`~sklearn.decomposition.KernelPCA` of the summed kernel. Nothing but the weights η depends on the views, and
-    these are no solution of a training problem: without labels nothing says which views matter.
+    these are not the solution of a training problem: without labels there is no criterion for them.
 
     Parameters
     ----------
@@ -166,12 +166,12 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
         ``"screen"``: the same for all views that depend on another one, zero for those that are independent of all
         others by a test at the level 0.05; where no two views depend on each other, all of them. ``"statis"``: by the
         leading eigenvector of the RV coefficients, which favours views that repeat each other. An array: one number
-        per kernel, kept as it is.
+        per kernel, used as given.
     scale : bool, default=True
         Standardise the columns of numbers first.
     missing : {"neighbors", "zero"} or None, default="neighbors"
-        What stands in for a view that a sample lacks (all its columns are NaN), in the feature space of a kernel:
-        the mean of the samples most like it, or zero, where what the sample has is made longer in turn. Either way the
+        How a view that a sample lacks (all its columns are NaN) is imputed, in the feature space of a kernel:
+        the mean of the most similar samples, or zero, with the other views of the sample rescaled. Either way the
         kernel stays positive semi-definite. None refuses such samples.
     normalize : {"centered", "trace", "diagonal"} or None, default="centered"
         How kernels are put on one scale; ``"centered"``: mean zero and trace one per sample.
@@ -198,7 +198,7 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
     views_ : list of str
         Names of the V views, in the order of the next two.
     similarity_ : ndarray of shape (V, V)
-        RV coefficients between views without their bias, of at most 5,000 samples: 1 for views alike up to scale, 0 on
+        RV coefficients between views without their bias, of at most 5,000 samples: 1 for views equal up to scale, 0 on
         average for independent ones.
     pvalues_ : ndarray of shape (V, V)
         Of the test of independence of every two views, P(χ²₁ > n R + 1) with R from `similarity_`, adjusted by Holm.
@@ -266,7 +266,7 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
     """Clusters of samples with several views, by k-means in an embedding of the sum of their kernels.
 
     ``embedding="kernel"``: the leading principal components of the summed kernel, as of :class:`MKLKernelPCA`, each of
-    length one, then the coordinates of each sample of length one: all components count alike, and directions only.
+    length one, then the coordinates of each sample of length one: all components count equally, and directions only.
     ``embedding="graph"``: every sample is joined to its nearest ones by the distance of the summed kernel, and the
     coordinates are the leading eigenvectors of the random walk D⁻¹W on that graph (spectral clustering). New samples
     are put into the same embedding, and belong to the cluster of the nearest centre.

@@ -45,7 +45,7 @@ def side_ties(kernel_set: KernelSet) -> Array:
         kernel = one.kernel
         if not isinstance(kernel, Pairwise) or kernel.mode != "product":
             raise ValueError(
-                f"weights='factorized': kernel {one.name!r} is no product of a left and a right kernel; use it with "
+                f"weights='factorized': kernel {one.name!r} is not a product of a left and a right kernel; use it with "
                 "pairwise(left, right), or give weights=None."
             )
         columns = np.arange(kernel.split + 1) if one.columns is None else one.columns

@@ -108,7 +108,7 @@ def feature_importance(
 
     See Also
     --------
-    kernel_importance : What a score loses without a whole kernel.
+    kernel_importance : The loss of a score without a whole kernel.
 
     Examples
     --------

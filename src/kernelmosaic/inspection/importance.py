@@ -46,11 +46,11 @@ class KernelImportance:
     scores : ndarray of shape (folds,)
         Scores of the model with all kernels on the samples held out.
     drops : ndarray of shape (folds, P)
-        What the score loses when the model is fitted without the kernel; negative where it gains.
+        Loss of the score when the model is fitted without the kernel; negative for a gain.
     permutations : ndarray of shape (folds, P, n_repeats)
-        What it loses when the kernel is shown the view of another sample.
+        Loss of the score when the kernel reads the view of another sample.
     gains : ndarray of shape (folds, P) or None
-        With `base`, what the score of the kernels of the base alone gains by the kernel; zero for those of the base.
+        With `base`, the gain of the kernel over the score of the base alone; zero for kernels of the base.
     """
 
     kernel_names: list[str]

@@ -44,7 +44,7 @@ class KernelSignificance:
     classes : list or None
         Whose weights the rows are, where every class has its own; the arrays below then have shape (classes, P).
     weights : ndarray of shape (P,)
-        The weights learned from the targets as they are.
+        The weights learned from the targets before any permutation.
     weight_pvalues : ndarray of shape (P,)
         Share of permutations in which the weight is as large.
     alignments : ndarray of shape (P,)
@@ -159,7 +159,7 @@ def kernel_significance(
     estimator, y, weight, random = prepare(estimator, X, y, sample_weight, random_state)
     if isinstance(last_step(estimator), MKLSurvival) or not (y.ndim == 1 or y.dtype.kind in "biuf"):
         raise TypeError(
-            "kernel_significance serves classes and numbers as targets, not censored times: use stability, or "
+            "kernel_significance supports classes and numbers as targets, not censored times: use stability, or "
             "kernel_importance."
         )
     # Samples that do not count keep their targets to themselves.
@@ -284,7 +284,7 @@ def conditional_pvalue(
     The null hypothesis is that the samples as the kernel sees them are independent of the targets, given the kernel of
     the machine. Its dual coefficients β are what the machine leaves unexplained: of least squares the residuals over α,
     of hazards the martingale residuals. Ridge regression on the machine's kernel, its ridge by leave-one-out error,
-    takes from β and from the tested kernel what they have of it: a kernel that repeats what the machine knows has
+    takes from β and from the tested kernel what they have of it: a kernel that repeats those of the machine has
     nothing left to add. The statistic is tr(β̃ᵀ K̃ β̃) / ‖Rβ̃‖² with K̃ = R H K H R, the slope of the objective in the
     weight of what is left of the kernel; it is compared with that of β̃ in permuted order.
 
@@ -295,7 +295,7 @@ def conditional_pvalue(
     given : ndarray of shape (n, n)
         The kernel of a machine that was fitted without it, its `kernel_matrix`.
     dual_coef : ndarray of shape (outputs, n)
-        The coefficients of that machine, zero where a sample is no support vector.
+        The coefficients of that machine, zero where a sample is not a support vector.
     n_permutations : int, default=999
         How often the coefficients are permuted; the p-value is a multiple of 1 / (n_permutations + 1).
     random_state : int, RandomState or None, default=None
@@ -321,7 +321,7 @@ def conditional_pvalue(
     if not np.shape(K) == np.shape(given) == (np.shape(dual_coef)[-1],) * 2:
         raise ValueError(
             f"dual_coef has shape {np.shape(dual_coef)}, K {np.shape(K)} and given {np.shape(given)}: give kernels "
-            "between all training samples, and a column for each, zero where it is no support vector."
+            "between all training samples, and a column for each, zero where a sample is not a support vector."
         )
     K, given = (one - one.mean(axis=0) - (one - one.mean(axis=0)).mean(axis=1, keepdims=True) for one in (K, given))
     values, vectors = np.linalg.eigh(given)
@@ -433,10 +433,10 @@ def stability(
     n_jobs: int | None = None,
     verbose: bool = False,
 ) -> Stability:
-    """Fit to samples drawn from the training set again and again: how often is a kernel selected, with which weights?
+    """Refit on samples drawn from the training set: how often a kernel is selected, and the distribution of its weight.
 
-    Every fit is one of its own: widths and scales of the kernels are those of the samples drawn. It starts from the
-    weights of the fit to all samples, which changes the time it takes and not what it finds.
+    Every fit is separate: widths and scales of the kernels are those of the samples drawn. It starts from the
+    weights of the fit to all samples, which saves time and does not change the result.
 
     Parameters
     ----------

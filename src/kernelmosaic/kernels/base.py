@@ -78,7 +78,7 @@ class Kernel(BaseEstimator, ABC):
         return names
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        """Learn what the formula needs of the training set; most kernels need nothing."""
+        """Learn the parameters that depend on the training set; most kernels have none."""
         self._check_parameters()
         self.validate(X)
         return self
@@ -143,7 +143,7 @@ class Kernel(BaseEstimator, ABC):
         return type(self).validate
 
     def terms(self) -> dict[str, Kernel]:
-        """Return the kernels that an estimator weighs in place of this one, by what their names end with."""
+        """Return the kernels that an estimator weights in place of this one, by the endings of their names."""
         return {"": self}
 
     def lacks(self, X: MatrixLike) -> NDArray[np.bool_]:
@@ -181,8 +181,8 @@ class Kernel(BaseEstimator, ABC):
     ) -> tuple[NDArray[np.float64], float]:
         """Return frequencies drawn from the spectrum of a kernel of x − z, (columns, count), and its value at x = z."""
         raise ValueError(
-            f"approximation='fourier' serves Gaussian and Laplacian kernels, their products and multiples, not "
-            f"{self!r}; use approximation='nystroem', which serves every kernel."
+            f"approximation='fourier' supports Gaussian and Laplacian kernels, their products and multiples, not "
+            f"{self!r}; use approximation='nystroem', which supports every kernel."
         )
 
     if TYPE_CHECKING:  # defined in `algebra`, beside sums and products
@@ -214,7 +214,7 @@ class StatisticKernel(Kernel):
     """A kernel that is a function of one number per pair of samples: their inner product or a distance.
 
     Kernels on the same columns share that number, so a stack computes it once for a whole family of widths. A formula
-    of operators and of functions that NumPy and torch spell alike, taken from ``backend_of(S).xp``, is evaluated on a
+    of operators and of functions that NumPy and torch share by name, taken from ``backend_of(S).xp``, is evaluated on a
     device as it is; any other is evaluated on the host, and its blocks are copied.
 
     Attributes
@@ -274,14 +274,14 @@ def refuse_text(X: MatrixLike, y: TargetLike = None) -> Iterator[None]:
         found = first_text(X) if complaint else None
         if found is None and complaint and y is not None and (target := first_text(y)) is not None:
             raise ValueError(
-                f"y holds text ({target[1]!r}) where one number per sample is read: give numbers, or tell classes "
-                "apart with a classifier."
+                f"y holds text ({target[1]!r}) where one number per sample is needed: give numbers, or use "
+                "a classifier for classes."
             ) from error
         if found is None:
             raise
         column, value = found
         raise ValueError(
-            f"X: column {column!r} holds text ({value!r}) where numbers are read: say which columns a kernel reads, "
+            f"X: column {column!r} holds text ({value!r}) where numbers are needed: name the columns of each kernel, "
             "(name, kernel, columns), and give text to Categorical or to a sequence kernel such as Spectrum."
         ) from error
 
@@ -331,7 +331,7 @@ def suggest_kernel(given: object) -> str:
         if call is not None:
             return f"kernels are objects: write {call} from kernelmosaic.kernels."
         if callable(given):
-            return "a function is no kernel: compute its matrix and give Precomputed(K), or derive a class from Kernel."
+            return "functions are not accepted as kernels: give Precomputed(K) of its matrix, or a subclass of Kernel."
     return "give a kernel of kernelmosaic.kernels, such as Gaussian(), Linear() or Polynomial(degree=2)."
 
 

@@ -18,16 +18,16 @@ from kernelmosaic.kernels.base import Block, Kernel, is_missing
 class Clinical(Kernel):
     """k(x, z) = the mean over columns of max(0, 1 − |x_j − z_j| / range_j), or of 1[x_j = z_j] for a nominal column.
 
-    The range of a column is that of the training samples, so that every column counts alike, whatever its unit: there
+    The range of a column is that of the training samples, so that every column counts equally, whatever its unit: there
     is nothing to standardise. A new value so far outside that range that it is more than one range away from another is
     as unlike it as can be. A column that is constant in training counts as nominal.
 
     Parameters
     ----------
     kinds : "auto", str or sequence, default="auto"
-        What each column is: ``"nominal"``, categories without an order, of numbers or text; ``"continuous"`` or
+        Kind of each column: ``"nominal"``, categories without an order, of numbers or text; ``"continuous"`` or
         ``"ordinal"``, numbers; or, for categories that are not numbers, a list of them in order, whose places are
-        compared. A word serves all columns; a list has one item per column that the kernel reads. ``"auto"`` takes
+        compared. A word is for all columns; a list has one item per column that the kernel reads. ``"auto"`` takes
         columns of numbers for continuous and all others for nominal.
 
     Attributes
@@ -133,8 +133,8 @@ class Clinical(Kernel):
         for kind in each:
             if not isinstance(kind, list | tuple) and kind not in ("nominal", "ordinal", "continuous"):
                 raise ValueError(
-                    f"kinds={kinds!r}: {kind!r} is no kind of column; choose 'nominal', 'ordinal' or 'continuous', or "
-                    "list the categories in order."
+                    f"kinds={kinds!r}: {kind!r} is not a kind of column; choose 'nominal', 'ordinal' or 'continuous', "
+                    "or list the categories in order."
                 )
         return list(each)
 
@@ -147,7 +147,7 @@ class Clinical(Kernel):
             if not _holds_numbers(column):
                 text = next(value for value in column if not isinstance(value, Real))
                 raise ValueError(
-                    f"X: column {j} holds {text!r}, which is no number; in kinds, call it 'nominal' or list its "
+                    f"X: column {j} holds {text!r}, which is not a number; in kinds, call it 'nominal' or list its "
                     "categories in order."
                 )
             return np.asarray(check_array(column[:, np.newaxis], dtype=np.float64, input_name="X")[:, 0])

@@ -316,12 +316,12 @@ def _counts(*bags: Bags) -> list[MatrixLike]:
 class WeisfeilerLehman(GraphKernel):
     """k(x, z) = Σ_h k_h(x, z), k_h by the labels of the nodes after h iterations; estimators learn a weight for each.
 
-    An iteration gives every node a new label, which stands for its own and those of its neighbours: after h of them two
-    nodes have the same if all that is up to h edges away looks the same. Let c be how often a graph has a label. Then
+    An iteration gives every node a new label, which encodes its own and those of its neighbours: after h of them two
+    nodes have the same label if their neighbourhoods of h edges are the same. Let c be the count of a label. Then
     k_h(x, z) = Σ_l c_l(x) c_l(z) with ``mode="subtree"``, and Σ_l min(c_l(x), c_l(z)) with ``mode="assignment"``: the
     most nodes that can be assigned to each other.
 
-    In an estimator ``WeisfeilerLehman(5)`` stands for six kernels, ``weisfeilerlehman[0]`` to ``weisfeilerlehman[5]``,
+    In an estimator ``WeisfeilerLehman(5)`` is six kernels, ``weisfeilerlehman[0]`` to ``weisfeilerlehman[5]``,
     whose labels are computed once. By itself, and in sums and products, it is their sum, the kernel of the papers.
     ``normalize="diagonal"`` of the estimator gives cosines, which do not grow with the graphs.
 

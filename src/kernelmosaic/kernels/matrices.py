@@ -133,7 +133,7 @@ def square_matrix(given: object, name: str, owner: str) -> tuple[AnyArray, bool]
     if A.ndim != 2 or A.shape[0] != A.shape[1] or A.shape[0] == 0:
         raise ValueError(
             f"{name} has shape {A.shape}: {owner} needs a square matrix with a row and a column for every sample, "
-            "training and test alike; X then says which rows are meant."
+            "training and test alike; X then holds row numbers."
         )
     with np.errstate(invalid="ignore"):  # infinity less infinity
         largest, off, excess = _scan(A)

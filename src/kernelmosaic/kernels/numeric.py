@@ -44,7 +44,7 @@ class Polynomial(StatisticKernel):
     degree : int, default=2
         The degree, at least 1.
     offset : float, default=1.0
-        What is added to the inner product; with 0 only the monomials of exactly this degree remain.
+        Constant added to the inner product; with 0 only the monomials of exactly this degree remain.
 
     Examples
     --------
@@ -225,10 +225,10 @@ class Gaussian(Radial):
         ``"learn"`` has it learned, from the median times `factor` on, by :class:`kernelmosaic.MKLRidgeCV` and
         :class:`kernelmosaic.MKLRidgeClassifierCV`; other estimators refuse it.
     factor : float, default=1.0
-        What the width is multiplied with: ``family(Gaussian(), factor=[1, 2, 4])`` is a family around the scale of the
+        Factor of the width: ``family(Gaussian(), factor=[1, 2, 4])`` is a family around the scale of the
         data, whatever that is.
     per_column : bool, default=False
-        With ``width="learn"``, whether every column has a width of its own (automatic relevance determination): a
+        With ``width="learn"``, whether every column has its own width (automatic relevance determination): a
         column of large width does not matter.
 
     Attributes
@@ -271,7 +271,7 @@ class Laplacian(Radial):
         ``"learn"`` has it learned, from the median times `factor` on, by :class:`kernelmosaic.MKLRidgeCV` and
         :class:`kernelmosaic.MKLRidgeClassifierCV`; other estimators refuse it.
     factor : float, default=1.0
-        What the width is multiplied with.
+        Factor of the width.
     per_column : bool, default=False
         As in :class:`Gaussian`.
 

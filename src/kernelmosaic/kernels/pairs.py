@@ -71,7 +71,7 @@ class Members:
 class Pairwise(Kernel):
     """A kernel between pairs (a, b), whose left members a are compared by one kernel and right members b by another.
 
-    What a side's kernel learns, such as a width, it learns from the distinct members, each counted once. With k for
+    Parameters of a side's kernel, such as a width, are learned from the distinct members, each counted once. With k for
     `left` and g for `right`, the modes are:
 
     - ``"product"``: k(a, a') g(b, b');
@@ -255,7 +255,7 @@ def pairwise(left: KernelsLike, right: KernelsLike, *, mode: str = "product") ->
         Kernels of the left and of the right member, each with its columns: a name or number, or a list of them. Row
         numbers of a given matrix are a column, too (`Precomputed`).
     mode : {"product", "sum", "cartesian", "symmetric", "antisymmetric"}, default="product"
-        How two make one, as :class:`Pairwise` says. The first three make a kernel of every item on the left with every
+        How two kernels are combined, as in :class:`Pairwise`. The first three combine every item on the left with every
         item on the right. The last two are for pairs of one kind: item i of both lists is the same kernel, on the
         columns of the first and of the second member, and one kernel is made of every item.
 

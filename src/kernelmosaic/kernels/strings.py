@@ -228,7 +228,7 @@ def _letters(X: Sequences) -> NDArray[np.uint32]:
 class SmithWaterman(FeatureKernel, SequenceKernel):
     """k(x, z) = Σ_t s_t(x) s_t(z), s_t(x) = SW(x, t) / √(SW(x, x) SW(t, t)), over the training strings t.
 
-    SW is the score of the best local alignment. Scores themselves are no kernel: their matrix has negative eigenvalues.
+    SW is the score of the best local alignment. The scores are not a kernel: their matrix has negative eigenvalues.
     Here a string is described by its scores against every training string, each between 0 and 1, and strings are
     compared by the inner product of these descriptions. That is positive semi-definite whatever the scores are, and a
     new string is described exactly as a training string is, so test-versus-train blocks agree with the training matrix.
@@ -353,8 +353,8 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
             )
         if not isinstance(self.matrix, str) or self.matrix not in _tables():
             raise ValueError(
-                f"matrix={self.matrix!r} is no substitution matrix: use 'blosum30' to 'blosum100', 'pam10' to 'pam500' "
-                "or, for nucleotides, 'nuc44' or 'dnafull'."
+                f"matrix={self.matrix!r} is not a substitution matrix: use 'blosum30' to 'blosum100', 'pam10' to "
+                "'pam500' or, for nucleotides, 'nuc44' or 'dnafull'."
             )
 
 

@@ -21,7 +21,7 @@ Named = tuple[str, Kernel, NDArray[np.intp]]
 
 
 class Subsets(BaseEstimator):
-    """One kernel for every subset of so many columns, and every width: kernels by the million, none of them stored.
+    """One kernel for every subset of a given number of columns and every width: up to millions of kernels, none stored.
 
     Stands alone for the `kernels` of an estimator that learns sparse weights, ``MKLClassifier(Subsets(Gaussian()))``:
     all pairs of columns, all triples. Only the kernels that get a weight are ever kept.
@@ -36,7 +36,7 @@ class Subsets(BaseEstimator):
         Widths that every subset gets, each as in the pattern: a word is measured on the columns of the subset. By
         default that of the pattern.
     factor : sequence of float, optional
-        What the widths are multiplied with; ``factor=[0.5, 1, 2]`` with the pattern's ``width="median"`` is a family
+        Factors of the widths; ``factor=[0.5, 1, 2]`` with the pattern's ``width="median"`` is a family
         around the scale of each subset. By default that of the pattern.
 
     Examples
@@ -69,15 +69,15 @@ class Subsets(BaseEstimator):
         columns : sequence of int
             The numbers of the columns to take subsets of; an estimator takes all of them.
         labels : sequence, optional
-            What they are called; by default their numbers.
+            Their names; by default their numbers.
         name : str, optional
-            What the names of the kernels begin with; by default the class of the pattern.
+            Prefix of the names of the kernels; by default the class of the pattern.
         """
         if type(self.kernel) not in (Gaussian, Laplacian):
             given = "" if isinstance(self.kernel, Kernel) else f" {suggest_kernel(self.kernel)}"
             raise TypeError(
-                f"kernel={self.kernel!r}: Subsets serves Gaussian() and Laplacian(), whose distances are sums over the "
-                f"columns.{given}"
+                f"kernel={self.kernel!r}: Subsets supports Gaussian() and Laplacian(), whose distances are sums over "
+                f"the columns.{given}"
             )
         numbers = np.asarray(columns, dtype=np.intp)
         return SubsetFamily(

@@ -35,7 +35,7 @@ KINDS = {
 
 
 class Tanimoto(Kernel):
-    """k(x, z) = Σ_j min(x_j, z_j) / Σ_j max(x_j, z_j): what two samples share of what they have together.
+    """k(x, z) = Σ_j min(x_j, z_j) / Σ_j max(x_j, z_j): the share of the counts that two samples have in common.
 
     For samples of zeros and ones that is ⟨x, z⟩ / (‖x‖² + ‖z‖² − ⟨x, z⟩), the size of the intersection of two sets over
     that of their union, also known as Jaccard's index. For counts, or other numbers that are not negative, it is the
@@ -169,7 +169,7 @@ def fingerprints(
         ``"features2"`` of pharmacophoric features, ``"pairs"`` of atoms, ``"torsions"``, ``"paths"`` of up to five
         bonds (bits) and the ``"maccs"`` keys (bits).
     size : int, default=2**16
-        Columns of each kind, to which rdkit's numbers are hashed; so many that features rarely collide.
+        Columns of each kind, to which RDKit's numbers are hashed; large enough that features rarely collide.
 
     Returns
     -------
@@ -212,7 +212,7 @@ def _molecules(smiles: Sequence[str]) -> list[Any]:
     wrong = [i for i, one in enumerate(molecules) if one is None]
     if wrong:
         raise ValueError(
-            f"smiles[{wrong[0]}]={texts[wrong[0]]!r} is no molecule that rdkit reads; mend or leave out "
+            f"smiles[{wrong[0]}]={texts[wrong[0]]!r} cannot be parsed by RDKit; fix or remove "
             f"{shorten([texts[i] for i in wrong])}."
         )
     return molecules

@@ -23,7 +23,7 @@ class Correlation(FeatureKernel):
     """k(x, z) = Pearson's correlation between the entries of x and those of z, as for two expression profiles.
 
     It is the inner product of the rows after each is centred and scaled to length one. A constant row has no direction
-    left once it is centred: it stands for the zero vector, and its similarity to every sample, itself included, is 0.
+    left once it is centred: it becomes the zero vector, and its similarity to every sample, itself included, is 0.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Transformed(Kernel):
 class FFT(Transformed):
     """k(x, z) = exp(−‖s(x) − s(z)‖² / width²), s(x) the magnitudes of the Fourier transform of the profile x.
 
-    Magnitudes forget where along the profile a pattern stands, and keep how often it repeats. Profiles, such as the
+    Magnitudes do not depend on where along the profile a pattern is, only on its period. Profiles, such as the
     hydropathy of a protein, are rows of one length: pad the shorter ones with zeros.
 
     Parameters

@@ -372,7 +372,7 @@ def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
 
 
 class PerColumn(BaseEstimator):
-    """One kernel per column: stands in a list of kernels for clones of a kernel, each on a column of its own.
+    """One kernel per column: a placeholder in a list of kernels for clones of a kernel, each on one column.
 
     Parameters
     ----------
@@ -484,13 +484,13 @@ def by_group(
     Parameters
     ----------
     kernel : Kernel or list of Kernel, default=None
-        What each group is compared by; of a list, such as a `family`, every group has all. None means ``Gaussian()``.
+        Kernel of each group; of a list, such as a `family`, every group has all. None means ``Gaussian()``.
     groups : mapping
         From the name of a group to its columns: names or numbers, as `ColumnTransformer` takes them. Names may go
         without the prefix of their table, ``CD4`` for ``rna__CD4``. It may stand alone, and before the kernel.
     among : iterable, default=None
         The columns that there are, such as ``X.columns``, or those of one table, ``views["rna"]`` of `stack_views`:
-        others are left out of the groups, which list genes that were not measured, say. None leaves the groups as they
+        others are left out of the groups, for example genes that were not measured. None leaves the groups as they
         are, and the estimator refuses columns it does not find.
     min_size : int, default=1
         With `among`: groups with fewer columns than this are left out.

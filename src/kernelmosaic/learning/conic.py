@@ -50,7 +50,7 @@ class QCQP(Learner):
         if entries > options.most_entries:
             raise MemoryError(
                 f"solver='qcqp' would factorise {stack.n_kernels} kernels of {stack.n_samples} samples, {entries:.1e} "
-                f"entries, and serves up to {options.most_entries:.0e}; use solver='newton'."
+                f"entries, and supports up to {options.most_entries:.0e}; use solver='newton'."
             )
         problem = MachineProblem(stack, machine, options, start)
         inner = 0.1 * options.tol
@@ -141,7 +141,7 @@ class SDP(Learner):
     def __init__(self, options: LearnerOptions) -> None:
         if np.any(options.penalties != 1.0):
             raise ValueError(
-                "solver='sdp' keeps the trace of the combined kernel and serves penalties=None; use solver='newton'."
+                "solver='sdp' keeps the trace of the combined kernel and needs penalties=None; use solver='newton'."
             )
         super().__init__(options)
 
@@ -150,7 +150,7 @@ class SDP(Learner):
         n, most = stack.n_samples, self.options.most_sdp_samples
         if n > most:
             raise MemoryError(
-                f"solver='sdp' serves up to {most} samples, not {n}: it factorises matrices of order n²/2; "
+                f"solver='sdp' supports up to {most} samples, not {n}: it factorises matrices of order n²/2; "
                 "use solver='newton'."
             )
         Ks = np.array([np.asarray(stack.row_block(m, slice(0, n)), dtype=np.float64) for m in range(stack.n_kernels)])

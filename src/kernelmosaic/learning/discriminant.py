@@ -172,9 +172,7 @@ def centered_traces(stack: GramStack, diagonals: NDArray[np.float64]) -> Weights
     traces = diagonals.sum(axis=1)
     centred = traces - 2.0 * stack.quadratic_forms(np.ones(stack.n_samples)) / stack.n_samples
     if not np.any(centred > _CONSTANT * traces):
-        raise ValueError(
-            "kernels: every kernel is constant on the training set, so there is nothing to tell classes by."
-        )
+        raise ValueError("kernels: every kernel is constant on the training set, so the classes cannot be separated.")
     return np.where(centred > _CONSTANT * traces, centred, 0.0)
 
 

@@ -127,7 +127,7 @@ class MatrixLearner(Learner):
         if entries > most:
             raise MemoryError(
                 f"solver={solver!r} would keep {entries:.1e} entries for {len(orders)} inequalities of order "
-                f"{orders[0]} and serves up to {most:.0e}; use solver='newton'."
+                f"{orders[0]} and supports up to {most:.0e}; use solver='newton'."
             )
 
 
@@ -199,7 +199,7 @@ class DiscriminantKim(MatrixLearner):
 
     def _learn(self, stack: GramStack, machine: Discriminant, start: Start) -> Learned:
         if machine.alpha is None or not machine.has_classes or len(machine.counts) != 2:
-            raise ValueError("solver='kim' serves two classes and a given alpha; use solver='sdp'.")
+            raise ValueError("solver='kim' supports two classes and a given alpha; use solver='sdp'.")
         self._require_small("kim", [stack.n_samples + 1], stack.n_kernels)
         problem = DiscriminantProblem(stack, machine, self.options)
         problem.stated_alpha = machine.alpha / stack.n_samples

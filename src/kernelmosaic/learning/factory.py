@@ -151,6 +151,6 @@ def solver_class(parameters: Parameters) -> type[Learner]:
     name = check_choice("solver", parameters.solver, solvers)
     if parameters.learns_C:
         if name != "newton":
-            raise ValueError(f"C='learn' is served by solver='newton', not by solver={name!r}.")
+            raise ValueError(f"C='learn' needs solver='newton', not solver={name!r}.")
         return LearnedC
     return solvers[name]

@@ -182,9 +182,9 @@ class LearnedC(Learner):
     @classmethod
     def require(cls, solver: str, norm: WeightNorm | None = None, machine: Any = None) -> None:
         if norm is not None and not norm.sums_to_one:
-            raise ValueError(f"C='learn' serves norm=1, not {norm}; give C as a number.")
+            raise ValueError(f"C='learn' needs norm=1, not {norm}; give C as a number.")
         if machine is not None and not machine.has_labels:
-            raise ValueError("C='learn' serves machines that tell two classes apart; give C as a number.")
+            raise ValueError("C='learn' is for classification with two classes; give C as a number.")
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> LearnedWithC:
         """Learn for a machine with 2-norm slack, whatever its C; of the start it takes the coefficients."""
@@ -207,7 +207,7 @@ class LearnedC(Learner):
         kept = float(self.options.penalties**2 @ found.weights[:-1])
         if not kept > 0:
             raise ValueError(
-                "C='learn' gave all weight to the slack: no kernel tells the classes apart; give C as a number."
+                "C='learn' gave all weight to the slack: no kernel separates the classes; give C as a number."
             )
         share, beta = joined.share(found.weights), found.solution.beta
         # Dividing the weights and multiplying β by the same number leaves the function as it is.

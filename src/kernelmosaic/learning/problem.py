@@ -142,7 +142,7 @@ class Learner(ABC):
             missing = next((name for name in needs if given is not None and not getattr(given, name)), None)
             if missing is not None:
                 what = type(given).__name__ if given is machine else str(given)
-                raise ValueError(f"solver={solver!r} serves {_SERVED[missing]}, not {what}; use solver='newton'.")
+                raise ValueError(f"solver={solver!r} supports {_SERVED[missing]}, not {what}; use solver='newton'.")
 
 
 #: What a learner serves that needs an attribute, in words.
@@ -151,7 +151,7 @@ _SERVED = {
     "has_one_output": "machines with one output (multi_class='ovr')",
     "has_targets": "machines with targets",
     "has_labels": "machines with the labels of two classes",
-    "has_box": "machines whose coefficients live in a box",
+    "has_box": "machines whose coefficients are bounded by a box",
     "has_one_slack": "machines whose loss is either linear or quadratic in the slack",
 }
 

@@ -98,7 +98,7 @@ class PathSearchCV(Wrapper, PathSearch):
     norms : sequence, default=None
         The norms of the weights to try, such as ``(1, 2, "uniform")``; ``"uniform"`` gives all kernels the same weight,
         ``"loo"`` of support vector classification and regression those that a ridge estimator learns in each fold.
-        None stands for that of the estimator. Of a discriminant, 1 learns the weights; gates have no norms.
+        None means that of the estimator. Of a discriminant, 1 learns the weights; gates have no norms.
     near : int, default=1
         Where equal weights are among the norms they are tried at all values of C first, and the other norms at so many
         values on both sides of the best one; None tries all norms at all values. What is not tried has the score, the
@@ -116,7 +116,7 @@ class PathSearchCV(Wrapper, PathSearch):
         with an estimator of the samples held out: its `predict`, and of a classifier `decision_function` and
         `predict_proba`, which is calibrated by the other folds.
     n_jobs : int, default=None
-        Folds worked on at the same time, in processes of their own. None works on them in threads, as many as linear
+        Folds computed at the same time, in separate processes. None computes them in threads, as many as linear
         algebra may use, where folds are large enough to gain and there is memory for their kernels.
     refit : bool, default=True
         Whether to fit the choice to all samples; else there are scores, and no predictions.
@@ -185,7 +185,7 @@ class PathSearchCV(Wrapper, PathSearch):
         y : array-like, default=None
             Targets, as the estimator takes them.
         **params : dict
-            ``sample_weight`` for the fits, and for scores that know it; ``groups`` for the splitter; with metadata
+            ``sample_weight`` for the fits, and for scores that support it; ``groups`` for the splitter; with metadata
             routing enabled, whatever estimator, splitter and scorer request.
 
         Returns

@@ -256,7 +256,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
     design_ : Design
         ``points`` on the log10 scale with their ``responses`` and the ``labels`` of the factors.
     n_solver_calls_ : int
-        Points evaluated; each stands for `n_splits_` fits.
+        Points evaluated, each by `n_splits_` fits.
     cv_results_, best_params_, best_score_, best_index_, best_estimator_, n_splits_, refit_time_, scorer_
         As in :class:`~sklearn.model_selection.GridSearchCV`.
 

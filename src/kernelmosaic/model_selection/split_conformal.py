@@ -74,7 +74,7 @@ class SplitConformal(Wrapper, BaseEstimator):
     random_state: Seed = None
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
-        """Fit the estimator to some of the samples, and keep how far the targets of the others are off.
+        """Fit the estimator to some of the samples, and keep the residuals of the others.
 
         Parameters
         ----------

@@ -47,8 +47,8 @@ class FiveByTwoFold(RepeatedStratifiedKFold):
 class PairSplit(BaseCrossValidator):
     """Folds of pairs, such as drugs with proteins, by what is new in the test part.
 
-    Errors on known drugs and proteins in new combinations say nothing of new drugs: which of the four a published
-    figure is of must be known before it is compared with.
+    Errors on known drugs and proteins in new combinations do not predict those on new drugs: compare published
+    figures only for the same one of the four.
 
     Parameters
     ----------

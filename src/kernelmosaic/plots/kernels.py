@@ -21,7 +21,7 @@ from kernelmosaic.plots.drawing import MARKERS, Array, Display, attribute, colou
 
 @dataclass
 class KernelWeightsDisplay(Display):
-    """The weights of the kernels: bars, or a heat map where every class has weights of its own.
+    """The weights of the kernels: bars, or a heat map where every class has its own weights.
 
     Make it by :meth:`from_estimator`.
 
@@ -34,7 +34,7 @@ class KernelWeightsDisplay(Display):
     classes : list or None
         Whose weights the rows are.
     weight_name : str, default="weight"
-        What the numbers are.
+        Label of the numbers.
     beside : dict of ndarray of shape (P,) or None
         Other weights of the same kernels by what they are, drawn as points on the bars: of a search that chose equal
         weights, those that it learned.
@@ -192,7 +192,7 @@ class KernelWeightsDisplay(Display):
 
 @dataclass
 class ColumnRelevanceDisplay(KernelWeightsDisplay):
-    """How much each column counts in kernels with one learned width per column: bars, or a heat map of several kernels.
+    """Relevance of each column in kernels with one learned width per column: bars, or a heat map of several kernels.
 
     The relevance of a column is the inverse of its width, relative to the largest one of the kernel: 0 is that of a
     column that does not matter. Make it by :meth:`from_estimator`.
@@ -206,7 +206,7 @@ class ColumnRelevanceDisplay(KernelWeightsDisplay):
     classes : list or None
         The names of the kernels, if there are several.
     weight_name : str, default="relevance, 1 / width of the column"
-        What the numbers are.
+        Label of the numbers.
 
     Attributes
     ----------
@@ -289,7 +289,7 @@ class TargetSharesDisplay(Display):
     names : list of str
         Of the kernels.
     share_name : str, default="share of all weights"
-        What the numbers are.
+        Label of the numbers.
 
     Attributes
     ----------
@@ -592,7 +592,7 @@ class StabilityDisplay(InspectionDisplay):
 
 @dataclass
 class KernelImportanceDisplay(InspectionDisplay):
-    """What a score loses without each kernel, by both ways; lines are the standard deviation over folds.
+    """Loss of a score without each kernel, dropped and permuted; lines are the standard deviation over folds.
 
     Make it by :meth:`from_estimator`, or of a result: ``KernelImportanceDisplay(result).plot()``.
 

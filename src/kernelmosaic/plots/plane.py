@@ -230,7 +230,7 @@ def _read_plane(estimator: Estimator, plane: Any, shape: tuple[int, int]) -> Set
         return {"response": inside.astype(np.float64), "kind": "novelty", "boundaries": [edge]}
     if is_regressor(estimator):
         return {"response": predicted.reshape(shape).astype(np.float64), "kind": "values"}
-    raise TypeError(f"{type(estimator).__name__} is no classifier, regressor or outlier detector.")
+    raise TypeError(f"{type(estimator).__name__} is not a classifier, regressor or outlier detector.")
 
 
 def _scores(estimator: Estimator, plane: Any) -> Array | None:
@@ -267,9 +267,9 @@ class ProjectionDisplay(Display):
     classes : ndarray of shape (n_samples,) or None
         Their classes.
     shares : ndarray of shape (2,)
-        What each direction explains: of the variance in the kernel's feature space, or of the discriminant criterion.
+        Explained share of each direction: of the variance in feature space, or of the discriminant criterion.
     axis_name : str
-        What the directions are.
+        Label of the directions.
 
     Attributes
     ----------

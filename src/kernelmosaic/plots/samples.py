@@ -21,20 +21,20 @@ from kernelmosaic.stacking import by_view, check_row_names
 
 @dataclass
 class ContributionsDisplay(Display):
-    """What each view adds to the decision on one sample, from the constant to the decision: a waterfall.
+    """Contribution of each view to the decision on one sample, from the constant to the decision: a waterfall chart.
 
     Make it by :meth:`from_estimator`.
 
     Parameters
     ----------
     contributions : ndarray of shape (views,)
-        What each view adds.
+        The contributions of the views.
     names : list of str
         Of the views.
     constant : float
-        What the decision begins with.
+        The constant of the decision.
     title : str, default=""
-        What is predicted.
+        The prediction.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class ContributionsDisplay(Display):
             title += f", probability {model.predict_proba(read)[0, classes.index(predicted)]:.2f}"
         title += "" if truth is None else f"; true: {_written(truth)}"
         lacking = _lacking(model, read)
-        title += f"\nmissing, with what stands in: {', '.join(lacking)}" if lacking else ""
+        title += f"\nmissing view (imputed): {', '.join(lacking)}" if lacking else ""
         shown = dict(sorted(sums.items(), key=lambda item: -abs(item[1])))
         if len(shown) > max_views:
             rest = [shown.pop(name) for name in list(shown)[max_views - 1 :]]
@@ -132,7 +132,7 @@ class ContributionsDisplay(Display):
 
 @dataclass
 class ViewMapDisplay(Display):
-    """Which samples have which views: one line per view, filled where samples have it, samples alike side by side.
+    """Which samples have which views: one line per view, filled where samples have it, similar samples side by side.
 
     Make it by :meth:`from_views`.
 
@@ -207,7 +207,7 @@ class ViewMapDisplay(Display):
 
 @dataclass
 class SurvivalCalibrationDisplay(Display):
-    """Predicted and observed shares of samples that live on after a time, group by group of predictions.
+    """Predicted and observed shares of samples that survive a time, by groups of predictions.
 
     Points on the diagonal are calibrated. Make it by :meth:`from_estimator`.
 

@@ -41,7 +41,7 @@ class ValidationPathDisplay(Display):
     chosen : tuple
         The norm and the C chosen.
     parameter : str, default="C"
-        What the values are of.
+        Label of the values.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class WeightsPathDisplay(Display):
     chosen : float
         The C chosen.
     parameter : str, default="C"
-        What the values are of.
+        Label of the values.
     beside : dict from norm to ndarray of shape (Cs, P), optional
         Weights that were learned and not chosen.
 
@@ -251,7 +251,7 @@ class ResponseSurfaceDisplay(Display):
     labels : tuple of str
         Names of the factors.
     response_name : str
-        What the contours show.
+        Label of the contours.
 
     Attributes
     ----------
@@ -448,7 +448,7 @@ class ConvergenceDisplay(Display):
     tol : float or None, default=None
         The tolerance of the gap, drawn as a dotted line.
     gap_name : str, default="relative duality gap"
-        What the gap is of.
+        Label of the gap.
 
     Attributes
     ----------

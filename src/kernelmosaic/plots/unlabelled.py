@@ -19,7 +19,7 @@ _SHOWN = "MKLKernelPCA and MKLClustering"
 
 @dataclass
 class ViewSimilarityDisplay(Display):
-    """How alike every two views are, with a star where they depend on each other; views that were left out in brackets.
+    """Similarity of every two views, with a star where they depend on each other; views that were left out in brackets.
 
     Make it by :meth:`from_estimator`.
 
@@ -114,7 +114,7 @@ class EmbeddingDisplay(Display):
     lacking : ndarray of bool of shape (n_samples,)
         Which samples lack a view.
     axis_names : tuple of str
-        What the coordinates are.
+        Label of the coordinates.
 
     Attributes
     ----------

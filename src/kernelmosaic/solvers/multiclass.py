@@ -109,7 +109,7 @@ def _readable(K: ArrayOrTensor, program: MulticlassProgram, small: bool) -> Clas
     if not isinstance(K, np.ndarray):
         raise TypeError(f"K is of type {type(K).__name__}: give a Gram or an array.")
     if K.shape not in ((n, n), (k, n, n)):
-        raise ValueError(f"K has shape {K.shape}; {n} samples of {k} classes ask for {(n, n)} or {(k, n, n)}.")
+        raise ValueError(f"K has shape {K.shape}; {n} samples of {k} classes need {(n, n)} or {(k, n, n)}.")
     kind = np.float32 if K.dtype == np.float32 and not small else np.float64
     return ClassMatrices(np.ascontiguousarray(K, dtype=kind), exact)
 
