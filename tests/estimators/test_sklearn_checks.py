@@ -80,6 +80,7 @@ SETTINGS = [
     MKLSurvival(loss="rank"),
     DiscriminantMKLClassifier(solver="silp", alpha="learn", decision="centroid"),
     LocalizedMKLClassifier([Projected(Linear(), 1), Linear()], **BRIEF),
+    MKLRidgeCV(LINE_AND_BELL, per_target=True),
     MKLClustering(embedding="graph"),
     MKLKernelPCA(**NYSTROEM),
 ]
@@ -170,6 +171,8 @@ IMPLIED = {
     "check_regressors_train",
     "check_transformer_general",
 }
+#: Those that read samples by lines of their own.
+EVERY_FORMAT = (MKLClassifier, MKLRidgeCV, MKLKernelPCA, PathSearchCV, SplitConformal, LFDA)
 #: The same checks again, in double precision; each class has those in single, and the others above in double.
 IN_SINGLE = {"check_classifiers_train(readonly_memmap=True)", "check_regressors_train(readonly_memmap=True)"}
 
@@ -189,8 +192,11 @@ def settings_can_break(estimator, name: str) -> bool:
 def applies(estimator, name: str) -> bool:
     if name in IMPLIED | IN_SINGLE:
         return False
-    # Sparse arrays are every class's; matrices become the same CSR in one line, of which one is an example.
+    # Every class is fitted to sparse samples by the check of its tag. All formats, arrays and matrices, become the same
+    # CSR in one line, of which one is an example; where the samples are read by other lines there are further ones.
     if name == "check_estimator_sparse_matrix" and type(estimator) is not MKLClassifier:
+        return False
+    if name == "check_estimator_sparse_array" and not isinstance(estimator, EVERY_FORMAT):
         return False
     # A class has one distinct sample there, too few for folds; weights have tests of their own beside the calibration.
     if getattr(estimator, "calibration", None) and name.startswith("check_sample_weight_equivalence"):
