@@ -63,7 +63,7 @@ def check(stated, primal, dual, model):
 @pytest.mark.parametrize(
     ("offset", "C", "slack"),
     [
-        *((offset, C, 1) for offset, C in [(0.0, 1.0), (0.0, 1e3), (1e4, 1e6), (1e5, 1.0), (1e6, 1e3), (1e6, 1e6)]),
+        *((offset, C, 1) for offset, C in [(0.0, 1.0), (0.0, 1e3), (1e4, 1e6), (1e5, 1.0), (1e6, 1e6)]),
         *((offset, C, 2) for offset, C in [(0.0, 1e3), (1e4, 1.0), (1e6, 1e6)]),
     ],
 )
