@@ -93,7 +93,7 @@ studyname:
 COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null)
 N ?= 1000
 campaign: $(DEV) ## random problems, each checked by other means: make campaign N=10000
-	$(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses=8 -m campaign tests/estimators
+	$(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses=8 -m campaign tests
 	$(BIN)/python -m tests.campaign --count $(N) --n-jobs 2 --log campaign.jsonl $(if $(SEED),--seed $(SEED))
 
 clean: ## remove .venv, caches and what was built

@@ -111,6 +111,17 @@ def test_areas_and_f1_are_those_of_held_out_probabilities(capsys, tmp_path):
     assert all("60 rows)" in " ".join(text) for text in found.values())
 
 
+def test_f1_of_classes_that_are_never_said_or_never_right():
+    from sklearn.metrics import f1_score
+
+    from kernelmosaic.cli.methods import macro_f1
+
+    y, said = np.array(list("aabbbcd")), np.array(list("abbbcee"))
+    for n in (7, 4, 1):
+        expected = f1_score(y[:n], said[:n], average="macro", zero_division=0.0)
+        assert macro_f1(y[:n], said[:n]) == pytest.approx(expected, rel=1e-12)
+
+
 def test_views_that_rows_lack_are_mapped_and_one_row_is_explained(capsys, tmp_path):
     table = flowers().drop(columns="colour")
     table.loc[3:9, ["noise_a", "noise_b"]] = None

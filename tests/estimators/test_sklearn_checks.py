@@ -80,6 +80,7 @@ SETTINGS = [
     MKLSurvival(loss="rank"),
     DiscriminantMKLClassifier(solver="silp", alpha="learn", decision="centroid"),
     LocalizedMKLClassifier([Projected(Linear(), 1), Linear()], **BRIEF),
+    MKLRidgeCV(LINE_AND_BELL, per_target=True),
     MKLClustering(embedding="graph"),
     MKLKernelPCA(**NYSTROEM),
 ]
@@ -170,6 +171,21 @@ IMPLIED = {
     "check_regressors_train",
     "check_transformer_general",
 }
+#: What is read by lines that all classes share, or said by another check, too: `make campaign` has them of every class,
+#: `make test` of those that read samples by lines of their own. Every format of sparse samples becomes the same CSR,
+#: and the check of a class's tag fits it to one; weights in every container become the same array; predictions one by
+#: one do not depend on an order; training and pickling from memory that may not be written have checks of their own.
+OF_SHARED_LINES = {
+    "check_estimator_sparse_array",
+    "check_methods_sample_order_invariance",
+    "check_n_features_in",
+    "check_readonly_memmap_input",
+    "check_sample_weights_list",
+    "check_sample_weights_not_an_array",
+    "check_sample_weights_pandas_series",
+    "check_sample_weights_shape",
+}
+OWN_LINES = (MKLClassifier, MKLRidgeCV, MKLKernelPCA, PathSearchCV, SplitConformal, LFDA)
 #: The same checks again, in double precision; each class has those in single, and the others above in double.
 IN_SINGLE = {"check_classifiers_train(readonly_memmap=True)", "check_regressors_train(readonly_memmap=True)"}
 
@@ -218,7 +234,9 @@ def pairs() -> list:
             for _, check in estimator_checks_generator(estimator):
                 name = name_of(check)
                 if (not further or settings_can_break(estimator, name)) and applies(estimator, name):
-                    found.append(pytest.param(estimator, check, id=f"{shown}-{name}", marks=marks))
+                    shared = name in OF_SHARED_LINES and type(estimator) not in OWN_LINES
+                    later = [pytest.mark.campaign] if shared else []
+                    found.append(pytest.param(estimator, check, id=f"{shown}-{name}", marks=marks + later))
     return found
 
 
@@ -226,7 +244,7 @@ def test_every_estimator_is_checked():
     public = set(kernelmosaic.estimators.__all__)
     assert {type(estimator).__name__ for estimator in CLASSES} == {*public, "LFDA", "PathSearchCV", "SplitConformal"}
     known = {name_of(check) for estimator in CLASSES for _, check in estimator_checks_generator(estimator)}
-    assert known >= OF_SETTINGS | IN_SINGLE > NOT_OF_GATES, "scikit-learn has renamed a check"
+    assert known >= OF_SETTINGS | OF_SHARED_LINES | IN_SINGLE > NOT_OF_GATES, "scikit-learn has renamed a check"
     assert known >= IMPLIED | {f"{name}(readonly_memmap=True)" for name in IMPLIED}, "scikit-learn has renamed a check"
 
 

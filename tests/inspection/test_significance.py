@@ -238,9 +238,9 @@ def test_errors_say_what_would_do():
 
 @pytest.fixture(scope="module")
 def conditional():
-    """The p-values of three views given a first one in 200 problems: noise, a noisy copy of the first, and signal."""
+    """The p-values of three views given a first one in 120 problems: noise, a noisy copy of the first, and signal."""
     found, rng = {"noise": [], "copy": [], "signal": []}, np.random.RandomState(0)
-    for _ in range(200):
+    for _ in range(120):
         first, noise, signal = rng.normal(size=(3, 40, 4))
         views = {"noise": noise, "copy": first + 0.5 * rng.normal(size=(40, 4)), "signal": signal}
         y = first @ [1.0, 1.0, 0.5, 0.0] + signal[:, 0] + rng.normal(size=40)
@@ -258,12 +258,12 @@ def test_a_view_of_noise_has_any_p_value_as_often(conditional):
     # 1/20, 2/20, … are as probable. The largest difference of the distributions is Kolmogorov and Smirnov's.
     levels = np.arange(1, 21) / 20
     shares = np.array([np.mean(conditional["noise"] <= level + 1e-9) for level in levels])
-    assert np.abs(shares - levels).max() < 1.63 / 200**0.5  # one in a hundred is larger
+    assert np.abs(shares - levels).max() < 1.63 / 120**0.5  # one in a hundred is larger
 
 
 def test_a_view_that_repeats_another_has_no_small_p_value_and_signal_has(conditional):
     for level in (0.05, 0.1, 0.2):
-        assert np.mean(conditional["copy"] <= level) <= level + 2.6 * (level * (1 - level) / 200) ** 0.5
+        assert np.mean(conditional["copy"] <= level) <= level + 2.6 * (level * (1 - level) / 120) ** 0.5
     assert np.mean(conditional["signal"] <= 0.05) > 0.8
 
 

@@ -29,6 +29,20 @@ def test_polynomial_takes_numpy_integers_and_keeps_single_precision():
     assert_allclose(K, (X @ X.T + 0.5) ** 3, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_numbers_whose_sum_overflows_are_samples_and_infinite_ones_that_cancel_are_not(dtype):
+    # Quick looks at many samples add them up.
+    largest = np.full((3, 2), np.finfo(dtype).max)
+    assert_array_equal(Linear().validate(largest), largest)
+    for bad in ([np.inf, -np.inf], [np.nan, 1.0]):
+        with pytest.raises(ValueError, match=r"X contains (NaN|infinity)"):
+            Linear().validate(np.array([bad, [0.0, 1.0]], dtype=dtype))
+    assert Linear().validate(np.ones((2, 2), dtype=np.dtype(dtype).newbyteorder(">"))).dtype.isnative
+    with pytest.raises(ValueError, match="0 sample"):
+        Linear().validate(np.empty((0, 2), dtype=dtype))
+
+
 def test_formulas_leave_the_statistic_alone():
     S = np.abs(X @ X.T)
     for kernel in (Linear(), Polynomial(degree=3), Gaussian(width=1.0), Laplacian(width=1.0)):

@@ -31,7 +31,7 @@ def fit(seed):
     return model
 
 
-@pytest.mark.parametrize(("seed", "most"), [(100, 900), (297, 1550)])
+@pytest.mark.parametrize(("seed", "most"), [(100, 900), pytest.param(297, 1550, marks=pytest.mark.campaign)])
 def test_steps_of_interior_points_are_counted_in_all_solves(seed, most):
     # A bilinear machine of 6 samples and a pairwise one of 60, C near 1e9: 3758 steps, and more than 4000.
     with recorded(_State.step) as steps:
@@ -39,7 +39,9 @@ def test_steps_of_interior_points_are_counted_in_all_solves(seed, most):
     assert 0 < len(steps) <= most
 
 
-@pytest.mark.parametrize(("seed", "most"), [(1114, 1100), (621, 1100), (546, 6000)])
+@pytest.mark.parametrize(
+    ("seed", "most"), [(1114, 1100), (621, 1100), pytest.param(546, 6000, marks=pytest.mark.campaign)]
+)
 def test_looks_at_the_gap_are_counted_where_few_steps_lie_between_them(seed, most):
     # Huber regression on kernels of size 1e21, one solve each: 8945 looks, and 3051; localized: more than 30000.
     with recorded(SMOState.gap) as looks:

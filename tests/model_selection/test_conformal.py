@@ -197,7 +197,7 @@ def test_a_split_covers_exactly(setting):
     """Of 19 samples set aside the 18-th largest score is exceeded with probability 2/20, whatever the noise."""
     rng, shares = np.random.default_rng(0), []
     split = SplitConformal(FrozenEstimator(MKLRegressor(KERNELS, **setting).fit(*draw(rng, 40))))
-    for _ in range(200):
+    for _ in range(120):
         Z, y = draw(rng, 19 + 40)
         shares.append(covered(split.fit(Z[:19], y[:19]).predict_interval(Z[19:], 0.9), y[19:]))
     assert_near(shares, 0.9)
@@ -248,7 +248,7 @@ def blobs(seed, n):
 
 def test_sets_cover():
     split, shares, ridge = SplitConformal(FrozenEstimator(GaussianNB().fit(*blobs(0, 60)))), [], []
-    for seed in range(1, 201):
+    for seed in range(1, 121):
         Z, y = blobs(seed, 19 + 40)
         found = split.fit(Z[:19], y[:19]).predict_set(Z[19:], 0.9)
         assert found.any(axis=1).all()

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -15,7 +15,6 @@ from joblib import parallel_config
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import f1_score
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 
@@ -226,8 +225,7 @@ class Trained:
                 return float(np.mean([methods.area(y == c, p[:, k]) for k, c in shown]))
 
             add("AUC", ".3f", areas, y, held.probabilities, mean=mean if len(shown) > 1 else "")
-            f1 = partial(f1_score, average="macro", zero_division=0.0)
-            add("F1", ".3f", f1, y, held.predictions, mean=mean)
+            add("F1", ".3f", methods.macro_f1, y, held.predictions, mean=mean)
         return {
             "name": methods.SCORES[task][0],
             "mean": float(held.scores.mean() if self.search is None else self.search.best_score_),

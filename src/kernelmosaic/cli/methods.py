@@ -104,6 +104,14 @@ def area(y: AnyArray, outputs: AnyArray) -> float:
     return float((rankdata(outputs)[y].sum() - count * (count + 1) / 2) / pairs) if pairs else float("nan")
 
 
+def macro_f1(y: AnyArray, predicted: AnyArray) -> float:
+    """Return the mean of the classes' F1 from their counts; scikit-learn would check every draw of a bootstrap."""
+    codes = np.unique(np.concatenate([y, predicted]), return_inverse=True)[1]
+    truth, said = codes[: len(y)], codes[len(y) :]
+    of_class = np.bincount(codes)
+    return float(np.mean(2 * np.bincount(truth[truth == said], minlength=len(of_class)) / of_class))
+
+
 def baseline_of(task: TaskName, y_train: AnyArray, y_test: AnyArray, nu: float) -> float:
     """Return the score of always giving the same answer: the most frequent class or labels, or the mean."""
     if task in ("one-class", "survival"):

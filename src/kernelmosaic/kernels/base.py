@@ -129,6 +129,8 @@ class Kernel(BaseEstimator, ABC):
 
         The form depends on the input kind only, has a ``shape`` and slices by rows, and is itself valid input.
         """
+        if _is_valid(X):  # every kernel of a fit is asked, and `check_array` takes longer than a small matrix
+            return X
         with refuse_text(X):
             return check_array(
                 X,
@@ -257,6 +259,14 @@ def is_missing(X: MatrixLike) -> NDArray[np.bool_]:
     # NaN does not equal itself; the missing value of pandas does not compare, and is known by its name.
     flat = (value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value) for value in X.flat)
     return np.fromiter(flat, dtype=bool, count=X.size).reshape(X.shape)
+
+
+def _is_valid(X: object) -> bool:
+    """Return whether X is a plain array of finite numbers that `check_array` returns as it is; if in doubt, False."""
+    if type(X) is not np.ndarray or X.ndim != 2 or X.size == 0 or X.dtype not in (np.float64, np.float32):
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(X.sum()))
 
 
 @contextmanager
