@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.base import clone
 
-from kernelmosaic._typing import Estimator
+from kernelmosaic._typing import Array, Estimator
 from kernelmosaic.datasets import BayesRule, make_gaussians
 from kernelmosaic.estimators import DiscriminantMKLClassifier, LocalizedMKLClassifier, MKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
@@ -23,7 +23,6 @@ from kernelmosaic.reports import Page, Picture
 from kernelmosaic.reports import Table as ReportTable
 from kernelmosaic.stacking import stack_views
 
-Array = NDArray[np.float64]
 Advance = Callable[[str, int], None]
 
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.integrate import trapezoid
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from kernelmosaic._typing import AnyArray, SampleWeight, TargetLike
+from kernelmosaic._typing import AnyArray, Array, SampleWeight, TargetLike
 from kernelmosaic.backend import to_host
 from kernelmosaic.machines.survival import outlived
 
@@ -29,7 +29,6 @@ __all__ = [
     "uno_concordance_index",
 ]
 
-Array = NDArray[np.float64]
 #: Step functions, or their values at the times of interest, of shape (n, n_times).
 Curves = Any
 

@@ -81,7 +81,7 @@ def _need(package: str, extra: str) -> None:
 def embed(request: requests.EmbedRequest) -> None:
     """Place the rows of a table, by all of its views and without labels, in a few coordinates."""
     _check_files(request, {request.path: "a table"} | ({request.view_file: "a JSON file"} if request.view_file else {}))
-    from kernelmosaic.cli.unlabelled import run_unlabelled
+    from kernelmosaic.cli.fit import run_unlabelled
 
     run_unlabelled(request)
 

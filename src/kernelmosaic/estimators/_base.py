@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kernelmosaic._checks import check_choice, check_positive
 from kernelmosaic._typing import (
     AnyArray,
+    Array,
     ArrayOrTensor,
     DType,
     Estimator,
@@ -365,17 +366,17 @@ class KernelEstimator(BaseEstimator, ABC):
         return by_view(self.weights_, self.view_names_)
 
     @property
-    def weight_shares_(self) -> NDArray[np.float64]:
+    def weight_shares_(self) -> Array:
         """The weights as pictures and comparisons of several fits read them."""
         return np.asarray(self.weights_, dtype=np.float64)
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
-    def _outputs(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _outputs(self, X: MatrixLike) -> Array:
         check_is_fitted(self)
         return np.asarray(self.function_.outputs(self.read(X)))
 
-    def contributions(self, X: MatrixLike) -> NDArray[np.float64]:
+    def contributions(self, X: MatrixLike) -> Array:
         """Return each kernel's share of the decision.
 
         Parameters
@@ -393,7 +394,7 @@ class KernelEstimator(BaseEstimator, ABC):
         terms = np.asarray(self.function_.terms(self._validate(X, reset=False)))
         return terms[:, :, 0] if terms.shape[2] == 1 else terms
 
-    def kernel_matrix(self, X: MatrixLike, Y: MatrixLike = None) -> NDArray[np.float64]:
+    def kernel_matrix(self, X: MatrixLike, Y: MatrixLike = None) -> Array:
         """Return the combined kernel between X and Y.
 
         Parameters
@@ -545,7 +546,7 @@ class BaseMKL(KernelEstimator):
     def _set_calibration(self, calibration: Any) -> None:
         """Set what turns outputs into probabilities, or survival functions, where there are any."""
 
-    def decide(self, outputs: NDArray[np.float64]) -> AnyArray:
+    def decide(self, outputs: Array) -> AnyArray:
         """Return the predictions of outputs of shape (n_samples, outputs)."""
         found: AnyArray = self._task_of_fit.decide(outputs, self.intercept_)
         return found

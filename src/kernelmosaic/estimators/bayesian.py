@@ -8,13 +8,12 @@ from dataclasses import KW_ONLY, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.special import digamma, gammaln, log_ndtr, ndtr
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic._checks import check_count, check_positive
-from kernelmosaic._typing import AnyArray, KernelsLike, MatrixLike, Settings, TargetLike
+from kernelmosaic._typing import AnyArray, Array, KernelsLike, MatrixLike, Settings, TargetLike
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples
 from kernelmosaic.engine.store import active_store
@@ -24,8 +23,6 @@ from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.problem import progress
-
-Array = NDArray[np.float64]
 
 
 @parameters

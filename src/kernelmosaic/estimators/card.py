@@ -7,9 +7,8 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import Estimator
+from kernelmosaic._typing import Array, Estimator
 from kernelmosaic.engine.search import describe_choice
 
 
@@ -184,7 +183,7 @@ def _bar_row(name: str, weight: float, scale: float) -> str:
     )
 
 
-def _cell_row(name: str, weights: NDArray[np.float64], scale: float) -> str:
+def _cell_row(name: str, weights: Array, scale: float) -> str:
     # Half transparent at most: the page's own text stays readable on it.
     shades = 0.6 * np.minimum(np.abs(weights) / scale, 1.0)
     cells = (

@@ -8,13 +8,12 @@ from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
-from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, Settings, TargetLike
+from kernelmosaic._typing import Array, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.calibration import CALIBRATIONS
 from kernelmosaic.engine.fit import fit
@@ -32,8 +31,7 @@ from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import mean_deviation
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
-from kernelmosaic.estimators.regressor import MKLRegressor
-from kernelmosaic.estimators.survival import MKLSurvival
+from kernelmosaic.estimators.regressor import MKLRegressor, MKLSurvival
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.machines.survival import PartialLikelihood
 from kernelmosaic.metrics import concordance, integrated_brier_score
@@ -92,7 +90,7 @@ class PathSearch(BaseEstimator):
         folds = list(self._splitter(estimator, strata).split(given.X, strata, **routed.splitter.split))
         shown: Any = progress(type(self).__name__, len(folds)) if self.verbose else nullcontext(lambda *state: None)
 
-        def scores_of(found: PathResult) -> NDArray[np.float64]:
+        def scores_of(found: PathResult) -> Array:
             return found.scores(scorer, routed.scorer.score, self.calibration)
 
         with shown as show:

@@ -6,7 +6,6 @@ from dataclasses import KW_ONLY, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
@@ -14,7 +13,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from kernelmosaic._checks import check_count, check_positive
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, TargetLike
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, MatrixLike, TargetLike
 from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.engine.discriminant import TraceMethod, left_out, make_rule
 from kernelmosaic.engine.expansion import ProjectedFunction
@@ -221,7 +220,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         tags.classifier_tags.multi_label = self.decision == "least_squares" and not self._is_kim()
         return tags
 
-    def transform(self, X: MatrixLike) -> NDArray[np.float64]:
+    def transform(self, X: MatrixLike) -> Array:
         """Project samples to the discriminant space.
 
         Parameters

@@ -7,12 +7,11 @@ from dataclasses import KW_ONLY, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_array
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
-from kernelmosaic._typing import AnyArray, MatrixLike, SampleWeight, TargetLike
+from kernelmosaic._typing import AnyArray, Array, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.backend import row_strips, to_host
 from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.store import active_store
@@ -21,8 +20,6 @@ from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
 from kernelmosaic.stacking import check_row_names
-
-Array = NDArray[np.float64]
 
 
 @parameters(

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 from sklearn.utils.validation import _num_samples, has_fit_parameter
 
-from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.engine import pipelines
 from kernelmosaic.engine.samples import is_streamed, read_sample_weight
 from kernelmosaic.engine.search import warn_of_gaps
@@ -26,7 +26,6 @@ from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.stacking import are_tables, check_row_names
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 

@@ -7,24 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _num_samples
 
 from kernelmosaic._checks import check_choice, check_count, check_positive, check_share
-from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.backend import to_host
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.samples import DistinctSamples, FitInput
 from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.engine.training_set import TrainingSet, read_training_set
-from kernelmosaic.estimators.survival import MKLSurvival
+from kernelmosaic.estimators.regressor import MKLSurvival
 from kernelmosaic.gram import GramStack
 from kernelmosaic.inspection._refits import Rows, Task, fit, frame, labelled, last_step, prepare, refit, text_table
 from kernelmosaic.stacking import check_row_names
-
-Array = NDArray[np.float64]
 
 #: Relative differences that are rounding: one of the permutations may change nothing.
 _ROUNDING = 1e-9

@@ -14,10 +14,10 @@ from sklearn.decomposition import KernelPCA
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.plots import drawing
-from kernelmosaic.plots.drawing import MARKERS, Array, Display, colour, fitted_model
+from kernelmosaic.plots.drawing import MARKERS, Display, colour, fitted_model
 from kernelmosaic.stacking import check_row_names
 
 # Decisions ------------------------------------------------------------------------------------------------------------
