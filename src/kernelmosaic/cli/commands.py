@@ -19,7 +19,7 @@ from kernelmosaic.files import existing_file
 
 def fit(request: requests.FitRequest) -> None:
     """Learn a model from a table: kernels on groups of columns, weighted by the model."""
-    _check_files(request, {request.path: "a table"} | ({request.view_file: "a JSON file"} if request.view_file else {}))
+    _check_files(request)
     from kernelmosaic.cli.fit import publish, train_table
 
     trained = train_table(request)
@@ -33,7 +33,7 @@ def fit(request: requests.FitRequest) -> None:
 
 def predict(request: requests.PredictRequest) -> None:
     """Predict the rows of a table. If it has the target column, the score is printed as well."""
-    _check_files(request, {request.model: "a model file", request.path: "a table"})
+    _check_files(request)
     from kernelmosaic.cli.predict import run_prediction
 
     run_prediction(request)
@@ -41,20 +41,24 @@ def predict(request: requests.PredictRequest) -> None:
 
 def explain(request: requests.ExplainRequest) -> None:
     """Show how much each kernel contributes to the decision on every row, as a table and, if asked for, as a page."""
-    _check_files(request, {request.model: "a model file", request.path: "a table"})
+    _check_files(request)
     from kernelmosaic.cli.predict import run_explanation
 
     run_explanation(request)
 
 
-def _check_files(
-    request: requests.FitRequest | requests.EmbedRequest | requests.NewRowsRequest, inputs: dict[Path, str]
-) -> None:
+def _check_files(request: requests.FitRequest | requests.EmbedRequest | requests.NewRowsRequest) -> None:
     """Refuse inputs that are not there, outputs that are inputs, and one file for two outputs.
 
     `inputs` are the files to be read besides those of views and kernels, and what each is.
     """
-    _need("skops", "persistence")
+    if find_spec("skops") is None:
+        raise ImportError('This command needs skops: pip install "kernelmosaic[persistence]"')
+    inputs = {request.path: "a table"}
+    if isinstance(request, requests.NewRowsRequest):
+        inputs = {request.model: "a model file"} | inputs
+    elif request.view_file is not None:
+        inputs[request.view_file] = "a JSON file"
     read = [existing_file(path, what) for path, what in inputs.items()]
     if request.on is not None:
         from kernelmosaic.cli.training_table import file_view
@@ -72,15 +76,9 @@ def _check_files(
         raise ValueError(f"--report {report}: the {what} is written there; give another name.")
 
 
-def _need(package: str, extra: str) -> None:
-    """Raise naming the extra that brings a package, if it is not there."""
-    if find_spec(package) is None:
-        raise ImportError(f'This command needs {package}: pip install "kernelmosaic[{extra}]"')
-
-
 def embed(request: requests.EmbedRequest) -> None:
     """Place the rows of a table, by all of its views and without labels, in a few coordinates."""
-    _check_files(request, {request.path: "a table"} | ({request.view_file: "a JSON file"} if request.view_file else {}))
+    _check_files(request)
     from kernelmosaic.cli.fit import run_unlabelled
 
     run_unlabelled(request)
@@ -93,8 +91,6 @@ def cluster(request: requests.ClusterRequest) -> None:
 
 def inspect(request: requests.InspectRequest) -> None:
     """Show what is in a model file: kernels and weights, gates, support vectors, cost, gap, columns, version."""
-    _need("skops", "persistence")
-    existing_file(request.model, "a model file")
     from kernelmosaic.cli.output import show_model
 
     show_model(request)
@@ -215,10 +211,5 @@ def _root(
         typer.echo(context.get_help())
 
 
-app.command()(requests.command(requests.DemoRequest, demo))
-app.command()(requests.command(requests.FitRequest, fit))
-app.command()(requests.command(requests.PredictRequest, predict))
-app.command()(requests.command(requests.ExplainRequest, explain))
-app.command()(requests.command(requests.InspectRequest, inspect))
-app.command()(requests.command(requests.EmbedRequest, embed))
-app.command()(requests.command(requests.ClusterRequest, cluster))
+for work in (demo, fit, predict, explain, inspect, embed, cluster):
+    app.command()(requests.command(work))

@@ -27,7 +27,7 @@ from kernelmosaic.cli.output import facts, gate_summary, noting, print_facts, pr
 from kernelmosaic.cli.predict import placed, rounded
 from kernelmosaic.cli.requests import ClusterRequest, EmbedRequest, FitRequest, TableRequest, TaskName
 from kernelmosaic.cli.training_table import TrainingTable, read_training_table
-from kernelmosaic.cli.views import ROW_COLUMN, Spec
+from kernelmosaic.cli.views import ROW_COLUMN
 from kernelmosaic.engine.search import PathOptions, PathResult, describe_choice, read_samples, search_paths
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.estimators.cv import MKLClassifierCV, MKLSurvivalCV, PathSearch, likelihood
@@ -533,8 +533,7 @@ def run_unlabelled(request: EmbedRequest) -> None:
 
     # Rows without targets are read as those of a one-class machine are.
     shared: Settings = {one.name: getattr(request, one.name) for one in fields(TableRequest)}
-    default = [Spec.of(kernel) for kernel in unlabelled_kernels()]
-    training = read_training_table(FitRequest(**shared, task="one-class"), default)
+    training = read_training_table(FitRequest(**shared, task="one-class"), unlabelled_kernels())
     raw = tables.read_table(request.path)
     tables.require(raw, request.ids, request.path)
     own = raw.iloc[training.table.index]

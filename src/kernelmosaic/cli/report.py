@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.calibration import CalibrationDisplay
-from sklearn.metrics import PredictionErrorDisplay, RocCurveDisplay, f1_score
+from sklearn.metrics import PredictionErrorDisplay, RocCurveDisplay, confusion_matrix, f1_score
 
 from kernelmosaic import plots
 from kernelmosaic._typing import AnyArray, Settings
@@ -109,12 +110,9 @@ class _FitReport:
         self._page.paragraph(f"A kernel compares two rows on the columns of its view, all on one scale. {means}")
         if len(self.card.views) > 1:
             self._add_view_weights()
-        learned, draw = (
-            self.trained.path.learned if self.trained.path else {},
-            plots.KernelWeightsDisplay.from_estimator,
-        )
-        alt, caption = "Weight of each kernel", "The weights, the largest first."
-        self._draw(lambda: draw(self.model, sort=True, max_kernels=20, learned=learned), alt, caption)
+        options = {"sort": True, "max_kernels": 20, "learned": self.trained.path.learned if self.trained.path else {}}
+        draw = partial(plots.KernelWeightsDisplay.from_estimator, self.model, **options)
+        self._draw(draw, "Weight of each kernel", "The weights, the largest first.")
         found = sorted(self.card.kernels, key=lambda share: -share.share)
         head, rows = share_rows(found, self.noted["gates"])
         classes = [str(c) for c in self.card.classes] if found[0].by_class else []
@@ -300,7 +298,7 @@ class _FitReport:
         if len(classes) > 30:
             self._page.paragraph(f"There are {len(classes)} classes, too many for a table of all pairs.")
             return
-        counts = [[int(np.sum((y == a) & (predicted == b))) for b in classes] for a in classes]
+        counts = confusion_matrix(y, predicted, labels=classes)
         f1 = f1_score(y, predicted, average=None, labels=classes, zero_division=0.0)
         rows = [
             [str(a), *map(str, line), f"{100 * line[i] / max(sum(line), 1):.1f}", f"{f1[i]:.3f}"]

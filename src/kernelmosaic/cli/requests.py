@@ -308,8 +308,9 @@ class DemoRequest:
     )
 
 
-def command(request: type[Any], run: Callable[[Any], None]) -> Callable[..., None]:
-    """Return a function that Typer reads as a command with the options of a request, and that runs it."""
+def command(run: Callable[[Any], None]) -> Callable[..., None]:
+    """Return a function that Typer reads as a command with the options of the request that another one takes."""
+    request = get_type_hints(run)["request"]
     hints, parameters, repeatable = get_type_hints(request), [], []
     for one in fields(request):
         settings = dict(one.metadata)

@@ -21,13 +21,12 @@ from kernelmosaic.cli.requests import FitRequest, TaskName
 from kernelmosaic.cli.views import (
     ROW_COLUMN,
     Plan,
-    Spec,
     View,
     ViewSpec,
     check_lengths,
     check_row_numbers,
-    default_specs,
     guess_views,
+    label_of,
     lay_kernels,
     make_plan,
     match_columns,
@@ -37,9 +36,10 @@ from kernelmosaic.cli.views import (
     read_view_file,
     read_views,
     safe_name,
+    usual_kernels,
 )
 from kernelmosaic.files import existing_file
-from kernelmosaic.kernels import by_group, read_gmt
+from kernelmosaic.kernels import Kernel, by_group, read_gmt
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ class TrainingTable:
     warnings: list[str]
 
 
-def read_training_table(request: FitRequest, default: list[Spec] | None = None) -> TrainingTable:
+def read_training_table(request: FitRequest, default: list[Kernel] | None = None) -> TrainingTable:
     """Read the files, and lay out which kernel reads which columns; views without kernels have the default ones."""
     raw = tables.read_table(request.path)
     raw.index = range(len(raw))  # rows that are left out below leave the numbers of the others as they are
@@ -121,7 +121,7 @@ def read_training_table(request: FitRequest, default: list[Spec] | None = None) 
         raise ValueError("--rows: there is no --kernel whose rows they would number.")
     if rows_column is None and request.kernels:
         rows_column, raw[ROW_COLUMN] = ROW_COLUMN, np.arange(len(raw))
-    default = default_specs(target.task, request.method) if default is None else default
+    default = usual_kernels(target.task, request.method) if default is None else default
     views, notes = _choose_views(request, kinds, default, joined, never)
     notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
     notes += [] if joined is None else joined.notes
@@ -442,7 +442,7 @@ def _read_groups(raw: ArrayOrTensor, request: FitRequest) -> NDArray[np.intp] | 
 
 
 def _choose_views(
-    request: FitRequest, kinds: dict[str, str], default: list[Spec], joined: Joined | None, never: dict[Any, str]
+    request: FitRequest, kinds: dict[str, str], default: list[Kernel], joined: Joined | None, never: dict[Any, str]
 ) -> tuple[list[View], list[str]]:
     """The views that were given or, where none was, guessed; and remarks on columns left out."""
     wanted = _joined_views(joined, kinds) if joined else read_options(request.views, kinds)
@@ -471,8 +471,8 @@ def _choose_views(
     views, notes = (read_views(wanted, kinds, default), left_out) if wanted else guess_views(kinds, default)
     if request.method == "ridge" and len(views) == 1 and not request.kernels:
         # One view has more kernels than each of several.
-        more = tuple(default_specs("regression", "ridge", alone=True))
-        views = [replace(one, specs=more) if list(one.specs) == default else one for one in views]
+        more = tuple(usual_kernels("regression", "ridge", alone=True))
+        views = [replace(one, kernels=more) if list(one.kernels) == default else one for one in views]
     return views, notes
 
 
@@ -521,7 +521,7 @@ def _views_of(views: list[View], joined: Joined | None) -> dict[str, dict[str, l
     for view in views:  # one written in several parts is still one
         entry = found.setdefault(view.name, {"columns": [], "kernels": [], "files": []})
         entry["columns"] += [column for column in view.columns if column not in entry["columns"]]
-        entry["kernels"] += [label for spec in view.specs for label, _ in spec.kernels]
+        entry["kernels"] += map(label_of, view.kernels)
     sources = {} if joined is None else joined.sources
     for entry in found.values():
         paths = [str(sources[name][0]) for name in entry["columns"] if name in sources]
