@@ -21,9 +21,9 @@ from kernelmosaic import MKLClassifier, load
 from kernelmosaic.cli import main
 from kernelmosaic.cli.fit import make_pipeline, make_splitter, publish, train_table
 from kernelmosaic.cli.fit import train as learn
+from kernelmosaic.cli.layout import label_of, read_short
 from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import read_training_table
-from kernelmosaic.cli.views import label_of, read_short
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
 

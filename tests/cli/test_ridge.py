@@ -14,10 +14,10 @@ from tests.cli.tables import PLAIN, curve, done, flowers, run, strings, write
 from tests.reports.test_page import Reader
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV, load
+from kernelmosaic.cli.layout import label_of, read_short
 from kernelmosaic.cli.methods import with_method
 from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import read_training_table
-from kernelmosaic.cli.views import label_of, read_short
 from kernelmosaic.estimators.ridge import ridge_kernels, ridge_view_kernels
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Ranked
 

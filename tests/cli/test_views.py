@@ -9,7 +9,7 @@ import pytest
 from tests.cli.tables import PLAIN, done, flowers, run, write
 
 from kernelmosaic import load
-from kernelmosaic.cli.views import guess_views, usual_kernels
+from kernelmosaic.cli.layout import guess_views, usual_kernels
 
 HEADERS = {
     "sex and its label": ("sex,sex_label,age,age_group,bmi,bmi_class", {"all": 6}),

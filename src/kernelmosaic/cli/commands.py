@@ -98,14 +98,17 @@ def inspect(request: requests.InspectRequest) -> None:
 
 def demo(request: requests.DemoRequest) -> None:
     """Compare views alone, their equal and their learned sum on generated patients, in under a minute."""
-    from kernelmosaic.cli.output import progress
-    from kernelmosaic.demo import PROBLEMS, print_result, write_report
+    from rich.console import Console
+
+    from kernelmosaic.cli.output import print_table, progress
+    from kernelmosaic.demo import PROBLEMS, write_report
 
     run_demo, n_steps = PROBLEMS[request.problem]
     with progress(n_steps) as advance:
         size = {} if request.samples is None else {"n_train": request.samples}
         result = run_demo(seed=request.seed, advance=advance, **size)
-    print_result(result)
+    print_table(result.title, result.columns, result.cells)
+    Console().print(result.summary, highlight=False)
     write_report(result, request.report)
     typer.echo(f"Report: {request.report}")
 

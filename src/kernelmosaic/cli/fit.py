@@ -23,11 +23,11 @@ from sklearn.pipeline import Pipeline
 from kernelmosaic import tables
 from kernelmosaic._typing import AnyArray, Array, Estimator, Settings
 from kernelmosaic.cli import methods
+from kernelmosaic.cli.layout import ROW_COLUMN
 from kernelmosaic.cli.output import facts, gate_summary, noting, print_facts, print_shares, progress, say
 from kernelmosaic.cli.predict import placed, rounded
 from kernelmosaic.cli.requests import ClusterRequest, EmbedRequest, FitRequest, TableRequest, TaskName
 from kernelmosaic.cli.training_table import TrainingTable, read_training_table
-from kernelmosaic.cli.views import ROW_COLUMN
 from kernelmosaic.engine.search import PathOptions, PathResult, describe_choice, read_samples, search_paths
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.estimators.cv import MKLClassifierCV, MKLSurvivalCV, PathSearch, likelihood

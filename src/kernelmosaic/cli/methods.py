@@ -14,7 +14,7 @@ from kernelmosaic.cli.requests import FitRequest, MethodName, TaskName
 
 if TYPE_CHECKING:
     from kernelmosaic._typing import AnyArray, Array, Estimator, KernelsLike, Settings
-    from kernelmosaic.cli.views import Plan
+    from kernelmosaic.cli.layout import Plan
 
 
 @dataclass(frozen=True)

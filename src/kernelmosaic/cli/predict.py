@@ -11,11 +11,11 @@ import numpy as np
 
 from kernelmosaic import tables
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic.cli.layout import ROW_COLUMN, Plan, check_row_numbers, extend, n_samples
 from kernelmosaic.cli.methods import measured
 from kernelmosaic.cli.output import class_names, load_model, noting, say, with_error
 from kernelmosaic.cli.requests import ExplainRequest, NewRowsRequest, PredictRequest
 from kernelmosaic.cli.training_table import Joined, join_tables, keep_rows, located, target_values
-from kernelmosaic.cli.views import ROW_COLUMN, Plan, check_row_numbers, extend, n_samples
 from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.reports import Page, Table

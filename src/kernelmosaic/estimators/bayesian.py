@@ -156,7 +156,8 @@ class BayesianMKLClassifier(KernelClassifier):
         read = read_training_set if store is None else store.training_set
         data = read(self.kernel_options(given), given.X, given.original, counted)
         self.kernel_names_, self.view_names_ = data.names()
-        inference = self._infer(data, self._labels(y))
+        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        inference = self._infer(data, np.where(np.asarray(y)[:, np.newaxis] == positive, 1.0, -1.0))
         self._set_posterior(data, inference, y)
         if not self.history_[-1]["gap"] <= self.tol:
             warnings.warn(
@@ -183,10 +184,6 @@ class BayesianMKLClassifier(KernelClassifier):
         inference = Inference(data.stack, labels, model)
         self.history_, self.elbo_, self.n_iter_ = self._run(inference)
         return inference
-
-    def _labels(self, y: TargetLike) -> Array:
-        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return np.where(np.asarray(y)[:, np.newaxis] == positive, 1.0, -1.0)
 
     def _run(self, inference: Any) -> tuple[list[Settings], float, int]:
         """Sweep until the bound hardly rises; return the history, the last bound and the number of iterations."""

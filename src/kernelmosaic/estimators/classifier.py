@@ -26,17 +26,6 @@ from kernelmosaic.learning.factory import solver_class
 from kernelmosaic.stacking import check_row_names
 
 
-def _has_probabilities(estimator: Estimator) -> None:
-    """Raise an AttributeError that says how to get probabilities, if a classifier knows none."""
-    if estimator.calibration is None and not estimator._knows_probabilities:
-        name = type(estimator).__name__
-        tuned = "MKLClassifierCV" if name == "MKLClassifier" else "model_selection.PathSearchCV"
-        raise AttributeError(
-            f"{name} has decision values and no probabilities: give calibration='sigmoid' or 'isotonic' before "
-            f"fitting, or use {tuned}."
-        )
-
-
 class WithProbabilities:
     """A method of classifiers that have probabilities; the AttributeError of others says how they get them."""
 
@@ -48,7 +37,13 @@ class WithProbabilities:
     def __get__(self, estimator: Estimator | None, owner: Any = None) -> Any:
         if estimator is None:
             return self.method
-        _has_probabilities(estimator)
+        if estimator.calibration is None and not estimator._knows_probabilities:
+            name = type(estimator).__name__
+            tuned = "MKLClassifierCV" if name == "MKLClassifier" else "model_selection.PathSearchCV"
+            raise AttributeError(
+                f"{name} has decision values and no probabilities: give calibration='sigmoid' or 'isotonic' before "
+                f"fitting, or use {tuned}."
+            )
         return MethodType(self.method, estimator)
 
 

@@ -95,7 +95,8 @@ class PathSearch(BaseEstimator):
 
         with shown as show:
             norms = self._norms()
-            near = self._near(norms)
+            near = None if self.near is None else check_count("near", self.near)
+            near = near if "uniform" in norms else None
             options = PathOptions(bool(self.scale), self.fold_tol, self.n_jobs, show, near, scores_of, choice)
             found = search_paths(estimator, given, folds, self.Cs, norms, options)
         remedy = "raise max_iter, accept a larger tol, or try smaller Cs"
@@ -143,10 +144,6 @@ class PathSearch(BaseEstimator):
         if not norms:
             raise ValueError(f"norms={self.norms!r}: give at least one, such as 1, 2 or 'uniform'.")
         return norms
-
-    def _near(self, norms: list[Any]) -> int | None:
-        most = None if self.near is None else check_count("near", self.near)
-        return most if any(isinstance(norm, str) and norm == "uniform" for norm in norms) else None
 
     def _splitter(self, estimator: Estimator, y: TargetLike = None) -> Any:
         # Loads a good part of scikit-learn, which the estimators that choose nothing do without.

@@ -441,9 +441,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
     def decision_function(self, X: MatrixLike) -> Array:
         """Return the signed distances: negative for novel samples."""
-        outputs, task = self._outputs(to_host(X)), self._task_of_fit
-        assert isinstance(task, Novelty)
-        return task.distances(outputs, self.intercept_)
+        return np.asarray(self._task_of_fit.distances(self._outputs(to_host(X)), self.intercept_))
 
     def score_samples(self, X: MatrixLike) -> Array:
         """Return the unshifted scores: the decision function plus `offset_`."""

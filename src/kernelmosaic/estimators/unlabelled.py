@@ -73,8 +73,7 @@ class UnlabelledEstimator(KernelEstimator):
         n = given.X.shape[0]
         if n < 2:
             raise ValueError(f"X has n_samples={n}: samples are compared with each other; give at least two.")
-        self._standardizer = given.standardizer(self.read_kernels(given.table, given.views)) if self.scale else None
-        scaled = given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
+        scaled = self.scaled(given, self.scale)
         data = read_training_set(
             self.kernel_options(scaled), scaled.X, scaled.original, DistinctSamples.all_of(n, None)
         )

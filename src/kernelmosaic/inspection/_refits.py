@@ -18,9 +18,9 @@ from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, SampleW
 from kernelmosaic.engine import pipelines
 from kernelmosaic.engine.samples import is_streamed, read_sample_weight
 from kernelmosaic.engine.search import warn_of_gaps
-from kernelmosaic.engine.store import SharedKernels
+from kernelmosaic.engine.store import SharedKernels, active_store
 from kernelmosaic.engine.training_set import TrainingSet
-from kernelmosaic.estimators._base import BaseMKL, KernelEstimator, fit_from
+from kernelmosaic.estimators._base import BaseMKL, KernelEstimator
 from kernelmosaic.estimators.cv import PathSearch
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.learning.problem import progress
@@ -63,7 +63,10 @@ def fit(
         while hasattr(model, "steps"):
             steps, model = pipelines.divide_pipeline(model)
             Z = Z if steps is None else steps.fit_transform(Z, y)
-        fit_from(model, Z, y, weight, start, data)
+        given = model.validated(Z, y, weight)
+        if data is not None and data.kernel_set.names != [entry.name for entry in model.read_kernels()]:
+            data = None
+        model.fit_input(given, store=active_store(), weights=start, data=data)
         return estimator
     if weight is None:
         return estimator.fit(X, y)

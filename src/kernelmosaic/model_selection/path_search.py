@@ -8,7 +8,6 @@ from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags, _safe_indexing, get_tags, indexable
@@ -323,7 +322,10 @@ class SplitConformal(Wrapper, BaseEstimator):
         y, rows = self._read(y), np.arange(len(y))
         train, held = rows, rows
         if not isinstance(self.estimator, FrozenEstimator):
-            train, held = self._divide(rows)
+            from sklearn.model_selection import train_test_split
+
+            size = check_share("calibration_size", self.calibration_size)
+            train, held = train_test_split(rows, test_size=size, random_state=self.random_state)
         params = {} if weight is None else {"sample_weight": _safe_indexing(weight, train)}
         self.estimator_ = clone(self.estimator).fit(_safe_indexing(X, train), y[train], **params)
         held = held if weight is None else held[np.asarray(weight)[held] > 0]
@@ -343,13 +345,6 @@ class SplitConformal(Wrapper, BaseEstimator):
         if labels.ndim == 2 and labels.shape[1] > 1:
             raise ValueError("y: the samples have several labels; sets are those of one class per sample.")
         return labels.ravel()
-
-    def _divide(self, rows: NDArray[np.intp]) -> Any:
-        """Return the samples to fit to, and those set aside."""
-        from sklearn.model_selection import train_test_split
-
-        size = check_share("calibration_size", self.calibration_size)
-        return train_test_split(rows, test_size=size, random_state=self.random_state)
 
     def _unseen(self) -> Conformal:
         return self._conformal

@@ -372,11 +372,6 @@ class Factors:
     free: tuple[Factor, ...]
     anchors: dict[str, float]
 
-    @property
-    def centre(self) -> Array:
-        """The point the search starts from."""
-        return np.array([factor.centre for factor in self.free])
-
     def setting(self, z: Array) -> Settings:
         """Return the parameters at a point, as `set_params` takes them."""
         values: dict[str, list[float]] = {}
@@ -666,7 +661,10 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
                 f"bounds={self.bounds!r}: the box must hold the design, from -step to step (step={self.step!r})."
             )
         order, tol = check_choice("order", self.order, (1, 2)), check_positive("tol", self.tol)
-        centre, max_iter = factors.centre, check_count("max_iter", self.max_iter, least=0)
+        centre, max_iter = (
+            np.array([factor.centre for factor in factors.free]),
+            check_count("max_iter", self.max_iter, least=0),
+        )
         return Terrain(centre, centre + bounds[:, 0], centre + bounds[:, 1], step, order, tol, max_iter)
 
     def _run_search(self, evaluate_candidates: Callable[..., Settings]) -> None:

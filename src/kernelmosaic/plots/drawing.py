@@ -77,9 +77,9 @@ def line_style(k: int) -> Settings:
     return {"color": colour(k), "linestyle": dashes[(k // len(PALETTE) + k) % len(dashes)]}
 
 
-def open_frame(ax: Any, sides: Sequence[str] = ("top", "right"), grid: str = "y") -> None:
-    """Leave out sides of the frame, and draw grey lines behind the data along the ticks of an axis."""
-    ax.spines[list(sides)].set_visible(False)
+def open_frame(ax: Any, grid: str = "y") -> None:
+    """Leave out two sides of the frame, and draw grey lines behind the data along the ticks of an axis."""
+    ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis=grid, color="0.9", linewidth=0.6)
     ax.set_axisbelow(True)
 
