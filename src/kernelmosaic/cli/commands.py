@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -127,7 +126,7 @@ def run(argv: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
     try:
         code = commands(args=None if argv is None else list(argv), prog_name="kernelmosaic", standalone_mode=False)
     except usage_error as error:
-        return _fail(_usage_line(error, sys.argv[1:] if argv is None else argv))
+        return _fail(_usage_line(error))
     except OSError as error:
         return _fail(_system_line(error))
     except (ImportError, MemoryError, ValueError) as error:
@@ -148,31 +147,14 @@ def _fail(message: str) -> int:
     return 2
 
 
-def _usage_line(error: Any, arguments: Sequence[str]) -> str:
-    """Return what Typer's parser refused, with the value, which its own message may leave out.
-
-    Parameters
-    ----------
-    error : UsageError
-        Of the parser.
-    arguments : sequence of str
-        What was typed after the name of the program.
-    """
-    parameter, message = getattr(error, "param", None), str(error.message).removeprefix("Value error, ")
-    if parameter is None or not message:
+def _usage_line(error: Any) -> str:
+    """Return what Typer's parser refused, and the option."""
+    parameter = getattr(error, "param", None)
+    if parameter is None or not error.message:
         command = error.ctx.command_path if error.ctx is not None else "kernelmosaic"
         return f"{error.format_message().rstrip('.')}; `{command} --help` lists the options."
-    option, value = _typed(parameter, arguments)
-    said = re.escape(value)
-    for words, plain in (  # releases of Typer differ in their words
-        (rf"^'?{said}'? is not a valid float( range)?\.?$", "input should be a valid number"),
-        (rf"^'?{said}'? is not a valid int(eger)?( range)?\.?$", "input should be a valid integer"),
-        (rf"^{said} is not in the range (.*?)\.?$", r"input should be in the range \1"),
-    ):
-        message = re.sub(words, plain, message)
-    is_said = re.search(rf"(?<![\w.]){re.escape(value)}(?![\w.])", message) is not None
-    given = "" if is_said else f" {value}"
-    return f"{option}{given}: {message[:1].lower() + message[1:]}"
+    option = parameter.human_readable_name if parameter.param_type_name == "argument" else parameter.opts[0]
+    return f"{option}: {error.message}"
 
 
 def _system_line(error: OSError) -> str:
@@ -182,19 +164,6 @@ def _system_line(error: OSError) -> str:
         where = "" if error.filename is None else f"{error.filename}: "
         text = f"{where}{error.strerror[:1].lower() + error.strerror[1:]}."
     return " ".join([text, *getattr(error, "__notes__", [])])
-
-
-def _typed(parameter: Any, arguments: Sequence[str]) -> tuple[str, str]:
-    """An option as it was typed, and its value; an argument's name, and nothing."""
-    if parameter.param_type_name == "argument":
-        return str(parameter.human_readable_name), ""
-    for i, word in enumerate(arguments):
-        for option in parameter.opts:
-            if word == option:
-                return option, " ".join(arguments[i + 1 : i + 2])
-            if option.startswith("--") and word.startswith(f"{option}="):
-                return option, word[len(option) + 1 :]
-    return str(parameter.opts[0]), ""
 
 
 def _print_version(wanted: bool) -> None:

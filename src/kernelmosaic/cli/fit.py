@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from time import perf_counter
@@ -23,7 +23,6 @@ from sklearn.pipeline import Pipeline
 from kernelmosaic import tables
 from kernelmosaic._typing import AnyArray, Array, Estimator, Settings
 from kernelmosaic.cli import methods
-from kernelmosaic.cli.layout import ROW_COLUMN
 from kernelmosaic.cli.output import facts, gate_summary, noting, print_facts, print_shares, progress, say
 from kernelmosaic.cli.predict import placed, rounded
 from kernelmosaic.cli.requests import ClusterRequest, EmbedRequest, FitRequest, TableRequest, TaskName
@@ -184,11 +183,7 @@ class Trained:
             "targets": list(training.target.columns),
             "rows": len(training.rest),
             "fingerprints": fingerprints(inside),
-            "columns": [name for name in training.plan.columns if name != ROW_COLUMN],
-            "plan": asdict(training.plan),
-            "views": training.views,
-            "lacking": training.lacking,
-            "files": training.files,
+            **training.noted,
             "price": {"name": methods.parameter_of(request), "value": float(self.C), "how": self._how()},
             "score": self._score(),
             "test": test,
@@ -550,11 +545,7 @@ def run_unlabelled(request: EmbedRequest) -> None:
     found = pd.DataFrame(ids | placed(getattr(model, "labels_", None), model.embedding_))
     if getattr(model, "n_clusters_", 0) > 1:
         found["silhouette"] = rounded({"silhouette": model.silhouette_})["silhouette"]
-    pipeline.training_ = {
-        "columns": [name for name in training.plan.columns if name != ROW_COLUMN],
-        "plan": asdict(training.plan),
-        **{name: getattr(training, name) for name in ("views", "lacking", "files")},
-    }
+    pipeline.training_ = training.noted
     if request.output is None:
         print(tables.table_text(found), end="")
     else:

@@ -46,8 +46,6 @@ def _writable_file(path: Path | None) -> Path | None:
     """Refuse a path that could not be written afterwards."""
     if path is None:
         return None
-    if not path.parent.is_dir():
-        raise typer.BadParameter(f"the folder {path.parent} does not exist.")
     try:
         target = replaceable_file(path)
     except (OSError, ValueError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,6 +76,13 @@ class TrainingTable:
     files: Settings
     notes: list[str]
     warnings: list[str]
+
+    @property
+    def noted(self) -> Settings:
+        """What a model file says of columns and views."""
+        columns = [name for name in self.plan.columns if name != ROW_COLUMN]
+        known = {name: getattr(self, name) for name in ("views", "lacking", "files")}
+        return {"columns": columns, "plan": asdict(self.plan), **known}
 
 
 def read_training_table(request: FitRequest, default: list[Kernel] | None = None) -> TrainingTable:

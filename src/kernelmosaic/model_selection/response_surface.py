@@ -164,17 +164,12 @@ class ResponseSurface:
         bounds = list(zip(lower, upper, strict=True))
         # On the scale of the surface itself, so that L-BFGS-B's own tolerances mean something.
         scale = max(np.abs(self.linear).max(), np.abs(self.quadratic).max(), 1e-300)
-        descents = [
-            minimize(
-                lambda z: (self.predict(z)[0] - self.constant) / scale,
-                first,
-                jac=lambda z: self.gradient(z) / scale,
-                method="L-BFGS-B",
-                bounds=bounds,
-                options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000},
-            )
-            for first in starts
-        ]
+
+        def value_and_gradient(z: Array) -> tuple[float, Array]:
+            return (self.predict(z)[0] - self.constant) / scale, self.gradient(z) / scale
+
+        options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}
+        descents = [minimize(value_and_gradient, first, jac=True, bounds=bounds, options=options) for first in starts]
         return [start, *(np.clip(done.x, lower, upper) for done in descents)]
 
 
