@@ -144,19 +144,9 @@ class Trained:
     search: Any = None
 
     @property
-    def request(self) -> FitRequest:
-        """The options, with the task and the method."""
-        return self.training.request
-
-    @property
     def model(self) -> Estimator:
         """The fitted estimator."""
         return self.pipeline.named_steps["model"]
-
-    @property
-    def card(self) -> ModelCard:
-        """The facts of the fitted estimator."""
-        return ModelCard(self.model)
 
     @property
     def y(self) -> AnyArray:
@@ -171,7 +161,7 @@ class Trained:
     @cached_property
     def noted(self) -> Settings:
         """What `predict` and `inspect` need to know; values that a model file can hold."""
-        request, training, model, path = self.request, self.training, self.model, self.path
+        request, training, model, path = self.training.request, self.training, self.model, self.path
         task, inside, test = training.target.task, training.table.iloc[training.rest], None
         if len(training.held):
             predicted = self.pipeline.predict(training.table.iloc[training.held])
@@ -196,8 +186,8 @@ class Trained:
 
     def _how(self) -> str:
         """Say how C, or the parameter in its place, was chosen."""
-        request, Cs = self.request, np.empty(0) if self.path is None else self.path.found.Cs
-        if self.card.is_ridge and request.C is None:
+        request, Cs = self.training.request, np.empty(0) if self.path is None else self.path.found.Cs
+        if request.method == "ridge" and request.C is None:
             return f"learned by {'evidence' if request.criterion == 'evidence' else 'leave-one-out error'}"
         if len(Cs) < 2:
             return "given"
@@ -472,7 +462,7 @@ def _search_penalties(chosen: Pipeline, folds: Any, request: FitRequest, table: 
 
 def publish(trained: Trained, make_page: Callable[[Trained], Page] | None = None) -> None:
     """Write the model and, where there is a function that makes it, the report page; print the facts."""
-    request, noted, card = trained.request, trained.noted, trained.card
+    request, noted, card = trained.training.request, trained.noted, ModelCard(trained.model)
     # Files are named once every one is written.
     trained.pipeline.training_ = noted
     save(trained.pipeline, request.output)
@@ -502,7 +492,7 @@ def cautions(trained: Trained) -> list[str]:
             "may be better; try it with --C."
         )
     steps = np.diff(trained.y) if task == "regression" else np.empty(0)
-    if score and len(steps) and trained.request.seed is None and (np.all(steps >= 0) or np.all(steps <= 0)):
+    if score and len(steps) and trained.training.request.seed is None and (np.all(steps >= 0) or np.all(steps <= 0)):
         found.append("the rows are sorted by the target, and parts are taken in their order; --seed 0 shuffles them.")
     if path is not None:
         tried, met = ~np.isnan(path.scores), path.found.gaps(path.m) <= path.found.tol
@@ -513,7 +503,7 @@ def cautions(trained: Trained) -> list[str]:
             f"{score['name']} is no better than {methods.SCORES[task][1]}, to two standard errors: the columns may say "
             "nothing about the target."
         )
-    by_support = trained.request.method in ("mkl", "rmkl", "localized")
+    by_support = trained.training.request.method in ("mkl", "rmkl", "localized")
     if task == "classification" and trained.model.support_fraction_ > 0.9 and by_support:
         found.append("nearly every row is a support vector: predictions will be slow, and the classes overlap.")
     return found

@@ -20,6 +20,7 @@ from kernelmosaic.cli.methods import SCORES, bootstrap_error, score_of, standard
 from kernelmosaic.cli.output import facts, share_rows, with_error
 from kernelmosaic.cli.predict import add_waterfall, first_lacking
 from kernelmosaic.engine.tasks import Labels
+from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.inspection import conditional_pvalue, feature_importance
 from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier, usual_times
 from kernelmosaic.plots.drawing import colour, line_style, open_frame
@@ -37,8 +38,9 @@ class _FitReport:
     """What the sections of a page read."""
 
     def __init__(self, trained: Trained) -> None:
-        self.trained, self.request, self.training = trained, trained.request, trained.training
-        self.model, self.card, self.noted, self.held = trained.model, trained.card, trained.noted, trained.held_out
+        self.trained, self.request, self.training = trained, trained.training.request, trained.training
+        self.model, self.noted, self.held = trained.model, trained.noted, trained.held_out
+        self.card = ModelCard(self.model)
         self.task, self.y, self.draws = self.noted["task"], trained.y, find_spec("matplotlib") is not None
         # One name for each set of rows: those learned from, each predicted without it, and the test rows.
         how = "" if self.held is None else self.held.how.capitalize()

@@ -322,10 +322,8 @@ class ResponseSurfaceDisplay(Display):
         labels = (design.labels[pair[0]], design.labels[pair[1]])
         return cls(10.0**x, 10.0**y, response, 10.0**points, n_initial, 10.0 ** best[pair], labels, name).plot(ax=ax)
 
-    @classmethod
-    def from_estimator(cls, estimator: Estimator, factors: Any = None, **options: Any) -> Self:
-        """Draw the surface of a fitted search; the same as :meth:`from_search`."""
-        return cls.from_search(estimator, factors, **options)
+    # The name that all displays have.
+    from_estimator = from_search
 
     def plot(self, ax: AxesOrNone = None, *, cmap: str = "cividis", levels: int = 12) -> Self:
         """Draw, on the given axes or in a new figure.
