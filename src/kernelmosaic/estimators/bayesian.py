@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
-from scipy.special import digamma, gammaln, log_ndtr, ndtr
+from scipy.special import digamma, gammaln, log_ndtr, ndtr, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic._checks import check_count, check_positive
@@ -225,9 +225,7 @@ class BayesianMKLClassifier(KernelClassifier):
         outputs = outputs / self._deviation
         if outputs.ndim == 1:
             return np.asarray(ndtr(outputs[:, np.newaxis] * [-1.0, 1.0]))
-        logs = log_ndtr(outputs)
-        P = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return np.asarray(P / P.sum(axis=1, keepdims=True))
+        return np.asarray(softmax(log_ndtr(outputs), axis=1))
 
 
 class Model(NamedTuple):

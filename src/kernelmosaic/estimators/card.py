@@ -143,13 +143,11 @@ def summary_html(model: Estimator) -> str:
     if not hasattr(model, "history_") and not hasattr(model, "embedding_"):
         return ""
     card = ModelCard(model)
-    rows = "".join(_fact_row(*fact) for fact in [*card.choice, *card.facts])
+    rows = ""
+    for name, value in [*card.choice, *card.facts]:
+        mark = ' class="km-warning"' if ", above tol=" in value else ""
+        rows += f'<tr><th scope="row">{escape(name)}</th><td{mark}>{escape(value)}</td></tr>'
     return f'<div class="km-summary">{_STYLE}<table>{rows}</table>{_weights(model)}</div>'
-
-
-def _fact_row(name: str, value: str) -> str:
-    mark = ' class="km-warning"' if ", above tol=" in value else ""
-    return f'<tr><th scope="row">{escape(name)}</th><td{mark}>{escape(value)}</td></tr>'
 
 
 def _weights(model: Estimator) -> str:

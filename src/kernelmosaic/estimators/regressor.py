@@ -308,8 +308,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
             Step functions of the time, each with its points ``x`` and its values ``y``; or their values at
             ``unique_times_``.
         """
-        outputs = self._outputs(X)[:, 0]
-        return self.curves_.functions(outputs, return_array)
+        return self.curves_.functions(self._outputs(X)[:, 0], return_array)
 
     def predict_cumulative_hazard_function(self, X: MatrixLike, return_array: bool = False) -> Any:
         """Return −log of the survival function, infinite where that is zero.
@@ -326,8 +325,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         ndarray of shape (n_samples,) or (n_samples, n_times)
             As in :meth:`predict_survival_function`.
         """
-        outputs = self._outputs(X)[:, 0]
-        return self.curves_.functions(outputs, return_array, hazard=True)
+        return self.curves_.functions(self._outputs(X)[:, 0], return_array, hazard=True)
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
         """Return Harrell's concordance: the share of the comparable pairs of samples that are predicted in order.

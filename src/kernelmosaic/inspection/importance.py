@@ -31,7 +31,7 @@ from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor, MKLSurvival
 from kernelmosaic.gram.kernel_set import FittedKernel
 from kernelmosaic.gram.missing import present_views
-from kernelmosaic.inspection._refits import Rows, fit, frame, last_step, prepare, text_table
+from kernelmosaic.inspection.significance import Rows, fit, frame, last_step, prepare, text_table
 from kernelmosaic.kernels.base import StatisticKernel, is_missing
 from kernelmosaic.kernels.distances import pairwise_statistic
 from kernelmosaic.kernels.views import KernelSpec, lay_specs
@@ -229,7 +229,10 @@ class _Fold:
                     drops.append(0.0)
                     continue
                 kept = [j for j in everyone if j != m]
-                drops.append(score - score_of(kept, _start_without(model, m), data.without(m)))
+                # The weights of the other kernels to start from, unless a class has given them none.
+                rest = np.delete(model.weights_, m, axis=-1)
+                start = rest if np.all(rest.sum(axis=-1) > 0) else None
+                drops.append(score - score_of(kept, start, data.without(m)))
         permuted = self._permute(pipeline, held, score, np.random.RandomState(seed))
         return model.kernel_names_, score, drops, permuted, self._gains(model.kernel_names_, score_of)
 
@@ -318,12 +321,6 @@ def _present(estimator: Estimator, specs: list[KernelSpec], X: MatrixLike) -> ND
     if model.missing is not None and model.approximation is None and may_lack(specs):
         present = present_views(specs, model.read(X))
     return np.ones((_num_samples(X), len(specs)), dtype=bool) if present is None else present
-
-
-def _start_without(model: Estimator, m: int) -> Array | None:
-    """Return the weights of the other kernels to start from, unless a class has given them none."""
-    rest = np.delete(model.weights_, m, axis=-1)
-    return rest if np.all(rest.sum(axis=-1) > 0) else None
 
 
 def _fixed_views(model: Estimator) -> dict[int, float]:

@@ -409,7 +409,10 @@ def read_factors(estimator: Estimator, on: Any, X: MatrixLike = None) -> Factors
             anchors[name] = float(values[0])
             free += [Factor(name, label, float(np.log10(v))) for label, v in zip(labels[1:], values[1:], strict=True)]
         else:
-            free.append(Factor(name, name, float(np.log10(_positive_number(name, known[name])))))
+            value = known[name]
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
+                raise ValueError(f"{name}={value!r}: the search starts from this value; give a positive number.")
+            free.append(Factor(name, name, float(np.log10(value))))
     _refuse_idle_penalties(names, known)
     return Factors(tuple(free), anchors)
 
@@ -434,14 +437,6 @@ def _one_per_kernel(owner: Any, parameter: str, X: MatrixLike) -> tuple[Array, l
             f"{parameter}={own!r}: the search starts there, so give {len(names)} positive numbers or None."
         )
     return values, [f"{_LETTERS[parameter]}[{name}]" for name in names]
-
-
-def _positive_number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
-        raise ValueError(
-            f"{name}={value!r}: the search starts from the estimator's own value, which must be a positive number."
-        )
-    return float(value)
 
 
 def _refuse_idle_penalties(names: Sequence[str], known: Settings) -> None:
