@@ -412,7 +412,7 @@ def read_factors(estimator: Estimator, on: Any, X: MatrixLike = None) -> Factors
             value = known[name]
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
                 raise ValueError(f"{name}={value!r}: the search starts from this value; give a positive number.")
-            free.append(Factor(name, name, float(np.log10(value))))
+            free.append(Factor(name, name, float(np.log10(float(value)))))
     _refuse_idle_penalties(names, known)
     return Factors(tuple(free), anchors)
 
