@@ -40,7 +40,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.preprocessing import QuantileTransformer
 
 from kernelmosaic import MKLRegressor, MKLRidgeCV
-from kernelmosaic.estimators.survival import concordance
+from kernelmosaic.estimators.regressor import concordance
 from kernelmosaic.kernels import Precomputed, Spectrum, Tanimoto, pairwise
 from kernelmosaic.model_selection import PairSplit
 

@@ -226,7 +226,11 @@ def test_version_and_help(capsys):
 
 def test_options_are_the_fields_of_a_request():
     found, program = [], Typer()
-    program.command()(command(FitRequest, found.append))
+
+    def keep(request: FitRequest) -> None:
+        found.append(request)
+
+    program.command()(command(keep))
     given = ["t.csv", "--view", "a=b", "--view", "c=d", "--views", "v.json", "--C", "2", "--proba", "--cv", "3"]
     CliRunner().invoke(program, given, catch_exceptions=False)
     options = {"views": ("a=b", "c=d"), "view_file": Path("v.json"), "C": 2.0, "proba": True, "folds": 3}

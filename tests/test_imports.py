@@ -55,7 +55,7 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 #: imported inside functions only) or of a room listed here; anywhere else it is imported where it is used.
 LATE = {package: set() for package in ("numba", "clarabel", "matplotlib", "pandas", "polars", "skops")}
 LATE |= {package: set() for package in ("torch", "dask", "distributed", "highspy", "anndata", "mudata")}
-LATE |= {"typer": {"cli"}, "rich": {"cli", "demo"}, "pandas": {"tables"}}
+LATE |= {"typer": {"cli"}, "rich": {"cli"}, "pandas": {"tables"}}
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
+#: A NumPy array of numbers in double precision.
+Array: TypeAlias = NDArray[np.float64]
 #: A NumPy array of whatever numbers.
 AnyArray: TypeAlias = NDArray[Any]
 #: A NumPy array, or a torch tensor on a device.

@@ -15,13 +15,11 @@ from scipy.special import logsumexp
 from sklearn.utils import Bunch, check_array, check_random_state
 
 from kernelmosaic._checks import check_choice, check_count
-from kernelmosaic._typing import AnyArray
+from kernelmosaic._typing import AnyArray, Array
 
 __all__ = ["BayesRule", "bayes_decision", "join_views", "load", "make_gaussians"]
 
 # GAUSS2 to GAUSS5 -----------------------------------------------------------------------------------------------------
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from sklearn.base import clone
 
-from kernelmosaic._typing import Estimator
+from kernelmosaic._typing import Array, Estimator
 from kernelmosaic.datasets import BayesRule, make_gaussians
 from kernelmosaic.estimators import DiscriminantMKLClassifier, LocalizedMKLClassifier, MKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
-from kernelmosaic.reports import Page, Picture
-from kernelmosaic.reports import Table as ReportTable
+from kernelmosaic.reports import Page, Picture, Table
 from kernelmosaic.stacking import stack_views
 
-Array = NDArray[np.float64]
 Advance = Callable[[str, int], None]
 
 
@@ -319,22 +315,10 @@ PROBLEMS: dict[str, tuple[Callable[..., DemoResult], int]] = {
 }
 
 
-def print_result(result: DemoResult) -> None:
-    """Print the table and what is needed to read it."""
-    console = Console()
-    table = Table(title=result.title)
-    for column in result.columns:
-        table.add_column(column, justify="left" if column == result.columns[0] else "right")
-    for line in result.cells:
-        table.add_row(*line)
-    console.print(table)
-    console.print(result.summary, highlight=False)
-
-
 def write_report(result: DemoResult, path: Path) -> None:
     """Write the page; the pictures are there when matplotlib is."""
     page = Page(result.title, result.lead)
-    page.table(ReportTable(result.caption, result.columns, result.cells))
+    page.table(Table(result.caption, result.columns, result.cells))
     page.heading("Pictures")
     if find_spec("matplotlib") is None:
         page.paragraph('Not drawn: matplotlib is missing. `pip install "kernelmosaic[plots]"` brings it.')

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.integrate import trapezoid
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from kernelmosaic._typing import AnyArray, SampleWeight, TargetLike
+from kernelmosaic._typing import AnyArray, Array, SampleWeight, TargetLike
 from kernelmosaic.backend import to_host
 from kernelmosaic.machines.survival import outlived
 
@@ -29,7 +29,6 @@ __all__ = [
     "uno_concordance_index",
 ]
 
-Array = NDArray[np.float64]
 #: Step functions, or their values at the times of interest, of shape (n, n_times).
 Curves = Any
 
@@ -260,7 +259,10 @@ def brier_score(
     [0.065]
     """
     train, held, times = read_times(y_train), read_times(y), np.atleast_1d(np.asarray(times, dtype=np.float64))
-    S = _values_at(survival, times)
+    S = survival
+    if isinstance(S, Sequence | np.ndarray) and len(S) and callable(S[0]):
+        S = [one(np.minimum(times, one.domain[1])) for one in S]
+    S = np.asarray(S, dtype=np.float64)
     if S.shape != (len(held), len(times)):
         raise ValueError(
             f"survival has shape {S.shape}: give a row for each of {len(held)} samples and {len(times)} times."
@@ -270,13 +272,6 @@ def brier_score(
     weight = np.where(over, _inverse_share(train, held[:, 1])[:, np.newaxis], 0.0)
     weight = np.where(time > times, _inverse_share(train, times), weight)
     return np.asarray(np.average(weight * np.where(over, S, 1.0 - S) ** 2, axis=0, weights=sample_weight))
-
-
-def _values_at(survival: Curves, times: Array) -> Array:
-    """Return survival functions at times, of shape (n, n_times)."""
-    if isinstance(survival, Sequence | np.ndarray) and len(survival) and callable(survival[0]):
-        return np.array([one(np.minimum(times, one.domain[1])) for one in survival])
-    return np.asarray(survival, dtype=np.float64)
 
 
 def integrated_brier_score(

@@ -176,12 +176,9 @@ def _with_code(text: str) -> str:
 
 
 def _table(table: Table) -> str:
-    width = len(table.head)
-    for row in table.rows:
-        if len(row) != width:
-            raise ValueError(f"rows: {tuple(row)!r} has {len(row)} cells, but the head has {width}.")
     rows = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in table.rows]
-    figures = [_is_figures([row[j].text for row in rows]) for j in range(width)]
+    columns: Any = zip(*rows, strict=True) if rows else [()] * len(table.head)
+    figures = [_is_figures([cell.text for cell in column]) for column in columns]
     head = "".join(
         f'<th scope="col"{_classes("n" if n else "")}>{_text(t)}</th>' for n, t in zip(figures, table.head, strict=True)
     )
@@ -221,17 +218,10 @@ def _picture(picture: Picture) -> str:
 
 def _image(figure: Any) -> tuple[str, bytes]:
     if isinstance(figure, bytes):
-        if not figure.startswith(b"\x89PNG"):
-            raise ValueError("figure: these bytes are not a PNG; give one, the text of an SVG or a matplotlib Figure.")
         return "png", figure
     if isinstance(figure, str):
-        if "<svg" not in figure:
-            raise ValueError("figure: this text is not an SVG; give one, the bytes of a PNG or a matplotlib Figure.")
         return "svg+xml", figure.encode("utf-8")
-    drawn = getattr(figure, "figure_", figure)
-    if not hasattr(drawn, "savefig"):
-        raise TypeError(f"figure={figure!r}: give a matplotlib Figure, the bytes of a PNG or the text of an SVG.")
-    buffer = BytesIO()
+    drawn, buffer = getattr(figure, "figure_", figure), BytesIO()
     drawn.savefig(buffer, format="png", dpi=140, facecolor="white")
     if drawn is not figure:
         import matplotlib.pyplot as plt

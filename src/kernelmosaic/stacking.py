@@ -218,7 +218,10 @@ def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) ->
 
 
 def _side_by_side(tables: Settings) -> StackedViews:
-    _check_rows(tables)
+    rows = {name: table.shape[0] for name, table in tables.items()}
+    if len(set(rows.values())) > 1:
+        listed = ", ".join(f"{name} has {count}" for name, count in rows.items())
+        raise ValueError(f"the views differ in their numbers of rows: {listed}; each needs one row per sample.")
     libraries = {name: _library(table) for name, table in tables.items() if _is_frame(table)}
     if len(set(libraries.values())) > 1:
         listed = ", ".join(f"{name} {library}" for name, library in libraries.items())
@@ -489,13 +492,6 @@ def _joined_rows(tables: Settings) -> Settings:
     return {name: table.reindex(index) for name, table in tables.items()}
 
 
-def _check_rows(tables: Settings) -> None:
-    rows = {name: table.shape[0] for name, table in tables.items()}
-    if len(set(rows.values())) > 1:
-        listed = ", ".join(f"{name} has {count}" for name, count in rows.items())
-        raise ValueError(f"the views differ in their numbers of rows: {listed}; each needs one row per sample.")
-
-
 def _is_annotated(view: Any) -> bool:
     """Whether it is an AnnData."""
     return hasattr(view, "obs_names") and hasattr(view, "to_df")
@@ -529,18 +525,14 @@ def _stack_arrays(tables: Settings) -> StackedViews:
 
 
 def _stack_frames(tables: Settings, library: str) -> StackedViews:
-    names = {view: _prefixed(view, table) for view, table in tables.items()}
+    columns = {view: table.columns if _is_frame(table) else range(table.shape[1]) for view, table in tables.items()}
+    names = {view: [f"{view}{SEPARATOR}{label}" for label in own] for view, own in columns.items()}
     repeated = [name for name, times in Counter(chain.from_iterable(names.values())).items() if times > 1]
     if repeated:
         raise ValueError(f"several columns would be named {repeated[0]!r}: rename a column or a view.")
     dense = {view: table.toarray() if sparse.issparse(table) else table for view, table in tables.items()}
     join = _join_pandas if library == "pandas" else _join_polars
     return StackedViews(join(dense, names), names)
-
-
-def _prefixed(view: str, table: MatrixLike) -> list[str]:
-    labels = table.columns if _is_frame(table) else range(table.shape[1])
-    return [f"{view}{SEPARATOR}{label}" for label in labels]
 
 
 def _join_pandas(tables: Settings, names: dict[str, list[str]]) -> MatrixLike:

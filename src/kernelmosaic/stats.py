@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from kernelmosaic._typing import Array
 
 __all__ = [
     "FTestResult",
@@ -50,7 +51,7 @@ def win_tie_loss(a: Any, b: Any, *, larger_is_better: bool = True) -> WinTieLoss
     return WinTieLoss(int(better.sum()), int((a == b).sum()), int((~better & (a != b)).sum()))
 
 
-def paired(a: Any, b: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def paired(a: Any, b: Any) -> tuple[Array, Array]:
     """Return two vectors of equal length, all finite, or raise."""
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape or len(a) == 0:
@@ -116,7 +117,7 @@ def wilcoxon(a: Any, b: Any) -> WilcoxonResult:
     return WilcoxonResult(min(above, below), p_value, int(np.sign(above - below)))
 
 
-def _exact_p(ranks: NDArray[np.float64], smaller: float) -> float:
+def _exact_p(ranks: Array, smaller: float) -> float:
     """Twice the share of sign patterns whose positive rank sum is at most `smaller`, and at most one."""
     doubled = np.rint(2 * ranks).astype(int)  # mean ranks are whole or half
     shares = np.zeros(doubled.sum() + 1)
@@ -234,7 +235,7 @@ def f_test_5x2cv(scores_a: Any, scores_b: Any) -> FTestResult:
     return FTestResult(statistic, float(f_distribution.sf(statistic, 10, 5)))
 
 
-def five_by_two(name: str, scores: Any) -> NDArray[np.float64]:
+def five_by_two(name: str, scores: Any) -> Array:
     """Return ten scores as five rows of two, or raise naming what was given."""
     array = np.asarray(scores, dtype=np.float64)
     if array.shape not in ((10,), (5, 2)):

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, Settings
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Settings
 from kernelmosaic.files import existing_file, write_bytes, write_text
 from kernelmosaic.kernels.base import is_number
 
@@ -237,7 +237,7 @@ _READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
 # Matrices -----------------------------------------------------------------------------------------------------------
 
 
-def read_matrix(path: Path, name: str) -> NDArray[np.float64]:
+def read_matrix(path: Path, name: str) -> Array:
     """Return a matrix of numbers; of an archive with several, the one called `name` or K."""
     _check_there(path)
     if path.suffix.lower() not in (".npy", ".npz", ".csv", ".tsv", ".txt"):
@@ -255,7 +255,7 @@ def read_matrix(path: Path, name: str) -> NDArray[np.float64]:
     return np.asarray(matrix, dtype=np.float64)
 
 
-def _matrix_of_text(path: Path) -> NDArray[np.float64]:
+def _matrix_of_text(path: Path) -> Array:
     """The numbers of a delimited file, without a first line or column of names if there is one."""
     rows = list(_rows_of_text(path, _delimiter(path)))
     if len(rows) > 1 and not all(map(is_number, rows[0][1:])):
@@ -376,7 +376,7 @@ def read_columns(
     return pd.DataFrame({name: made[name] for name in dict.fromkeys([*numbers, *texts])}, index=range(len(table)))
 
 
-def _to_numbers(column: pd.Series, missing: NDArray[np.bool_]) -> tuple[NDArray[np.float64], list[Fault]]:
+def _to_numbers(column: pd.Series, missing: NDArray[np.bool_]) -> tuple[Array, list[Fault]]:
     """The numbers of a column, and what is none."""
     name, faults = str(column.name), []
     read, endless = column, np.zeros(len(column), dtype=bool)
@@ -417,7 +417,7 @@ def _some(cell: Any, most: int = 40) -> str:
     return repr(cell) if len(text) <= most else f"{text[:most]!r}… ({len(text)} letters)"
 
 
-def numbers(table: pd.DataFrame, name: str, where: object) -> NDArray[np.float64]:
+def numbers(table: pd.DataFrame, name: str, where: object) -> Array:
     """Return one column as finite numbers, or raise naming the row that is none."""
     return np.asarray(read_columns(table, [name], [], where)[name])
 
@@ -447,7 +447,7 @@ def target_of(table: pd.DataFrame, name: str, where: object) -> pd.Series:
     return table[name]
 
 
-def indicators(table: pd.DataFrame, names: Sequence[str], where: object) -> NDArray[np.float64]:
+def indicators(table: pd.DataFrame, names: Sequence[str], where: object) -> Array:
     """Return columns of 0 and 1, or of truth values, as an array with one column each."""
     require(table, names, where)
     written = {"1": 1.0, "1.0": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "0.0": 0.0, "false": 0.0, "no": 0.0}

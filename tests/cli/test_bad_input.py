@@ -221,7 +221,7 @@ def test_outputs_that_cannot_be_written(capsys, tmp_path, train):
 
 
 def test_a_missing_package_is_named_with_its_extra(capsys, tmp_path, train, hide):
-    hide("skops")
+    hide("skops", "skops.io")
     assert "kernelmosaic[persistence]" in refusal(capsys, tmp_path, train, "--target", "kind")
     assert "kernelmosaic[persistence]" in run(capsys, "inspect", "m.skops").error
     hide("typer")

@@ -21,9 +21,9 @@ from kernelmosaic import MKLClassifier, load
 from kernelmosaic.cli import main
 from kernelmosaic.cli.fit import make_pipeline, make_splitter, publish, train_table
 from kernelmosaic.cli.fit import train as learn
+from kernelmosaic.cli.layout import label_of, read_short
 from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import read_training_table
-from kernelmosaic.cli.views import read_specs
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
 
@@ -111,9 +111,9 @@ def test_default_kernels_are_those_of_the_library(capsys, tmp_path, train, task,
     ],
 )
 def test_widths_of_gaussians_are_read(text, kernel, label):
-    (spec,) = read_specs(text)
-    assert [(name, repr(one)) for name, one in spec.kernels] == [(label, repr(kernel))]
-    assert [repr(one) for _, one in read_specs(spec.label)[0].kernels] == [repr(kernel)]
+    (read,) = read_short(text)
+    assert (label_of(read), repr(read)) == (label, repr(kernel))
+    assert repr(read_short(label)[0]) == repr(kernel)
 
 
 def test_cross_validation_chooses_the_price_that_a_plain_loop_chooses(capsys, tmp_path):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 from tests.cli.tables import PLAIN, curve, done, flowers, write
 
 import kernelmosaic
@@ -136,6 +140,17 @@ def test_models_made_in_python(capsys, tmp_path):
     expected = load(tmp_path / "m.skops").predict(table[["u", "v"]])
     np.testing.assert_allclose([float(line) for line in said.out.splitlines()[1:]], expected, rtol=1e-6)
     assert "MKLRegressor" in done(capsys, "inspect", tmp_path / "m.skops").out
+
+
+def test_a_search_around_a_pipeline_made_in_python(capsys, tmp_path):
+    table = flowers()[["shape_a", "shape_b", "kind"]]
+    X = 5.0 + 3.0 * table[["shape_a", "shape_b"]]
+    pipeline = Pipeline([("scale", StandardScaler()), ("model", MKLClassifier())])
+    search = GridSearchCV(pipeline, {"model__C": [0.1, 1.0]}, cv=2).fit(X, table["kind"] == table["kind"].iloc[0])
+    save(search, tmp_path / "m.skops")
+    said = done(capsys, "predict", tmp_path / "m.skops", write(X, tmp_path / "t.csv"), "--scores")
+    read = pd.read_csv(io.StringIO(said.out))
+    np.testing.assert_allclose(read["decision"], search.decision_function(X), rtol=1e-6, atol=1e-8)
 
 
 def test_inspect_tells(capsys, model):

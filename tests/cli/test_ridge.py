@@ -14,10 +14,10 @@ from tests.cli.tables import PLAIN, curve, done, flowers, run, strings, write
 from tests.reports.test_page import Reader
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV, load
+from kernelmosaic.cli.layout import label_of, read_short
 from kernelmosaic.cli.methods import with_method
 from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import read_training_table
-from kernelmosaic.cli.views import read_specs
 from kernelmosaic.estimators.ridge import ridge_kernels, ridge_view_kernels
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Ranked
 
@@ -192,21 +192,20 @@ def test_one_view_has_the_kernels_of_the_estimator():
 
 
 def test_kernels_in_short():
-    (spec,) = read_specs("laplace(2*median)")
-    assert repr(spec.kernels[0][1]) == repr(Laplacian("median", 2.0))
-    (spec,) = read_specs("rank-gauss(0.5*median)")
-    assert spec.label == "rank-gauss(0.5*median)"
-    assert repr(spec.kernels[0][1]) == repr(Ranked(Gaussian("median", 0.5)))
-    (spec,) = read_specs("laplace*3")
-    assert [label for label, _ in spec.kernels] == ["laplace(0.5*median)", "laplace", "laplace(2*median)"]
-    (spec,) = read_specs("rank-linear")
-    assert isinstance(spec.kernels[0][1], Ranked)
+    (kernel,) = read_short("laplace(2*median)")
+    assert repr(kernel) == repr(Laplacian("median", 2.0))
+    (kernel,) = read_short("rank-gauss(0.5*median)")
+    assert label_of(kernel) == "rank-gauss(0.5*median)"
+    assert repr(kernel) == repr(Ranked(Gaussian("median", 0.5)))
+    assert list(map(label_of, read_short("laplace*3"))) == ["laplace(0.5*median)", "laplace", "laplace(2*median)"]
+    (kernel,) = read_short("rank-linear")
+    assert isinstance(kernel, Ranked)
 
 
 @pytest.mark.parametrize("text", ["rank-spectrum(3)", "rank-wd(2)"])
 def test_strings_have_no_ranks(text):
     with pytest.raises(ValueError, match="cannot be read"):
-        read_specs(text)
+        read_short(text)
 
 
 def test_strings_and_rows_that_lack_a_view(capsys, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.tables import PLAIN, done, flowers, run, write
 
 from kernelmosaic import load
-from kernelmosaic.cli.views import default_specs, guess_views
+from kernelmosaic.cli.layout import guess_views, usual_kernels
 
 HEADERS = {
     "sex and its label": ("sex,sex_label,age,age_group,bmi,bmi_class", {"all": 6}),
@@ -35,7 +35,7 @@ HEADERS = {
 @pytest.mark.parametrize("header", HEADERS)
 def test_columns_are_grouped_where_their_names_say_so(header):
     names, groups = HEADERS[header]
-    found, _ = guess_views(dict.fromkeys(names.split(","), "numbers"), default_specs("classification", "bilinear"))
+    found, _ = guess_views(dict.fromkeys(names.split(","), "numbers"), usual_kernels("classification", "bilinear"))
     assert {view.name: len(view.columns) for view in found} == groups
 
 

@@ -21,8 +21,7 @@ from kernelmosaic import (
     MKLSurvival,
 )
 from kernelmosaic.inspection import conditional_pvalue, kernel_significance
-from kernelmosaic.inspection._refits import Task, refit
-from kernelmosaic.inspection.significance import p_values
+from kernelmosaic.inspection.significance import Task, p_values, refit
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Subsets
 
 VIEWS = [("first", Gaussian(), [0, 1]), ("second", Gaussian(), [2, 3]), ("line", Linear(), [4, 5])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.model_selection.surface import Exploration, Terrain
+from kernelmosaic.model_selection.response_surface import Exploration, Terrain
 
 
 def explore(function, n, **options):

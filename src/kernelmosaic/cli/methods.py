@@ -9,13 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelmosaic.cli.requests import FitRequest, MethodName, TaskName
 
 if TYPE_CHECKING:
-    from kernelmosaic._typing import AnyArray, Estimator, KernelsLike, Settings
-    from kernelmosaic.cli.views import Plan
+    from kernelmosaic._typing import AnyArray, Array, Estimator, KernelsLike, Settings
+    from kernelmosaic.cli.layout import Plan
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ SCORES: dict[TaskName, tuple[str, str]] = {
 }
 
 
-def score_terms(task: TaskName, y: AnyArray, predicted: AnyArray) -> NDArray[np.float64]:
+def score_terms(task: TaskName, y: AnyArray, predicted: AnyArray) -> Array:
     """Return a number per row whose mean is the score; the concordance has none."""
     if task == "regression":
         rest, variance = (y - predicted) ** 2, np.var(y)
@@ -77,7 +76,7 @@ def measured(task: TaskName, y: AnyArray, predicted: AnyArray) -> Settings:
     return {"name": SCORES[task][0], "value": score_of(task, y, predicted), "error": error, "n": len(y)}
 
 
-def standard_error(terms: NDArray[np.float64]) -> float | None:
+def standard_error(terms: Array) -> float | None:
     """Return the standard error of the mean of some numbers; None of one."""
     return float(terms.std(ddof=1)) / len(terms) ** 0.5 if len(terms) > 1 else None
 

@@ -155,19 +155,19 @@ def show_model(request: InspectRequest) -> None:
 
 def print_facts(title: str, lines: Sequence[tuple[str, str]]) -> None:
     """Print facts, a line each."""
-    _print_table(title, ["", ""], lines, no_wrap=True)
+    print_table(title, ["", ""], lines, no_wrap=True)
 
 
 def print_shares(shares: Sequence[KernelShare], gates: Any = None) -> None:
     """Print the kernels that count, the heaviest first; weights below 5e-5 print as zero."""
     counted = sorted((share for share in shares if share.share >= 5e-5), key=lambda share: -share.share)
-    _print_table("Kernels", *share_rows(counted, gates))
+    print_table("Kernels", *share_rows(counted, gates))
     left = len(shares) - len(counted)
     if left:
         print(f"{left} of {len(shares)} kernels {'has' if left == 1 else 'have'} weight 0.")
 
 
-def _print_table(title: str, head: list[str], rows: Sequence[Sequence[str]], no_wrap: bool = False) -> None:
+def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], no_wrap: bool = False) -> None:
     """Print a table; with a head, all columns but the first are of figures."""
     table = Table(title=title, show_header=any(head), title_justify="left")
     for i, name in enumerate(head):

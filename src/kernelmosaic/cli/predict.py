@@ -11,11 +11,12 @@ import numpy as np
 
 from kernelmosaic import tables
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic.cli.layout import ROW_COLUMN, Plan, check_row_numbers, extend, n_samples
 from kernelmosaic.cli.methods import measured
 from kernelmosaic.cli.output import class_names, load_model, noting, say, with_error
 from kernelmosaic.cli.requests import ExplainRequest, NewRowsRequest, PredictRequest
 from kernelmosaic.cli.training_table import Joined, join_tables, keep_rows, located, target_values
-from kernelmosaic.cli.views import ROW_COLUMN, Plan, check_row_numbers, extend, n_samples
+from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.reports import Page, Table
@@ -81,8 +82,7 @@ class NewRows:
     @cached_property
     def X(self) -> MatrixLike:
         """What the kernels read."""
-        is_prepared = len(getattr(self.estimator, "steps", [])) > 1
-        return self.estimator[:-1].transform(self.table) if is_prepared else self.table
+        return behind_pipeline(self.estimator, self.table)[1]
 
     @property
     def labels(self) -> list[str]:

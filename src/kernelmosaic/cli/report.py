@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.calibration import CalibrationDisplay
-from sklearn.metrics import PredictionErrorDisplay, RocCurveDisplay, f1_score
+from sklearn.metrics import PredictionErrorDisplay, RocCurveDisplay, confusion_matrix, f1_score
 
 from kernelmosaic import plots
 from kernelmosaic._typing import AnyArray, Settings
@@ -19,6 +20,7 @@ from kernelmosaic.cli.methods import SCORES, bootstrap_error, score_of, standard
 from kernelmosaic.cli.output import facts, share_rows, with_error
 from kernelmosaic.cli.predict import add_waterfall, first_lacking
 from kernelmosaic.engine.tasks import Labels
+from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.inspection import conditional_pvalue, feature_importance
 from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier, usual_times
 from kernelmosaic.plots.drawing import colour, line_style, open_frame
@@ -36,8 +38,9 @@ class _FitReport:
     """What the sections of a page read."""
 
     def __init__(self, trained: Trained) -> None:
-        self.trained, self.request, self.training = trained, trained.request, trained.training
-        self.model, self.card, self.noted, self.held = trained.model, trained.card, trained.noted, trained.held_out
+        self.trained, self.request, self.training = trained, trained.training.request, trained.training
+        self.model, self.noted, self.held = trained.model, trained.noted, trained.held_out
+        self.card = ModelCard(self.model)
         self.task, self.y, self.draws = self.noted["task"], trained.y, find_spec("matplotlib") is not None
         # One name for each set of rows: those learned from, each predicted without it, and the test rows.
         how = "" if self.held is None else self.held.how.capitalize()
@@ -109,12 +112,13 @@ class _FitReport:
         self._page.paragraph(f"A kernel compares two rows on the columns of its view, all on one scale. {means}")
         if len(self.card.views) > 1:
             self._add_view_weights()
-        learned, draw = (
-            self.trained.path.learned if self.trained.path else {},
-            plots.KernelWeightsDisplay.from_estimator,
-        )
-        alt, caption = "Weight of each kernel", "The weights, the largest first."
-        self._draw(lambda: draw(self.model, sort=True, max_kernels=20, learned=learned), alt, caption)
+        options: Settings = {
+            "sort": True,
+            "max_kernels": 20,
+            "learned": self.trained.path.learned if self.trained.path else {},
+        }
+        draw = partial(plots.KernelWeightsDisplay.from_estimator, self.model, **options)
+        self._draw(draw, "Weight of each kernel", "The weights, the largest first.")
         found = sorted(self.card.kernels, key=lambda share: -share.share)
         head, rows = share_rows(found, self.noted["gates"])
         classes = [str(c) for c in self.card.classes] if found[0].by_class else []
@@ -300,7 +304,7 @@ class _FitReport:
         if len(classes) > 30:
             self._page.paragraph(f"There are {len(classes)} classes, too many for a table of all pairs.")
             return
-        counts = [[int(np.sum((y == a) & (predicted == b))) for b in classes] for a in classes]
+        counts = confusion_matrix(y, predicted, labels=classes)
         f1 = f1_score(y, predicted, average=None, labels=classes, zero_division=0.0)
         rows = [
             [str(a), *map(str, line), f"{100 * line[i] / max(sum(line), 1):.1f}", f"{f1[i]:.3f}"]

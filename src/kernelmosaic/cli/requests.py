@@ -46,8 +46,6 @@ def _writable_file(path: Path | None) -> Path | None:
     """Refuse a path that could not be written afterwards."""
     if path is None:
         return None
-    if not path.parent.is_dir():
-        raise typer.BadParameter(f"the folder {path.parent} does not exist.")
     try:
         target = replaceable_file(path)
     except (OSError, ValueError) as error:
@@ -308,8 +306,9 @@ class DemoRequest:
     )
 
 
-def command(request: type[Any], run: Callable[[Any], None]) -> Callable[..., None]:
-    """Return a function that Typer reads as a command with the options of a request, and that runs it."""
+def command(run: Callable[[Any], None]) -> Callable[..., None]:
+    """Return a function that Typer reads as a command with the options of the request that another one takes."""
+    request = get_type_hints(run)["request"]
     hints, parameters, repeatable = get_type_hints(request), [], []
     for one in fields(request):
         settings = dict(one.metadata)

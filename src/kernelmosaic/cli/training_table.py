@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,31 +15,13 @@ from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedS
 
 from kernelmosaic import tables
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Settings
+from kernelmosaic.cli import layout
+from kernelmosaic.cli.layout import ROW_COLUMN, Plan, View, ViewSpec
 from kernelmosaic.cli.methods import with_method
 from kernelmosaic.cli.output import say
 from kernelmosaic.cli.requests import FitRequest, TaskName
-from kernelmosaic.cli.views import (
-    ROW_COLUMN,
-    Plan,
-    Spec,
-    View,
-    ViewSpec,
-    check_lengths,
-    check_row_numbers,
-    default_specs,
-    guess_views,
-    lay_kernels,
-    make_plan,
-    match_columns,
-    matching,
-    read_given_kernels,
-    read_options,
-    read_view_file,
-    read_views,
-    safe_name,
-)
 from kernelmosaic.files import existing_file
-from kernelmosaic.kernels import by_group, read_gmt
+from kernelmosaic.kernels import Kernel, by_group, read_gmt
 
 T = TypeVar("T")
 
@@ -95,8 +77,15 @@ class TrainingTable:
     notes: list[str]
     warnings: list[str]
 
+    @property
+    def noted(self) -> Settings:
+        """What a model file says of columns and views."""
+        columns = [name for name in self.plan.columns if name != ROW_COLUMN]
+        known = {name: getattr(self, name) for name in ("views", "lacking", "files")}
+        return {"columns": columns, "plan": asdict(self.plan), **known}
 
-def read_training_table(request: FitRequest, default: list[Spec] | None = None) -> TrainingTable:
+
+def read_training_table(request: FitRequest, default: list[Kernel] | None = None) -> TrainingTable:
     """Read the files, and lay out which kernel reads which columns; views without kernels have the default ones."""
     raw = tables.read_table(request.path)
     raw.index = range(len(raw))  # rows that are left out below leave the numbers of the others as they are
@@ -112,7 +101,9 @@ def read_training_table(request: FitRequest, default: list[Spec] | None = None) 
             raise ValueError("--on: there is no --view of a file to join; write --view name=FILE.")
         raw = joined.table
     everything = list(raw.columns)
-    dropped = [name for text in request.drop for name in match_columns(text.split(","), everything, f"--drop {text}")]
+    dropped = [
+        name for text in request.drop for name in layout.match_columns(text.split(","), everything, f"--drop {text}")
+    ]
     usable = [name for name in everything if name not in {*never, *dropped}]
     indices = [] if request.names_views else [name for name in usable if tables.looks_like_an_index(raw[name])]
     kinds = {name: tables.kind_of(raw[name]) for name in usable if name not in indices}
@@ -121,11 +112,11 @@ def read_training_table(request: FitRequest, default: list[Spec] | None = None) 
         raise ValueError("--rows: there is no --kernel whose rows they would number.")
     if rows_column is None and request.kernels:
         rows_column, raw[ROW_COLUMN] = ROW_COLUMN, np.arange(len(raw))
-    default = default_specs(target.task, request.method) if default is None else default
+    default = layout.usual_kernels(target.task, request.method) if default is None else default
     views, notes = _choose_views(request, kinds, default, joined, never)
     notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
     notes += [] if joined is None else joined.notes
-    plan = make_plan(views, kinds, raw, rows_column, request)
+    plan = layout.make_plan(views, kinds, raw, rows_column, request)
     unused = [name for name in kinds if name not in plan.columns]
     if unused and (request.names_views or request.kernels):
         few = "column is" if len(unused) == 1 else "columns are"
@@ -143,11 +134,11 @@ def read_training_table(request: FitRequest, default: list[Spec] | None = None) 
             f"--method {request.method}: some rows lack a view, which mkl, localized, rmkl and ridge alone learn "
             "from; --impute median fills it in."
         )
-    check_lengths(views, table, request.path)
-    given = read_given_kernels(request.kernels, plan, len(raw))
+    layout.check_lengths(views, table, request.path)
+    given = layout.read_given_kernels(request.kernels, plan, len(raw))
     if given:
-        check_row_numbers(table, plan, len(given[0][1].K), request.path)
-    kernels = [*lay_kernels(plan, views), *given]
+        layout.check_row_numbers(table, plan, len(given[0][1].K), request.path)
+    kernels = [*layout.lay_kernels(plan, views), *given]
     names = [name for name, *_ in kernels]
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
@@ -221,7 +212,7 @@ def join_tables(raw: ArrayOrTensor, given: Sequence[str], on: str, where: object
             raise ValueError(f"--view {text}: there are two views of the name {name!r}; write name=FILE.")
         columns = [] if os.path.isfile(path) else _own_columns(text, own_columns, never)
         if columns:
-            views.append(replace(read_options([text], own_columns)[0], patterns=tuple(columns)))
+            views.append(replace(layout.read_options([text], own_columns)[0], patterns=tuple(columns)))
             continue
         if "=" in text and not os.path.exists(path) and not path.suffix:
             raise ValueError(f"--view {text}: {path} is not a file, and {where} has no such column to learn from.")
@@ -251,12 +242,12 @@ def _own_columns(text: str, columns: Sequence[str], never: Mapping[Any, str]) ->
     """The columns of the table itself that a view names; none if it names a file."""
     if "=" not in text:
         return []
-    wanted = read_options([text], columns)[0]
+    wanted = layout.read_options([text], columns)[0]
     for part in map(str.strip, wanted.patterns):
         if part in columns and part in never:
             raise ValueError(f"--view {text}: column {part!r} is {never[part]}, never learned from; leave it out.")
     usable = [column for column in columns if column not in never]
-    found = [matching(part, usable) for part in wanted.patterns]
+    found = [layout.matching(part, usable) for part in wanted.patterns]
     lost = [part for part, names in zip(wanted.patterns, found, strict=True) if not names]
     if lost and any(found):
         raise ValueError(f"--view {text}: the pattern {lost[0]!r} matches no column.")
@@ -291,7 +282,7 @@ def file_view(text: str) -> tuple[str, Path, str]:
     path, colon, kernel = rest.rpartition(":")
     if not colon or os.path.isfile(rest):
         path, kernel = rest, ""
-    return name.strip() if equals else safe_name(Path(path).stem), Path(path), kernel
+    return name.strip() if equals else layout.safe_name(Path(path).stem), Path(path), kernel
 
 
 def located(faults: Sequence[tables.Fault], raw: ArrayOrTensor, joined: Joined | None) -> list[tables.Fault]:
@@ -442,15 +433,15 @@ def _read_groups(raw: ArrayOrTensor, request: FitRequest) -> NDArray[np.intp] | 
 
 
 def _choose_views(
-    request: FitRequest, kinds: dict[str, str], default: list[Spec], joined: Joined | None, never: dict[Any, str]
+    request: FitRequest, kinds: dict[str, str], default: list[Kernel], joined: Joined | None, never: dict[Any, str]
 ) -> tuple[list[View], list[str]]:
     """The views that were given or, where none was, guessed; and remarks on columns left out."""
-    wanted = _joined_views(joined, kinds) if joined else read_options(request.views, kinds)
+    wanted = _joined_views(joined, kinds) if joined else layout.read_options(request.views, kinds)
     if request.view_file is not None:
-        further = read_view_file(request.view_file)
+        further = layout.read_view_file(request.view_file)
         if joined is not None:
             # A joined view keeps the columns that the file gives to no other.
-            taken = {column for one in further for column in match_columns(one.patterns, list(kinds), one.where)}
+            taken = {column for one in further for column in layout.match_columns(one.patterns, list(kinds), one.where)}
             wanted = _joined_views(joined, {name: kind for name, kind in kinds.items() if name not in taken})
         wanted = [*wanted, *further]
     left_out: list[str] = []
@@ -468,11 +459,13 @@ def _choose_views(
         return [], []
     if not wanted and not kinds:
         raise ValueError(f"{request.path} has no column to learn from beside the target.")
-    views, notes = (read_views(wanted, kinds, default), left_out) if wanted else guess_views(kinds, default)
+    views, notes = (
+        (layout.read_views(wanted, kinds, default), left_out) if wanted else layout.guess_views(kinds, default)
+    )
     if request.method == "ridge" and len(views) == 1 and not request.kernels:
         # One view has more kernels than each of several.
-        more = tuple(default_specs("regression", "ridge", alone=True))
-        views = [replace(one, specs=more) if list(one.specs) == default else one for one in views]
+        more = tuple(layout.usual_kernels("regression", "ridge", alone=True))
+        views = [replace(one, kernels=more) if list(one.kernels) == default else one for one in views]
     return views, notes
 
 
@@ -499,7 +492,7 @@ def _gene_sets(text: str, kinds: Mapping[str, str], joined: Joined | None) -> tu
         ) from None
     few, where = len(groups) - len(kept), f"--gene-sets {text}"
     notes = [f"{few} of {len(groups)} gene sets have fewer than two genes that are columns: left out."] if few else []
-    sets = [(safe_name(name), tuple(found[gene][0] for gene in genes)) for name, _, genes in kept]
+    sets = [(layout.safe_name(name), tuple(found[gene][0] for gene in genes)) for name, _, genes in kept]
     return [ViewSpec(name, columns, kernel or "gauss", where) for name, columns in sets], notes
 
 
@@ -521,7 +514,7 @@ def _views_of(views: list[View], joined: Joined | None) -> dict[str, dict[str, l
     for view in views:  # one written in several parts is still one
         entry = found.setdefault(view.name, {"columns": [], "kernels": [], "files": []})
         entry["columns"] += [column for column in view.columns if column not in entry["columns"]]
-        entry["kernels"] += [label for spec in view.specs for label, _ in spec.kernels]
+        entry["kernels"] += map(layout.label_of, view.kernels)
     sources = {} if joined is None else joined.sources
     for entry in found.values():
         paths = [str(sources[name][0]) for name in entry["columns"] if name in sources]
@@ -593,7 +586,9 @@ def copies_of_target(table: MatrixLike, columns: Sequence[str], target: Target) 
     for name, y in zip(target.columns, np.atleast_2d(parts.T), strict=False):
         is_quantity = target.task == "regression" or (target.task == "survival" and name == target.columns[0])
         same = _same_quantity if is_quantity else _same_code
-        few = _spread_rows(y) if is_quantity else np.empty(0, dtype=np.intp)
+        # A few rows of different values, evenly from the smallest to the largest.
+        first = np.unique(y, return_index=True)[1]
+        few = first[np.unique(np.linspace(0, len(first) - 1, 50).astype(int))]
         for column in columns:
             values = table[column].to_numpy()
             present = ~pd.isna(values)
@@ -627,18 +622,12 @@ def _apart(values: AnyArray, classes: AnyArray, share: float = 1e-3) -> bool:
     return bool(gap > 0 and (high - low).max() <= share * gap)
 
 
-def _spread_rows(target: AnyArray, most: int = 50) -> AnyArray:
-    """Return a few rows of different values, evenly from the smallest to the largest."""
-    first = np.unique(target, return_index=True)[1]
-    return np.asarray(first[np.unique(np.linspace(0, len(first) - 1, most).astype(int))])
-
-
 def _may_have_order(values: AnyArray, target: AnyArray, rows: AnyArray) -> bool:
     """Whether a column is of numbers whose order in a few rows is about that of the target: looked at first."""
     if values.dtype.kind != "f":
         return False
     ranks, own = (np.argsort(np.argsort(one[rows])) for one in (values, target))
-    return len(rows) < 3 or abs(_correlation(ranks, own)) > 0.8
+    return len(rows) < 3 or abs(np.corrcoef(ranks, own)[0, 1]) > 0.8
 
 
 def _same_quantity(values: AnyArray, target: AnyArray) -> bool:
@@ -656,13 +645,8 @@ def _same_quantity(values: AnyArray, target: AnyArray) -> bool:
     from scipy.stats import rankdata
 
     ranks, own = rankdata(values), rankdata(target)
-    if abs(_correlation(ranks, own)) > _SAME_ORDER:
+    if abs(np.corrcoef(ranks, own)[0, 1]) > _SAME_ORDER:
         return True
     # Noise gives an order to rows of equal targets, and either may be right.
     orders = (np.lexsort((sign * values, target)) for sign in (1, -1))
-    return any(abs(_correlation(ranks[order], np.arange(len(order)))) > _SAME_ORDER for order in orders)
-
-
-def _correlation(x: AnyArray, t: AnyArray) -> float:
-    x, t = x - x.mean(), t - t.mean()
-    return float(x @ t / np.sqrt((x @ x) * (t @ t)))
+    return any(abs(np.corrcoef(ranks[order], np.arange(len(order)))[0, 1]) > _SAME_ORDER for order in orders)

@@ -2,16 +2,13 @@
 
 from kernelmosaic.estimators.bayesian import BayesianMKLClassifier
 from kernelmosaic.estimators.bayesian_localized import LocalizedBayesianMKLClassifier
-from kernelmosaic.estimators.bilinear import BilinearMKLClassifier
-from kernelmosaic.estimators.classifier import MKLClassifier
+from kernelmosaic.estimators.classifier import BilinearMKLClassifier, MKLClassifier
 from kernelmosaic.estimators.cv import MKLClassifierCV, MKLRegressorCV, MKLSurvivalCV
 from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier
 from kernelmosaic.estimators.localized import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
-from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.posterior import PosteriorMKLClassifier
-from kernelmosaic.estimators.regressor import MKLRegressor
+from kernelmosaic.estimators.regressor import MKLOneClass, MKLRegressor, MKLSurvival
 from kernelmosaic.estimators.ridge import MKLRidgeClassifierCV, MKLRidgeCV
-from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.estimators.unlabelled import MKLClustering, MKLKernelPCA
 
 __all__ = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod, update_abstractmethods
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import KW_ONLY, MISSING, dataclass, field, replace
 from functools import partial
 from inspect import signature
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kernelmosaic._checks import check_choice, check_positive
 from kernelmosaic._typing import (
     AnyArray,
+    Array,
     ArrayOrTensor,
     DType,
     Estimator,
@@ -45,7 +46,7 @@ from kernelmosaic.engine.samples import (
 )
 from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import PathRule, Task
-from kernelmosaic.engine.training_set import KernelOptions, TrainingSet
+from kernelmosaic.engine.training_set import KernelOptions
 from kernelmosaic.estimators.card import summary_html
 from kernelmosaic.gram.missing import GATED, RULES
 from kernelmosaic.kernels.base import Kernel, refuse_text
@@ -56,8 +57,6 @@ from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.norms import numbers
 from kernelmosaic.stacking import are_tables, by_view, check_row_names, refuse_annotated, stack_tables
-
-Listed = TypeVar("Listed")
 
 
 @dataclass_transform()
@@ -120,11 +119,14 @@ class KernelEstimator(BaseEstimator, ABC):
     def get_params(self, deep: bool = True) -> Settings:
         """Return the parameters; if deep, also the kernels, ``kernels__name``, and theirs, ``kernels__name__width``."""
         params: Settings = super().get_params(deep=False)
-        if deep:
-            for entry in self._entries():
-                params[f"kernels__{entry.name}"] = entry.kernel
-                nested = entry.kernel.get_params(deep=True)
-                params.update({f"kernels__{entry.name}__{key}": value for key, value in nested.items()})
+        entries: list[Entry] = []
+        if deep and self.kernels is not None:
+            with suppress(TypeError, ValueError):  # a list that is none, which `fit` will say
+                entries = self.read_kernels()
+        for entry in entries:
+            params[f"kernels__{entry.name}"] = entry.kernel
+            nested = entry.kernel.get_params(deep=True)
+            params.update({f"kernels__{entry.name}__{key}": value for key, value in nested.items()})
         return params
 
     def set_params(self, **params: Any) -> Self:
@@ -133,13 +135,9 @@ class KernelEstimator(BaseEstimator, ABC):
             self.kernels = params.pop("kernels")
         nested = {key.removeprefix("kernels__"): params.pop(key) for key in list(params) if key.startswith("kernels__")}
         super().set_params(**params)
-        if nested:
-            self._set_kernels(nested)
-        return self
-
-    def _set_kernels(self, nested: Settings) -> None:
-        entries = self.read_kernels()
-        known = {entry.name: entry for entry in entries}
+        if not nested:
+            return self
+        known = {entry.name: entry for entry in self.read_kernels()}
         # A kernel is replaced before its own parameters are set, as in scikit-learn.
         for key, value in sorted(nested.items(), key=lambda item: item[0].count("__")):
             name, _, parameter = key.partition("__")
@@ -156,15 +154,7 @@ class KernelEstimator(BaseEstimator, ABC):
             (name, entry.kernel) if entry.columns is None else (name, entry.kernel, entry.columns)
             for name, entry in known.items()
         ]
-
-    def _entries(self) -> list[Entry]:
-        """The kernels by name; none where the list is not one, which `fit` will say."""
-        if self.kernels is None:
-            return []
-        try:
-            return self.read_kernels()
-        except (TypeError, ValueError):
-            return []
+        return self
 
     def _kernels_take(self, trait: str, X: MatrixLike = None) -> list[Any]:
         """A class attribute of every kernel."""
@@ -330,6 +320,11 @@ class KernelEstimator(BaseEstimator, ABC):
         check_is_fitted(self)
         return self._validate(X, reset=False)
 
+    def scaled(self, given: FitInput, scale: bool) -> FitInput:
+        """Return the samples with standardised columns if `scale` says so, and note how new ones are standardised."""
+        self._standardizer = given.standardizer(self.read_kernels(given.table, given.views)) if scale else None
+        return given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
+
     # Kernels of a training set ------------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
@@ -365,17 +360,17 @@ class KernelEstimator(BaseEstimator, ABC):
         return by_view(self.weights_, self.view_names_)
 
     @property
-    def weight_shares_(self) -> NDArray[np.float64]:
+    def weight_shares_(self) -> Array:
         """The weights as pictures and comparisons of several fits read them."""
         return np.asarray(self.weights_, dtype=np.float64)
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
-    def _outputs(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _outputs(self, X: MatrixLike) -> Array:
         check_is_fitted(self)
         return np.asarray(self.function_.outputs(self.read(X)))
 
-    def contributions(self, X: MatrixLike) -> NDArray[np.float64]:
+    def contributions(self, X: MatrixLike) -> Array:
         """Return each kernel's share of the decision.
 
         Parameters
@@ -393,7 +388,7 @@ class KernelEstimator(BaseEstimator, ABC):
         terms = np.asarray(self.function_.terms(self._validate(X, reset=False)))
         return terms[:, :, 0] if terms.shape[2] == 1 else terms
 
-    def kernel_matrix(self, X: MatrixLike, Y: MatrixLike = None) -> NDArray[np.float64]:
+    def kernel_matrix(self, X: MatrixLike, Y: MatrixLike = None) -> Array:
         """Return the combined kernel between X and Y.
 
         Parameters
@@ -511,17 +506,12 @@ class BaseMKL(KernelEstimator):
         self.keep(fit(self.recipe(given), given, starts=starts, **known), given)
         return self
 
-    def scaled(self, given: FitInput, scale: bool) -> FitInput:
-        """Return the samples with standardised columns if `scale` says so, and note how new ones are standardised."""
-        self._standardizer = given.standardizer(self.read_kernels(given.table, given.views)) if scale else None
-        return given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
-
     def keep(self, fit: Fit, given: FitInput) -> None:
         """Set the attributes and the function of a fit to validated samples, and warn of what it has not reached."""
         self.n_support_ = fit.task.count_support(given.y, fit.data.kept[fit.support])
         for name, value in fit.attributes().items():
             setattr(self, name, value)
-        self._task_of_fit: Task = fit.task
+        self._task_of_fit: Any = fit.task
         self.function_ = fit.function()
         warning = None if fit.learner is None else fit.method.warning(fit, self.max_iter)
         if warning is not None:
@@ -545,23 +535,10 @@ class BaseMKL(KernelEstimator):
     def _set_calibration(self, calibration: Any) -> None:
         """Set what turns outputs into probabilities, or survival functions, where there are any."""
 
-    def decide(self, outputs: NDArray[np.float64]) -> AnyArray:
+    def decide(self, outputs: Array) -> AnyArray:
         """Return the predictions of outputs of shape (n_samples, outputs)."""
         found: AnyArray = self._task_of_fit.decide(outputs, self.intercept_)
         return found
-
-
-def fit_from(
-    model: BaseMKL, X: MatrixLike, y: TargetLike, weight: SampleWeight, start: Any, data: TrainingSet | None
-) -> None:
-    """Fit an estimator that starts from weights of its kernels, and takes those of a training set, if they are given.
-
-    The training set counts only if it has the samples and the kernels of the fit.
-    """
-    given, store = model.validated(X, y, weight), active_store()
-    if data is not None and data.kernel_set.names != [entry.name for entry in model.read_kernels()]:
-        data = None
-    model.fit_input(given, store=store, weights=start, data=data)
 
 
 def _refuse_gaps(X: MatrixLike, approximation: str) -> None:

@@ -8,13 +8,12 @@ from dataclasses import KW_ONLY, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
-from scipy.special import digamma, gammaln, log_ndtr, ndtr
+from scipy.special import digamma, gammaln, log_ndtr, ndtr, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic._checks import check_count, check_positive
-from kernelmosaic._typing import AnyArray, KernelsLike, MatrixLike, Settings, TargetLike
+from kernelmosaic._typing import AnyArray, Array, KernelsLike, MatrixLike, Settings, TargetLike
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples
 from kernelmosaic.engine.store import active_store
@@ -24,8 +23,6 @@ from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.problem import progress
-
-Array = NDArray[np.float64]
 
 
 @parameters
@@ -159,7 +156,8 @@ class BayesianMKLClassifier(KernelClassifier):
         read = read_training_set if store is None else store.training_set
         data = read(self.kernel_options(given), given.X, given.original, counted)
         self.kernel_names_, self.view_names_ = data.names()
-        inference = self._infer(data, self._labels(y))
+        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        inference = self._infer(data, np.where(np.asarray(y)[:, np.newaxis] == positive, 1.0, -1.0))
         self._set_posterior(data, inference, y)
         if not self.history_[-1]["gap"] <= self.tol:
             warnings.warn(
@@ -186,10 +184,6 @@ class BayesianMKLClassifier(KernelClassifier):
         inference = Inference(data.stack, labels, model)
         self.history_, self.elbo_, self.n_iter_ = self._run(inference)
         return inference
-
-    def _labels(self, y: TargetLike) -> Array:
-        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return np.where(np.asarray(y)[:, np.newaxis] == positive, 1.0, -1.0)
 
     def _run(self, inference: Any) -> tuple[list[Settings], float, int]:
         """Sweep until the bound hardly rises; return the history, the last bound and the number of iterations."""
@@ -231,9 +225,7 @@ class BayesianMKLClassifier(KernelClassifier):
         outputs = outputs / self._deviation
         if outputs.ndim == 1:
             return np.asarray(ndtr(outputs[:, np.newaxis] * [-1.0, 1.0]))
-        logs = log_ndtr(outputs)
-        P = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return np.asarray(P / P.sum(axis=1, keepdims=True))
+        return np.asarray(softmax(log_ndtr(outputs), axis=1))
 
 
 class Model(NamedTuple):

@@ -6,20 +6,17 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import log_ndtr
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_count, check_positive
-from kernelmosaic._typing import MatrixLike, Seed, TargetLike
+from kernelmosaic._typing import Array, MatrixLike, Seed, TargetLike
 from kernelmosaic.engine.expansion import Expansion, Function, SupportSums
 from kernelmosaic.engine.gates import GateInputs
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.bayesian import BayesianMKLClassifier, Precisions, matrix_rows, prior_of
-
-Array = NDArray[np.float64]
 
 
 @parameters(without=("sample_prior", "noise"))

@@ -7,9 +7,8 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import Estimator
+from kernelmosaic._typing import Array, Estimator
 from kernelmosaic.engine.search import describe_choice
 
 
@@ -144,13 +143,11 @@ def summary_html(model: Estimator) -> str:
     if not hasattr(model, "history_") and not hasattr(model, "embedding_"):
         return ""
     card = ModelCard(model)
-    rows = "".join(_fact_row(*fact) for fact in [*card.choice, *card.facts])
+    rows = ""
+    for name, value in [*card.choice, *card.facts]:
+        mark = ' class="km-warning"' if ", above tol=" in value else ""
+        rows += f'<tr><th scope="row">{escape(name)}</th><td{mark}>{escape(value)}</td></tr>'
     return f'<div class="km-summary">{_STYLE}<table>{rows}</table>{_weights(model)}</div>'
-
-
-def _fact_row(name: str, value: str) -> str:
-    mark = ' class="km-warning"' if ", above tol=" in value else ""
-    return f'<tr><th scope="row">{escape(name)}</th><td{mark}>{escape(value)}</td></tr>'
 
 
 def _weights(model: Estimator) -> str:
@@ -184,7 +181,7 @@ def _bar_row(name: str, weight: float, scale: float) -> str:
     )
 
 
-def _cell_row(name: str, weights: NDArray[np.float64], scale: float) -> str:
+def _cell_row(name: str, weights: Array, scale: float) -> str:
     # Half transparent at most: the page's own text stays readable on it.
     shades = 0.6 * np.minimum(np.abs(weights) / scale, 1.0)
     cells = (

@@ -1,4 +1,4 @@
-"""Classification with one weight per kernel: what all classifiers share, and the support vector classifier."""
+"""Classification with one weight per kernel, or per class and kernel: what all classifiers share, and two of them."""
 
 from __future__ import annotations
 
@@ -9,29 +9,21 @@ from types import MethodType
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, TargetLike
+from kernelmosaic._checks import check_positive
+from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.engine.calibration import Calibration
-from kernelmosaic.engine.fit import fit
+from kernelmosaic.engine.fit import WeightMethod, fit
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.search import CalibrationFolds, cross_calibrate
-from kernelmosaic.engine.tasks import Classes, ClassTask, PathRule, accuracy, find_classes, single
-from kernelmosaic.estimators._base import BaseMKL, KernelEstimator, parameters
+from kernelmosaic.engine.tasks import BilinearClasses, Classes, ClassTask, PathRule, accuracy, find_classes, single
+from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, KernelEstimator, parameters
+from kernelmosaic.learning import Parameters
+from kernelmosaic.learning.certificate import AIM
+from kernelmosaic.learning.factory import solver_class
 from kernelmosaic.stacking import check_row_names
-
-
-def _has_probabilities(estimator: Estimator) -> None:
-    """Raise an AttributeError that says how to get probabilities, if a classifier knows none."""
-    if estimator.calibration is None and not estimator._knows_probabilities:
-        name = type(estimator).__name__
-        tuned = "MKLClassifierCV" if name == "MKLClassifier" else "model_selection.PathSearchCV"
-        raise AttributeError(
-            f"{name} has decision values and no probabilities: give calibration='sigmoid' or 'isotonic' before "
-            f"fitting, or use {tuned}."
-        )
 
 
 class WithProbabilities:
@@ -45,7 +37,13 @@ class WithProbabilities:
     def __get__(self, estimator: Estimator | None, owner: Any = None) -> Any:
         if estimator is None:
             return self.method
-        _has_probabilities(estimator)
+        if estimator.calibration is None and not estimator._knows_probabilities:
+            name = type(estimator).__name__
+            tuned = "MKLClassifierCV" if name == "MKLClassifier" else "model_selection.PathSearchCV"
+            raise AttributeError(
+                f"{name} has decision values and no probabilities: give calibration='sigmoid' or 'isotonic' before "
+                f"fitting, or use {tuned}."
+            )
         return MethodType(self.method, estimator)
 
 
@@ -59,17 +57,17 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     # What turns decision values into probabilities.
     _calibration: Any = None
 
-    def decision_function(self, X: MatrixLike) -> NDArray[np.float64]:
+    def decision_function(self, X: MatrixLike) -> Array:
         """Return one output per class; for two classes a single one of shape (n_samples,), positive for the second."""
         return single(self._outputs(X))
 
     @WithProbabilities
-    def predict_proba(self, X: MatrixLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: MatrixLike) -> Array:
         """Return the probabilities of the classes, in the order of `classes_`, of shape (n_samples, classes)."""
         return self._probabilities(self.decision_function(X))
 
     @WithProbabilities
-    def predict_log_proba(self, X: MatrixLike) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: MatrixLike) -> Array:
         """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
         return np.asarray(np.log(self.predict_proba(X)))
 
@@ -98,7 +96,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     def _set_calibration(self, calibration: Calibration | None) -> None:
         self._calibration = calibration
 
-    def _probabilities(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _probabilities(self, outputs: Array) -> Array:
         if self._calibration is None:
             raise NotFittedError(
                 f"{type(self).__name__} was fitted without calibration and has no probabilities: call 'fit' again."
@@ -262,3 +260,98 @@ class MKLClassifier(KernelClassifier, BaseMKL):
     def _task(self) -> ClassTask:
         learned = self.weights is None
         return Classes(type(self).__name__, None, self.class_weight, self.C, self.slack, self.multi_class, learned)
+
+
+@parameters(without=WEIGHTS)
+class BilinearMKLClassifier(KernelClassifier, BaseMKL):
+    """Multi-class classification with one weight per class and kernel.
+
+    Minimises ½ Σ_c (‖w_c‖² + Σ_r d_cr) + κ Σ ξ_i over d ≥ 0 and f_c(x) = Σ_r d_cr^½ ⟨w_c^(r), φ_r(x)⟩, with f_y(x_i) −
+    f_c(x_i) ≥ 1 − ξ_i for every other class c. That is the convex problem Σ_cr ‖u_c^(r)‖ + κ Σ ξ_i: sparse in classes
+    and kernels together.
+
+    Parameters
+    ----------
+    kernels : list, default=None
+        Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
+        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
+        1, 2 and 4 times the median distance between training samples.
+    kappa : float, default=1.0
+        Weight κ of the slack in the objective.
+    solver : {"newton", "quasi_newton", "projected_gradient"}, default="newton"
+        Newton steps on the convex problem with the inner machine's curvature; quasi-Newton steps without it, for
+        thousands of free samples per class; or the published scheme: projected gradient with a line search and
+        rescaling.
+    normalize : {"trace", "diagonal", "centered"} or None, default="trace"
+        How kernels are put on one scale.
+    approximation : {"nystroem", "fourier"} or None, default=None
+        As in `MKLClassifier`: each kernel becomes a block of features, cost grows with the number of samples, and X may
+        be a memory map, the path of a Parquet file or a folder of them, or a Dask collection.
+    rank : int or sequence of P int, default=500
+        Maximum number of features per kernel.
+    calibration : {"sigmoid", "isotonic"} or None, default=None
+        How decision values become the probabilities of :meth:`predict_proba`; see :class:`MKLClassifier`.
+    tol : float, default=1e-3
+        Relative duality gap at which to stop.
+    max_iter : int, default=100
+        Maximum number of solves of the inner machine.
+    memory_budget : float, default=None
+        Bytes the Gram matrices, and one more per class, may take, or the features; None means half of the free memory.
+        On a device there is no matrix per class.
+    device : str, default=None
+        As in `MKLClassifier`; the kernels stay there, and blocks of a few thousand samples are solved on the host.
+    random_state : int, RandomState or None, default=None
+        Draws landmarks and frequencies; exact kernels need none.
+    verbose : bool, default=False
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (classes, P)
+        The weights d, scaled so that Σ_r d_cr = ‖w_c‖²: all zero for a class that no kernel separates.
+    view_weights_ : dict
+        The weights summed over the kernels of every view, by its name.
+    dual_coef_ : ndarray of shape (classes, n_support)
+        The coefficients τ of the support vectors.
+    objective_, duality_gap_ : float
+        Value of the training problem, and its certified relative duality gap.
+    intercept_ : ndarray of shape (classes,), or (1,) for two classes
+        Zeros, one per column of the decision function: the model has no constants.
+    kernel_names_, support_, n_support_, support_fraction_, n_iter_, n_solves_, history_, classes_
+        As in `MKLClassifier`.
+
+    References
+    ----------
+    The bilinear formulation of multi-class multiple kernel learning; inner machine of Crammer and Singer (2001).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelmosaic import BilinearMKLClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> BilinearMKLClassifier().fit(X, y).weights_.shape
+    (3, 5)
+    """
+
+    _: KW_ONLY
+    kappa: float = 1.0
+    solver: str = "newton"
+    calibration: str | None = None
+
+    missing = None
+    _takes_subsets: ClassVar[bool] = False
+    path_rule: ClassVar[PathRule | None] = PathRule("kappa", score=accuracy)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_positive("kappa", self.kappa)
+
+    def _task(self) -> BilinearClasses:
+        return BilinearClasses(type(self).__name__, kappa=self.kappa)
+
+    def _parameters(self) -> Parameters:
+        return Parameters(AIM * self.tol, self.max_iter, self.verbose, self.solver, family="class-wise")
+
+    def _method(self) -> WeightMethod:
+        solver_class(self._parameters())
+        return WeightMethod(self._parameters(), self.tol, memory_budget=self.memory_budget)

@@ -8,13 +8,12 @@ from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
-from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, Settings, TargetLike
+from kernelmosaic._typing import Array, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.calibration import CALIBRATIONS
 from kernelmosaic.engine.fit import fit
@@ -32,8 +31,7 @@ from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import mean_deviation
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
-from kernelmosaic.estimators.regressor import MKLRegressor
-from kernelmosaic.estimators.survival import MKLSurvival
+from kernelmosaic.estimators.regressor import MKLRegressor, MKLSurvival
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.machines.survival import PartialLikelihood
 from kernelmosaic.metrics import concordance, integrated_brier_score
@@ -92,12 +90,13 @@ class PathSearch(BaseEstimator):
         folds = list(self._splitter(estimator, strata).split(given.X, strata, **routed.splitter.split))
         shown: Any = progress(type(self).__name__, len(folds)) if self.verbose else nullcontext(lambda *state: None)
 
-        def scores_of(found: PathResult) -> NDArray[np.float64]:
+        def scores_of(found: PathResult) -> Array:
             return found.scores(scorer, routed.scorer.score, self.calibration)
 
         with shown as show:
             norms = self._norms()
-            near = self._near(norms)
+            near = None if self.near is None else check_count("near", self.near)
+            near = near if "uniform" in norms else None
             options = PathOptions(bool(self.scale), self.fold_tol, self.n_jobs, show, near, scores_of, choice)
             found = search_paths(estimator, given, folds, self.Cs, norms, options)
         remedy = "raise max_iter, accept a larger tol, or try smaller Cs"
@@ -145,10 +144,6 @@ class PathSearch(BaseEstimator):
         if not norms:
             raise ValueError(f"norms={self.norms!r}: give at least one, such as 1, 2 or 'uniform'.")
         return norms
-
-    def _near(self, norms: list[Any]) -> int | None:
-        most = None if self.near is None else check_count("near", self.near)
-        return most if any(isinstance(norm, str) and norm == "uniform" for norm in norms) else None
 
     def _splitter(self, estimator: Estimator, y: TargetLike = None) -> Any:
         # Loads a good part of scikit-learn, which the estimators that choose nothing do without.

@@ -6,7 +6,6 @@ from dataclasses import KW_ONLY, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
@@ -14,10 +13,9 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from kernelmosaic._checks import check_count, check_positive
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, TargetLike
+from kernelmosaic._typing import Array, ArrayOrTensor, MatrixLike, TargetLike
 from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.engine.discriminant import TraceMethod, left_out, make_rule
-from kernelmosaic.engine.expansion import ProjectedFunction
 from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.store import active_store
@@ -175,15 +173,23 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: None) -> FitInput:
         given = self._read_input(X, y, multi_output=True)
-        return replace(given, y=check_discriminant_targets(given.y, self.decision))
+        y = given.y
+        if np.ndim(y) != 2 or np.shape(y)[1] == 1:
+            return replace(given, y=np.asarray(column_or_1d(y, warn=True)))
+        if type_of_target(y) != "multilabel-indicator":
+            raise ValueError(
+                f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one column per label."
+            )
+        if self.decision != "least_squares":
+            raise ValueError(f"decision={self.decision!r} tells classes apart; labels need 'least_squares'.")
+        return replace(given, y=np.asarray(y.toarray() if issparse(y) else y))
 
     def fit_input(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
         """Fit to validated samples; without a calibration, decision values of every sample by all others have one."""
         found = fit(self.recipe(given), given, starts=starts, **known)
         self.keep(found, given)
         if calibration is None:
-            task = found.task
-            assert isinstance(task, Indicators)
+            task: Any = found.task
             labels, values = given.y if task.has_labels else task.labels(given.y), single(left_out(found))
             calibration = Calibration.fit(values, labels, len(self.classes_), None, "sigmoid")
         self._calibration = calibration
@@ -221,7 +227,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         tags.classifier_tags.multi_label = self.decision == "least_squares" and not self._is_kim()
         return tags
 
-    def transform(self, X: MatrixLike) -> NDArray[np.float64]:
+    def transform(self, X: MatrixLike) -> Array:
         """Project samples to the discriminant space.
 
         Parameters
@@ -236,19 +242,4 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             scatter in them is the identity.
         """
         check_is_fitted(self)
-        function = self.function_
-        assert isinstance(function, ProjectedFunction)
-        return function.projections(self._validate(X, reset=False))
-
-
-def check_discriminant_targets(y: TargetLike, decision: str) -> AnyArray:
-    """Return classes, of shape (n,), or indicators of labels, of shape (n, labels)."""
-    if np.ndim(y) != 2 or np.shape(y)[1] == 1:
-        return np.asarray(column_or_1d(y, warn=True))
-    if type_of_target(y) != "multilabel-indicator":
-        raise ValueError(
-            f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one column per label."
-        )
-    if decision != "least_squares":
-        raise ValueError(f"decision={decision!r} is for one class per sample; several labels need 'least_squares'.")
-    return np.asarray(y.toarray() if issparse(y) else y)
+        return np.asarray(self.function_.projections(self._validate(X, reset=False)))

@@ -6,28 +6,24 @@ from dataclasses import KW_ONLY, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils import Tags, TransformerTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_count, check_positive
-from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, Seed, TargetLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, Seed, TargetLike
 from kernelmosaic.engine.fit import Recipe
 from kernelmosaic.engine.gates import GateMethod
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import PathRule, accuracy
 from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
-from kernelmosaic.estimators.one_class import MKLOneClass
-from kernelmosaic.estimators.regressor import MKLRegressor
+from kernelmosaic.estimators.regressor import MKLOneClass, MKLRegressor
 from kernelmosaic.gram.missing import GATED
 from kernelmosaic.kernels.base import Kernel, suggest_kernel
 from kernelmosaic.kernels.transformed import Projected
 from kernelmosaic.learning.gated import make_step
-
-Array = NDArray[np.float64]
 
 
 def has_projections(estimator: Estimator) -> bool:

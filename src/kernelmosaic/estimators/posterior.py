@@ -7,12 +7,11 @@ from dataclasses import KW_ONLY, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_array
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
-from kernelmosaic._typing import AnyArray, MatrixLike, SampleWeight, TargetLike
+from kernelmosaic._typing import AnyArray, Array, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.backend import row_strips, to_host
 from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.store import active_store
@@ -21,8 +20,6 @@ from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
 from kernelmosaic.stacking import check_row_names
-
-Array = NDArray[np.float64]
 
 
 @parameters(
@@ -151,8 +148,10 @@ class PosteriorMKLClassifier(MKLClassifier):
         all_rows = np.ones(len(y)) if weight is None else weight
         members: Array = (np.asarray(y)[:, np.newaxis] == self.classes_) * all_rows[:, np.newaxis]
         if self.estimate == "density":
-            return density_posteriors(X, members, self.bandwidth)
-        return neighbor_posteriors(X, members, self.n_neighbors)
+            found = density_posteriors(X, members, self.bandwidth)
+        else:
+            found = neighbor_posteriors(X, members, self.n_neighbors)
+        return np.round(found, 12)  # samples are put in an order by them, and equal ones must not differ
 
     def _task(self) -> Posteriors:
         return Posteriors(type(self).__name__, self.classes_, C=self.C)
@@ -214,7 +213,7 @@ def neighbor_posteriors(X: Array, members: Array, n_neighbors: int, at_once: int
         within = distances <= (1.0 + 1e-9) * distances[order[min(reached, len(order) - 1)]]
         shares = members[within].sum(axis=0)
         P[i] = shares / shares.sum() if shares.sum() > 0 else 1.0 / len(shares)
-    return _rounded(P)
+    return P
 
 
 def density_posteriors(X: Array, members: Array, bandwidth: Any, at_once: int = 2**22) -> Array:
@@ -239,12 +238,7 @@ def density_posteriors(X: Array, members: Array, bandwidth: Any, at_once: int = 
         with np.errstate(over="ignore"):
             distances /= max(2.0 * h * h, np.finfo(float).tiny)
         sums[rows] = np.exp(-np.maximum(distances, 0.0)) @ members
-    return _rounded(sums / sums.sum(axis=1, keepdims=True))
-
-
-def _rounded(P: Array) -> Array:
-    """Return posteriors to twelve digits: samples are put in an order by them, and equal ones must not differ."""
-    return np.round(P, 12)
+    return np.asarray(sums / sums.sum(axis=1, keepdims=True))
 
 
 def scott_bandwidth(X: Array, members: Array) -> float:

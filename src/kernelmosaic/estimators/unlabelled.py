@@ -13,7 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_choice, check_count
-from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, Seed, TargetLike
+from kernelmosaic._typing import Array, ArrayOrTensor, KernelsLike, MatrixLike, Seed, TargetLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed, level_of_caller
@@ -23,8 +23,6 @@ from kernelmosaic.kernels import Gaussian, Kernel
 from kernelmosaic.learning import unlabelled
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.unlabelled import Components, EmbeddingOptions, NeighborGraph, unit_rows
-
-Array = NDArray[np.float64]
 
 #: What `weights` may be by name.
 RULES = ("screen", "equal", "statis")
@@ -75,8 +73,7 @@ class UnlabelledEstimator(KernelEstimator):
         n = given.X.shape[0]
         if n < 2:
             raise ValueError(f"X has n_samples={n}: samples are compared with each other; give at least two.")
-        self._standardizer = given.standardizer(self.read_kernels(given.table, given.views)) if self.scale else None
-        scaled = given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
+        scaled = self.scaled(given, self.scale)
         data = read_training_set(
             self.kernel_options(scaled), scaled.X, scaled.original, DistinctSamples.all_of(n, None)
         )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from kernelmosaic.inspection.features import FeatureImportance, feature_importance
-from kernelmosaic.inspection.importance import KernelImportance, kernel_importance
+from kernelmosaic.inspection.importance import (
+    FeatureImportance,
+    KernelImportance,
+    feature_importance,
+    kernel_importance,
+)
 from kernelmosaic.inspection.significance import (
     KernelSignificance,
     Stability,

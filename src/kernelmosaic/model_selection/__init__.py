@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from kernelmosaic.engine.store import SharedKernels
-from kernelmosaic.model_selection.path_search import PathSearchCV
-from kernelmosaic.model_selection.response_surface import ResponseSurfaceSearchCV
-from kernelmosaic.model_selection.split_conformal import SplitConformal
+from kernelmosaic.model_selection.path_search import PathSearchCV, SplitConformal
+from kernelmosaic.model_selection.response_surface import ResponseSurface, ResponseSurfaceSearchCV
 from kernelmosaic.model_selection.splits import FiveByTwoFold, PairSplit
-from kernelmosaic.model_selection.surface import ResponseSurface
 
 __all__ = [
     "FiveByTwoFold",

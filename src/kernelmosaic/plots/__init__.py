@@ -12,14 +12,20 @@ from kernelmosaic.plots.kernels import (
     TargetSharesDisplay,
 )
 from kernelmosaic.plots.plane import DecisionRegionDisplay, GatingDisplay, LocalKernelDisplay, ProjectionDisplay
-from kernelmosaic.plots.samples import ContributionsDisplay, SurvivalCalibrationDisplay, ViewMapDisplay
+from kernelmosaic.plots.samples import (
+    ContributionsDisplay,
+    EigenvaluesDisplay,
+    EmbeddingDisplay,
+    SurvivalCalibrationDisplay,
+    ViewMapDisplay,
+    ViewSimilarityDisplay,
+)
 from kernelmosaic.plots.searches import (
     ConvergenceDisplay,
     ResponseSurfaceDisplay,
     ValidationPathDisplay,
     WeightsPathDisplay,
 )
-from kernelmosaic.plots.unlabelled import EigenvaluesDisplay, EmbeddingDisplay, ViewSimilarityDisplay
 
 __all__ = [
     "ColumnRelevanceDisplay",

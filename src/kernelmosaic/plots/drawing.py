@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, Settings
+from kernelmosaic._typing import Array, AxesOrNone, Estimator, MatrixLike, Settings
 from kernelmosaic.engine.pipelines import unwrap
-
-Array = NDArray[np.float64]
 
 #: Okabe and Ito's colours, which colour-blind readers distinguish; yellow, invisible as a line on white, is left out.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000", "#999999")
@@ -46,27 +44,26 @@ def pyplot() -> ModuleType:
     return plt
 
 
-def fitted_model(estimator: Estimator) -> Estimator:
-    """Return the fitted estimator itself, of a search its best one, of a pipeline its last step."""
+def fitted_model(
+    estimator: Estimator, needed: str = "", display: str = "", shown: str = "estimators of kernelmosaic"
+) -> Estimator:
+    """Return the fitted estimator itself, of a search its best one, of a pipeline its last step.
+
+    Raise if it lacks what a display needs, naming the display and what this shows.
+    """
     check_is_fitted(estimator)
-    return unwrap(estimator)
-
-
-def attribute(model: Estimator, name: str, display: str, shown: str = "estimators of kernelmosaic") -> Any:
-    """Return a fitted attribute, or raise naming the display that needs it, and what it shows."""
-    try:
-        return getattr(model, name)
-    except AttributeError:
+    model = unwrap(estimator)
+    if needed and not hasattr(model, needed):
         raise TypeError(
-            f"{type(model).__name__} has no {name}: {display} shows {shown}, and pipelines and searches around them."
-        ) from None
+            f"{type(model).__name__} has no {needed}: {display} shows {shown}, and pipelines and searches around them."
+        )
+    return model
 
 
 def views_present(model: Estimator, X: MatrixLike) -> NDArray[np.bool_] | None:
     """Return which views of its kernels samples have, of shape (n_samples, P); None if they have all."""
-    missing = getattr(model.function_.expansion.sums, "missing", None)
-    found: NDArray[np.bool_] | None = None if missing is None else missing.present_in(model.read(X))
-    return found
+    missing: Any = getattr(model.function_.expansion.sums, "missing", None)
+    return None if missing is None else missing.present_in(model.read(X))
 
 
 def colour(k: int) -> str:
@@ -80,9 +77,9 @@ def line_style(k: int) -> Settings:
     return {"color": colour(k), "linestyle": dashes[(k // len(PALETTE) + k) % len(dashes)]}
 
 
-def open_frame(ax: Any, sides: Sequence[str] = ("top", "right"), grid: str = "y") -> None:
-    """Leave out sides of the frame, and draw grey lines behind the data along the ticks of an axis."""
-    ax.spines[list(sides)].set_visible(False)
+def open_frame(ax: Any, grid: str = "y") -> None:
+    """Leave out two sides of the frame, and draw grey lines behind the data along the ticks of an axis."""
+    ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis=grid, color="0.9", linewidth=0.6)
     ax.set_axisbelow(True)
 
@@ -93,10 +90,11 @@ def name_rows(ax: Any, names: Sequence[str]) -> None:
     ax.tick_params(axis="y", length=0)
 
 
-def bar_rows(ax: Any, n: int) -> None:
-    """Put n rows of bars from zero below each other, the first at the top, without a frame around them."""
-    ax.set_ylim(n - 0.4, -0.6)
-    ax.axvline(0.0, color="black", linewidth=0.8)
+def bar_rows(ax: Any, names: Sequence[str]) -> None:
+    """Name rows of bars from zero, the first at the top, without a frame around them."""
+    name_rows(ax, names)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.axvline(0.0, color="black", linewidth=0.8, zorder=1)
     ax.spines[["top", "right", "left"]].set_visible(False)
 
 

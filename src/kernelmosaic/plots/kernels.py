@@ -8,13 +8,12 @@ from inspect import signature
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelmosaic import inspection, stacking
 from kernelmosaic._checks import check_choice, check_count
-from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic._typing import Array, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.plots import drawing
-from kernelmosaic.plots.drawing import MARKERS, Array, Display, attribute, colour, fitted_model, title_left_out
+from kernelmosaic.plots.drawing import MARKERS, Display, colour, fitted_model, title_left_out
 
 # Weights --------------------------------------------------------------------------------------------------------------
 
@@ -106,10 +105,8 @@ class KernelWeightsDisplay(Display):
         -------
         KernelWeightsDisplay
         """
-        model = fitted_model(estimator)
-        attribute(model, "weights_", cls.__name__)
-        names = attribute(model, "kernel_names_", cls.__name__)
-        weights = model.weight_shares_
+        model = fitted_model(estimator, "kernel_names_", cls.__name__)
+        names, weights = model.kernel_names_, model.weight_shares_
         equal = getattr(model, "norm_", None) == "uniform"
         learned = (getattr(model, "weights_by_norm_", {}) if equal else {}) if learned is None else learned
         beside = {f"learned, norm {norm}": one for norm, one in learned.items() if norm != "uniform"}
@@ -129,41 +126,35 @@ class KernelWeightsDisplay(Display):
 
     def plot(self, ax: AxesOrNone = None, *, sort: bool = False, max_kernels: int = 40, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
-        self.shown_ = self._chosen(sort, max_kernels)
+        size = np.abs(np.atleast_2d(self.weights)).max(axis=0)
+        order = np.argsort(-size, kind="stable")[: check_count("max_kernels", max_kernels)]
+        self.shown_ = order if sort else np.sort(order)
         self.bars_: Any = None
         self.image_: Any = None
-        ax = self._use_axes(ax, self._size())
+        labels = _shortened([self.names[m] for m in self.shown_])
+        ax = self._use_axes(ax, self._size(max(map(len, labels))))
         if self.weights.ndim == 1:
-            self._draw_bars(ax, style)
+            self._draw_bars(ax, labels, style)
         else:
             self._draw_map(ax, style)
-        drawing.name_rows(ax, self._kernel_labels())
+            drawing.name_rows(ax, labels)
         title_left_out(ax, len(self.shown_), len(self.names))
         return self
 
-    def _chosen(self, sort: bool, max_kernels: int) -> NDArray[np.intp]:
-        size = np.abs(np.atleast_2d(self.weights)).max(axis=0)
-        order = np.argsort(-size, kind="stable")[: check_count("max_kernels", max_kernels)]
-        return order if sort else np.sort(order)
-
-    def _kernel_labels(self) -> list[str]:
-        return _shortened([self.names[m] for m in self.shown_])
-
-    def _size(self) -> tuple[float, float]:
+    def _size(self, letters: int) -> tuple[float, float]:
         """Inches: room for the longest name, a line for each kernel."""
-        letters = max(map(len, self._kernel_labels()))
         lines = (0.26 if len(self.shown_) <= 25 else 0.19) * len(self.shown_)
         if self.weights.ndim == 1:
             return 3.6 + 0.075 * letters, 0.9 + lines
         below = max((len(str(label)) for label in self.classes), default=0) if self.classes is not None else 0
         return 1.6 + 0.075 * letters + max(0.46 * self.weights.shape[0], 1.6), 0.9 + 0.05 * min(below, 36) + lines
 
-    def _draw_bars(self, ax: AxesOrNone, style: Settings) -> None:
+    def _draw_bars(self, ax: AxesOrNone, labels: list[str], style: Settings) -> None:
         values = self.weights[self.shown_]
         self.bars_ = ax.barh(np.arange(len(values)), values, **({"color": colour(0), "height": 0.7} | style))
         ax.bar_label(self.bars_, list(map(_number, values)), padding=3, fontsize=8)
         ax.set_xlabel(self.weight_name)
-        drawing.bar_rows(ax, len(values))
+        drawing.bar_rows(ax, labels)
         self.points_ = {
             name: ax.plot(one[self.shown_], np.arange(len(values)), MARKERS[k], color=colour(k), label=name)[0]
             for k, (name, one) in enumerate((self.beside or {}).items(), start=1)
@@ -252,12 +243,11 @@ class ColumnRelevanceDisplay(KernelWeightsDisplay):
         -------
         ColumnRelevanceDisplay
         """
-        model = fitted_model(estimator)
-        kernels = attribute(model, "kernels_", cls.__name__, "MKLRidgeCV and MKLRidgeClassifierCV")
+        model = fitted_model(estimator, "kernels_", cls.__name__, "MKLRidgeCV and MKLRidgeClassifierCV")
         columns = [f"x{j}" for j in range(model.n_features_in_)]
         columns = [str(name) for name in getattr(model, "feature_names_in_", columns)]
         names, rows = [], []
-        for name, entry in zip(model.kernel_names_, kernels, strict=True):
+        for name, entry in zip(model.kernel_names_, model.kernels_, strict=True):
             kernel, where = (entry[1], entry[2]) if isinstance(entry, tuple) else (entry, None)
             scale = getattr(getattr(kernel, "kernel_", kernel), "scale_", getattr(kernel, "scale_", None))
             if scale is not None:
@@ -340,8 +330,8 @@ class TargetSharesDisplay(Display):
         -------
         TargetSharesDisplay
         """
-        model = fitted_model(estimator)
-        if np.ndim(attribute(model, "alpha_", cls.__name__, "MKLRidgeCV")) != 1:
+        model = fitted_model(estimator, "alpha_", cls.__name__, "MKLRidgeCV")
+        if np.ndim(model.alpha_) != 1:
             raise ValueError(f"{cls.__name__}: all targets share their weights; fit MKLRidgeCV(per_target=True).")
         if X is None:
             return cls(model.weight_shares_, model.kernel_names_).plot(ax, **style)
@@ -382,10 +372,8 @@ def _shortened(names: list[str], most: int = 36) -> list[str]:
 def _kernel_axes(display: Display, ax: AxesOrNone, names: list[str]) -> Any:
     """Return the axes of a display with one line per kernel, the first at the top."""
     ax = display._use_axes(ax, (4.6 + 0.075 * max(map(len, names)), 1.1 + 0.32 * len(names)))
-    ax.set_yticks(np.arange(len(names)), names, fontsize=9)
-    ax.tick_params(axis="y", length=0)
-    ax.set_ylim(len(names) - 0.4, -0.6)
-    drawing.open_frame(ax, ("top", "right", "left"), "x")
+    drawing.bar_rows(ax, names)
+    drawing.open_frame(ax, grid="x")
     return ax
 
 
@@ -522,7 +510,6 @@ class KernelSignificanceDisplay(InspectionDisplay):
             self.dots_ += ax.plot([value], [m], "o", markersize=6, zorder=3, label=label, **style)
         _write_right(ax, [f"{value:.2g}" for value in p], what)
         ax.set_xlabel(statistic if of_class is None else f"{statistic}, class {of_class}")
-        ax.axvline(0.0, color="black", linewidth=0.8, zorder=1)
         return self
 
 
@@ -586,7 +573,6 @@ class StabilityDisplay(InspectionDisplay):
             f"weight, and {100 * one.confidence_level:g} % of those of {len(one.resampled_weights)} resamples"
             + ("" if of_class is None else f", class {of_class}")
         )
-        ax.axvline(0.0, color="black", linewidth=0.8, zorder=1)
         return self
 
 
@@ -632,7 +618,6 @@ class KernelImportanceDisplay(InspectionDisplay):
             name: ax.barh(places + shift, mean, 0.34, xerr=spread, color=filled, label=name, error_kw={"lw": 1.0})
             for name, (shift, mean, spread, filled) in ways.items()
         }
-        ax.axvline(0.0, color="black", linewidth=0.8)
         ax.set_xlabel(f"loss of score, from {one.scores.mean():.3g}")
         ax.legend(frameon=False, fontsize=8)
         return self
@@ -694,10 +679,9 @@ class FeatureImportanceDisplay(InspectionDisplay):
             values, ends = found.importances[own], 2.0 * found.errors[own]
             bars = {"color": colour(k), "xerr": ends, "error_kw": {"elinewidth": 1, "ecolor": "0.3"}}
             self.bars_[view] = one.barh(np.arange(len(own)), values, 0.7, **bars)
-            drawing.name_rows(one, names[view])
-            one.set_ylim(len(own) - 0.4, -0.6)
+            drawing.bar_rows(one, names[view])
             one.set_xlim(left=0.0)
-            drawing.open_frame(one, ("top", "right", "left"), "x")
+            drawing.open_frame(one, grid="x")
             one.set_title(f"{view} ({len(found.views[view])} columns)", fontsize=9, loc="left")
         one.set_xlabel("change of the decision with the column of another sample")
         return self

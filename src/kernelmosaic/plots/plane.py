@@ -14,10 +14,10 @@ from sklearn.decomposition import KernelPCA
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.plots import drawing
-from kernelmosaic.plots.drawing import MARKERS, Array, Display, colour, fitted_model
+from kernelmosaic.plots.drawing import MARKERS, Display, colour, fitted_model
 from kernelmosaic.stacking import check_row_names
 
 # Decisions ------------------------------------------------------------------------------------------------------------
@@ -125,7 +125,9 @@ class DecisionRegionDisplay(Display):
         """
         check_is_fitted(estimator)
         check_row_names(X, y=y)
-        points = _points(X)
+        points = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
+        if points.ndim != 2 or points.shape[1] != 2 or len(points) == 0:
+            raise ValueError(f"X has shape {points.shape}: regions are drawn of models on two columns.")
         x_grid, y_grid, plane = drawing.plane_around(points, eps, grid_resolution)
         said = _read_plane(estimator, _like(X, plane), (grid_resolution, grid_resolution))
         first, second = map(str, X.columns) if hasattr(X, "columns") else ("$x_1$", "$x_2$")
@@ -189,13 +191,6 @@ class DecisionRegionDisplay(Display):
 def _class_look(k: int, label: object, fill: str) -> Settings:
     """Return how the samples of the k-th class look."""
     return {"facecolors": fill, "marker": MARKERS[k % len(MARKERS)], "label": f"class {label}"}
-
-
-def _points(X: MatrixLike) -> Array:
-    dense = X.toarray() if sparse.issparse(X) else np.asarray(X)
-    if dense.ndim != 2 or dense.shape[1] != 2 or len(dense) == 0:
-        raise ValueError(f"X has shape {dense.shape}: regions are drawn of models on two columns.")
-    return np.asarray(dense, dtype=np.float64)
 
 
 def _like(X: MatrixLike, plane: Array) -> MatrixLike:

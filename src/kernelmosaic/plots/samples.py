@@ -1,4 +1,4 @@
-"""Samples: what decides on one of them, which views each has, and how many live on as predicted."""
+"""Samples: what decides on one of them, which views each has, how many live on as predicted; views without labels."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils._indexing import _get_column_indices
 
-from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, TargetLike
+from kernelmosaic._typing import AnyArray, Array, AxesOrNone, Estimator, MatrixLike, TargetLike
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.kernels.base import is_missing
 from kernelmosaic.metrics import kaplan_meier, read_times
-from kernelmosaic.plots.drawing import Array, Display, attribute, bar_rows, colour, fitted_model, views_present
+from kernelmosaic.plots import drawing
+from kernelmosaic.plots.drawing import MARKERS, Display, colour, fitted_model
 from kernelmosaic.stacking import by_view, check_row_names
 
 
@@ -84,7 +85,7 @@ class ContributionsDisplay(Display):
         -------
         ContributionsDisplay
         """
-        attribute(fitted_model(estimator), "contributions", cls.__name__)
+        fitted_model(estimator, "contributions", cls.__name__)
         model, read = behind_pipeline(estimator, X)
         terms, constants = np.asarray(model.contributions(read)), np.atleast_1d(model.intercept_)
         if len(terms) != 1:
@@ -98,8 +99,10 @@ class ContributionsDisplay(Display):
         if hasattr(model, "predict_proba"):
             title += f", probability {model.predict_proba(read)[0, classes.index(predicted)]:.2f}"
         title += "" if truth is None else f"; true: {_written(truth)}"
-        lacking = _lacking(model, read)
-        title += f"\nmissing view (imputed): {', '.join(lacking)}" if lacking else ""
+        present = drawing.views_present(model, read)
+        if present is not None and not present.all():
+            lacking = dict.fromkeys(np.array(model.view_names_)[~present[0]])
+            title += f"\nmissing view (imputed): {', '.join(lacking)}"
         shown = dict(sorted(sums.items(), key=lambda item: -abs(item[1])))
         if len(shown) > max_views:
             rest = [shown.pop(name) for name in list(shown)[max_views - 1 :]]
@@ -120,13 +123,11 @@ class ContributionsDisplay(Display):
         ax.bar_label(self.bars_, [f"{one:+.3g}" for one in sizes], padding=3, fontsize=8)
         for place in places[:-1]:
             ax.plot([ends[place]] * 2, [place - 0.32, place + 1.32], color="0.5", linewidth=0.8)
-        bar_rows(ax, len(ends))
-        ax.set_yticks(places, self.shown_, fontsize=9)
+        drawing.bar_rows(ax, self.shown_)
         ax.set_xlabel("decision")
         ax.set_title(self.title, fontsize=9, loc="left")
         ax.use_sticky_edges = False  # the ends of bars would have no margin, and no room for their numbers
         ax.margins(x=0.18)
-        ax.tick_params(axis="y", length=0)
         return self
 
 
@@ -194,7 +195,7 @@ class ViewMapDisplay(Display):
         ax = self._use_axes(ax, (5.2 + 0.07 * max(map(len, self.names)), 1.0 + 0.32 * count))
         style = {"cmap": ListedColormap(["0.92", colour(0)]), "vmin": 0, "vmax": 1}
         self.image_ = ax.imshow(self.present[self.order_].T, aspect="auto", interpolation="nearest", **style)
-        ax.set_yticks(np.arange(count), self.names, fontsize=9)
+        drawing.name_rows(ax, self.names)
         ax.set_yticks(np.arange(count + 1) - 0.5, minor=True)
         ax.grid(which="minor", axis="y", color="white", linewidth=3)
         ax.tick_params(axis="y", which="both", length=0)
@@ -270,11 +271,11 @@ class SurvivalCalibrationDisplay(Display):
         **style
             Passed to ``Axes.plot``.
         """
-        predict = attribute(fitted_model(estimator), "predict_survival_function", cls.__name__, "survival estimators")
+        model = fitted_model(estimator, "predict_survival_function", cls.__name__, "survival estimators")
         check_row_names(X, y=y)
         held = read_times(y)
         at = float(np.median(held[:, 1])) if time is None else float(time)
-        values = np.array([one(min(at, one.domain[1])) for one in predict(X)])
+        values = np.array([one(min(at, one.domain[1])) for one in model.predict_survival_function(X)])
         groups = np.array_split(np.argsort(values, kind="stable"), n_groups)
 
         def alive(rows: NDArray[np.intp]) -> float:
@@ -297,9 +298,259 @@ def _written(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
 
 
-def _lacking(model: Estimator, X: MatrixLike) -> list[str]:
-    """Return the views that the one sample lacks."""
-    present = views_present(model, X)
-    if present is None:
-        return []
-    return list(dict.fromkeys(name for name, has in zip(model.view_names_, present[0], strict=True) if not has))
+_SHOWN = "MKLKernelPCA and MKLClustering"
+
+
+@dataclass
+class ViewSimilarityDisplay(Display):
+    """Similarity of every two views, with a star where they depend on each other; views that were left out in brackets.
+
+    Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    similarity, pvalues : ndarray of shape (V, V)
+        The similarities, and the p-values of the test of independence, adjusted for the number of pairs.
+    names : list of str
+        Of the views.
+    kept : ndarray of bool of shape (V,)
+        Which views have a weight.
+    level : float, default=0.05
+        Up to which p-value two views are called dependent.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    image_ : AxesImage
+        The heat map.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic import MKLKernelPCA, plots
+    >>> rng = np.random.RandomState(0)
+    >>> X = rng.randn(50, 3)
+    >>> model = MKLKernelPCA(weights="equal").fit([X, X**3, rng.randn(50, 2)])
+    >>> display = plots.ViewSimilarityDisplay.from_estimator(model)
+    >>> display.figure_.savefig("similarity.png")
+    """
+
+    similarity: Array
+    pvalues: Array
+    names: list[str]
+    kept: NDArray[np.bool_]
+    level: float = 0.05
+
+    @classmethod
+    def from_estimator(cls, estimator: Estimator, *, ax: AxesOrNone = None, **style: Any) -> Self:
+        """Draw the similarity of the views of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; :class:`~kernelmosaic.MKLKernelPCA` or :class:`~kernelmosaic.MKLClustering`.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **style
+            Passed to ``Axes.imshow``.
+
+        Returns
+        -------
+        ViewSimilarityDisplay
+        """
+        model = fitted_model(estimator, "similarity_", cls.__name__, _SHOWN)
+        kept = np.array([model.view_weights_[name] > 0 for name in model.views_])
+        return cls(model.similarity_, model.pvalues_, model.views_, kept).plot(ax=ax, **style)
+
+    def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
+        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        side = 2.4 + 0.45 * len(self.names)
+        ax = self._use_axes(ax, (side + 1.0, side))
+        self.image_ = drawing.draw_map(
+            self, self.similarity, "similarity (RV, unbiased)", **{"vmin": 0.0, "vmax": 1.0} | style
+        )
+        for v, w in np.ndindex(self.similarity.shape):
+            if v != w:
+                star = "*" if self.pvalues[v, w] <= self.level else ""
+                look = "black" if self.similarity[v, w] > 0.5 else "white"
+                ax.text(w, v, f"{self.similarity[v, w]:.2f}{star}", ha="center", va="center", color=look, fontsize=8)
+        names = [name if kept else f"({name})" for name, kept in zip(self.names, self.kept, strict=True)]
+        drawing.name_rows(ax, names)
+        ax.set_xticks(np.arange(len(names)), names, rotation=45, ha="right", fontsize=9)
+        ax.set_title(f"*: dependent at {self.level:g}; in brackets: no weight", fontsize=9, loc="left")
+        return self
+
+
+@dataclass
+class EmbeddingDisplay(Display):
+    """Samples at two coordinates of an embedding, coloured by cluster or target, hollow where they lack a view.
+
+    Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_samples, 2)
+        The coordinates.
+    labels : ndarray of shape (n_samples,) or None
+        Classes or numbers that give the colours; more than ten different numbers have a colour bar.
+    lacking : ndarray of bool of shape (n_samples,)
+        Which samples lack a view.
+    axis_names : tuple of str
+        Label of the coordinates.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic import MKLClustering, plots
+    >>> rng = np.random.RandomState(0)
+    >>> X = rng.randn(60, 3) + 4 * np.eye(3)[np.arange(60) % 3]
+    >>> model = MKLClustering(3, random_state=0).fit(X)
+    >>> display = plots.EmbeddingDisplay.from_estimator(model, X)
+    >>> display.figure_.savefig("embedding.png")
+    """
+
+    points: Array
+    labels: AnyArray | None
+    lacking: NDArray[np.bool_]
+    axis_names: tuple[str, str] = ("component 1", "component 2")
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Estimator,
+        X: MatrixLike,
+        y: TargetLike = None,
+        *,
+        components: tuple[int, int] = (0, 1),
+        ax: AxesOrNone = None,
+        **style: Any,
+    ) -> Self:
+        """Draw samples in the embedding of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; :class:`~kernelmosaic.MKLKernelPCA` or :class:`~kernelmosaic.MKLClustering`.
+        X : array-like of shape (n_samples, n_features), or tables as in `fit`
+            Samples, of the training set or new.
+        y : array-like of shape (n_samples,), optional
+            Classes or numbers to colour them by; by default the clusters, if there are any.
+        components : tuple of two int, default=(0, 1)
+            Which coordinates.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **style
+            Passed to ``Axes.scatter``.
+
+        Returns
+        -------
+        EmbeddingDisplay
+        """
+        check_row_names(X, y=y)
+        fitted_model(estimator, "embedding_", cls.__name__, _SHOWN)
+        model, read = behind_pipeline(estimator, X)
+        Z = np.asarray(model.transform(read) if hasattr(model, "transform") else model.embed(read), dtype=np.float64)
+        Z = np.column_stack([Z, np.zeros((len(Z), max(2 - Z.shape[1], 0)))])
+        labels = np.asarray(y) if y is not None else model.predict(read) if hasattr(model, "predict") else None
+        present = drawing.views_present(model, read)
+        lacking = np.zeros(len(Z), dtype=bool) if present is None else np.asarray(~present.all(axis=1))
+        shares = getattr(model, "explained_", ())
+        named = [f"component {c + 1}" + (f" ({shares[c]:.1%})" if c < len(shares) else "") for c in components]
+        return cls(Z[:, list(components)], labels, lacking, (named[0], named[1])).plot(ax=ax, **style)
+
+    def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
+        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        ax = self._use_axes(ax, (5.6, 4.8))
+        labels = np.zeros(len(self.points)) if self.labels is None else self.labels
+        groups = np.unique(labels)
+        if labels.dtype.kind == "f" and len(groups) > 10:
+            drawn = ax.scatter(*self.points.T, c=labels, **{"s": 26, "cmap": "cividis", "linewidths": 0} | style)
+            ax.scatter(*self.points[self.lacking].T, s=60, facecolors="none", edgecolors="0.3", linewidths=0.8)
+            self.figure_.colorbar(drawn, ax=ax)
+        else:
+            for k, group in enumerate(groups):
+                look = {"s": 26, "marker": MARKERS[k % 8], "edgecolors": colour(k), "linewidths": 0.9}
+                look |= {} if self.labels is None else {"label": str(group)}
+                for hollow in (False, True):
+                    rows = (labels == group) & (self.lacking == hollow)
+                    fill = {"facecolors": "none" if hollow else colour(k)}
+                    if rows.any():
+                        ax.scatter(*self.points[rows].T, **look | fill | style)
+                        look.pop("label", None)
+        if self.lacking.any():
+            ax.set_title("hollow or ringed: lacks a view", fontsize=9, loc="left")
+        if ax.get_legend_handles_labels()[0]:
+            ax.legend(loc="best", fontsize=8, framealpha=0.9)
+        ax.set(xlabel=self.axis_names[0], ylabel=self.axis_names[1])
+        drawing.open_frame(ax, grid="both")
+        return self
+
+
+@dataclass
+class EigenvaluesDisplay(Display):
+    """The eigenvalues of an embedding, the largest first: a gap suggests how many components, or clusters, to take.
+
+    Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    eigenvalues : ndarray of shape (n_components,)
+        The eigenvalues.
+    name : str, default="eigenvalue"
+        What they are.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    line_ : Line2D
+        The curve.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelmosaic import MKLKernelPCA, plots
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> display = plots.EigenvaluesDisplay.from_estimator(MKLKernelPCA(n_components=8).fit(X))
+    >>> display.figure_.savefig("eigenvalues.png")
+    """
+
+    eigenvalues: Array
+    name: str = "eigenvalue"
+
+    @classmethod
+    def from_estimator(cls, estimator: Estimator, *, ax: AxesOrNone = None, **style: Any) -> Self:
+        """Draw the eigenvalues of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; :class:`~kernelmosaic.MKLKernelPCA` or :class:`~kernelmosaic.MKLClustering`.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **style
+            Passed to ``Axes.plot``.
+
+        Returns
+        -------
+        EigenvaluesDisplay
+        """
+        model = fitted_model(estimator, "eigenvalues_", cls.__name__, _SHOWN)
+        walk = getattr(model, "embedding", "kernel") == "graph"
+        return cls(model.eigenvalues_, "eigenvalue of the random walk" if walk else "eigenvalue").plot(ax=ax, **style)
+
+    def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
+        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        ax = self._use_axes(ax, (4.6, 3.4))
+        places = np.arange(1, len(self.eigenvalues) + 1)
+        (self.line_,) = ax.plot(places, self.eigenvalues, **{"marker": "o", "color": colour(0)} | style)
+        ax.set(xlabel="component", ylabel=self.name)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        drawing.open_frame(ax)
+        return self

@@ -11,19 +11,16 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._typing import AxesOrNone, Estimator, Settings
+from kernelmosaic._typing import Array, AxesOrNone, Estimator, Settings
 from kernelmosaic.engine.pipelines import last_step
 from kernelmosaic.plots import drawing
-from kernelmosaic.plots.drawing import PALETTE, Array, Display, attribute, colour, fitted_model, line_style
-
-#: What displays of a path show.
-_SEARCHES = "MKLClassifierCV, MKLRegressorCV and PathSearchCV"
+from kernelmosaic.plots.drawing import PALETTE, Display, colour, fitted_model, line_style
 
 
-def _search_of(estimator: Estimator) -> Estimator:
-    """Return the search along C in a fitted pipeline, or what stands in its place."""
-    model = last_step(estimator)
-    return model if hasattr(model, "Cs_") else fitted_model(model)
+def _search_of(estimator: Estimator, display: str) -> Estimator:
+    """Return the search along C in a fitted pipeline, or what stands in its place; raise if there is none."""
+    model, shown = last_step(estimator), "MKLClassifierCV, MKLRegressorCV and PathSearchCV"
+    return model if hasattr(model, "Cs_") else fitted_model(model, "Cs_", display, shown)
 
 
 @dataclass
@@ -82,11 +79,10 @@ class ValidationPathDisplay(Display):
         -------
         ValidationPathDisplay
         """
-        model = _search_of(estimator)
-        Cs = attribute(model, "Cs_", cls.__name__, _SEARCHES)
+        model = _search_of(estimator, cls.__name__)
         norm = getattr(model, "norm_", None)
         scores = getattr(model, "scores_by_norm_", {norm: model.scores_})
-        return cls(Cs, scores, (norm, model.C_), getattr(model, "parameter_", "C")).plot(ax=ax, **style)
+        return cls(model.Cs_, scores, (norm, model.C_), getattr(model, "parameter_", "C")).plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
@@ -179,8 +175,8 @@ class WeightsPathDisplay(Display):
         -------
         WeightsPathDisplay
         """
-        model = _search_of(estimator)
-        weights = np.asarray(attribute(model, "weights_path_", cls.__name__, _SEARCHES))
+        model = _search_of(estimator, cls.__name__)
+        weights = np.asarray(model.weights_path_)
         known = list(getattr(model, "classes_", [])) if weights.ndim == 3 else []
         if of_class is not None and of_class not in known:
             raise ValueError(f"of_class={of_class!r}: weights are shared, or the classes are {known}.")
@@ -305,7 +301,7 @@ class ResponseSurfaceDisplay(Display):
         ResponseSurfaceDisplay
         """
         if not hasattr(search, "estimator"):
-            attribute(search, "surface_", cls.__name__, "a ResponseSurfaceSearchCV")
+            raise TypeError(f"{type(search).__name__} has no surface_: {cls.__name__} shows ResponseSurfaceSearchCV.")
         check_is_fitted(search, "surface_")
         design = search.design_
         pair = _pair(factors, list(design.labels))
@@ -326,10 +322,8 @@ class ResponseSurfaceDisplay(Display):
         labels = (design.labels[pair[0]], design.labels[pair[1]])
         return cls(10.0**x, 10.0**y, response, 10.0**points, n_initial, 10.0 ** best[pair], labels, name).plot(ax=ax)
 
-    @classmethod
-    def from_estimator(cls, estimator: Estimator, factors: Any = None, **options: Any) -> Self:
-        """Draw the surface of a fitted search; the same as :meth:`from_search`."""
-        return cls.from_search(estimator, factors, **options)
+    # The name that all displays have.
+    from_estimator = from_search
 
     def plot(self, ax: AxesOrNone = None, *, cmap: str = "cividis", levels: int = 12) -> Self:
         """Draw, on the given axes or in a new figure.
@@ -489,16 +483,15 @@ class ConvergenceDisplay(Display):
         -------
         ConvergenceDisplay
         """
-        model = fitted_model(estimator)
-        history = attribute(model, "history_", cls.__name__)
-        if not history:
+        model = fitted_model(estimator, "history_", cls.__name__)
+        if not model.history_:
             raise ValueError(f"{type(model).__name__} has an empty history_: nothing was iterated.")
         gated = hasattr(model, "gate")
         # Under gates the gap is the machine's; the tolerance is that of the gates.
         name = "gap of the machine" if gated else "relative duality gap"
         name = "relative rise of the bound" if hasattr(model, "elbo_") else name
         tol = None if gated else float(model.tol)
-        return cls(_courses(history, getattr(model, "classes_", None)), tol, name).plot(ax=ax, **style)
+        return cls(_courses(model.history_, getattr(model, "classes_", None)), tol, name).plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""

@@ -54,56 +54,26 @@ _COUNTED: dict[str, type[Polynomial | Spectrum | WeightedDegree]] = {
 # Kernels in short -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Spec:
-    """One kernel, or a family of Gaussians around the median distance.
-
-    Parameters
-    ----------
-    label : str
-        How it is written.
-    kernels : tuple of (str, Kernel)
-        The kernels with their labels.
-    """
-
-    label: str
-    kernels: tuple[tuple[str, Kernel], ...]
-
-    @classmethod
-    def of(cls, kernel: Kernel) -> Spec:
-        """Return the specification of one kernel."""
-        return cls(_label(kernel), ((_label(kernel), kernel),))
-
-    def reads(self, *kinds: type[Kernel]) -> bool:
-        """Whether its kernels are of one of these classes."""
-        return isinstance(self.kernels[0][1], kinds)
-
-    @property
-    def reads_sequences(self) -> bool:
-        """Whether it compares strings, one column at a time."""
-        return self.reads(Spectrum, WeightedDegree)
-
-
-def default_specs(task: TaskName, method: MethodName | None, alone: bool = False) -> list[Spec]:
+def usual_kernels(task: TaskName, method: MethodName | None, alone: bool = False) -> list[Kernel]:
     """Return the default kernels on numbers of each of several views, or of one alone.
 
     Methods for which each kernel costs most have one Gaussian in place of several.
     """
     if method == "ridge":
         found = ridge_view_kernels({"own": [0]} if alone else {"own": [0], "other": [1]})
-        return [Spec.of(kernel) for _, kernel, columns in found if columns == [0]]
+        return [kernel for _, kernel, columns in found if columns == [0]]
     if task == "one-class":
-        return [Spec.of(kernel) for kernel in one_class_kernels()]
+        return one_class_kernels()
     few = method in ("localized", "bilinear", "rmkl")
-    return [Spec.of(k) for k in default_kernels() if not (few and isinstance(k, Gaussian) and k.factor != 1)]
+    return [k for k in default_kernels() if not (few and isinstance(k, Gaussian) and k.factor != 1)]
 
 
-def read_specs(text: str) -> list[Spec]:
+def read_short(text: str) -> list[Kernel]:
     """Return the kernels a text such as ``linear+gauss*5`` stands for, or raise naming those there are."""
-    return [_read_term(term.strip(), text) for term in text.split("+")]
+    return [kernel for term in text.split("+") for kernel in _read_term(term.strip(), text)]
 
 
-def _read_term(term: str, text: str) -> Spec:
+def _read_term(term: str, text: str, most: int = 20) -> list[Kernel]:
     known = (
         "linear, poly2, poly(3), gauss, gauss(2*median), gauss(1.5), gauss*5, laplace (like gauss), rank-gauss (of the "
         "ranks of numbers), correlation, spectrum(3), wd(5)"
@@ -114,15 +84,21 @@ def _read_term(term: str, text: str) -> Spec:
         raise ValueError(f"unknown kernel {term or text!r}: choose among {known}, or add them up with +.")
     ranked, word, short, written, copies = match.groups()
     if copies is not None:
-        return _family(term, word, short or written, int(copies), bool(ranked))
-    try:
-        kernel = _kernel(word, short if written is None else written.strip())
-        if ranked and kernel.input_kind != "numbers":
-            raise ValueError(term)
-        kernel = Ranked(kernel) if ranked else kernel
-    except (ValueError, TypeError):
-        raise ValueError(f"kernel {term!r} cannot be read: write it like one of {known}.") from None
-    return Spec.of(kernel)
+        if word not in _RADIAL or (short or written) not in (None, "median") or not 2 <= int(copies) <= most:
+            raise ValueError(
+                f"kernel {term!r}: only Gaussians and Laplacians come as a family, gauss*2 to gauss*{most}, whose "
+                "widths lie around the median distance."
+            )
+        factors = 2.0 ** (np.arange(int(copies)) - (int(copies) - 1) / 2)
+        found: list[Kernel] = [_RADIAL[word](factor=float(factor)) for factor in factors]
+    else:
+        try:
+            found = [_kernel(word, short if written is None else written.strip())]
+            if ranked and found[0].input_kind != "numbers":
+                raise ValueError(term)
+        except (ValueError, TypeError):
+            raise ValueError(f"kernel {term!r} cannot be read: write it like one of {known}.") from None
+    return [Ranked(kernel) for kernel in found] if ranked else found
 
 
 def _kernel(word: str, argument: str | None) -> Kernel:
@@ -140,10 +116,10 @@ def _kernel(word: str, argument: str | None) -> Kernel:
     return plain[word]
 
 
-def _label(kernel: Kernel) -> str:
-    """A kernel as the user would write it."""
+def label_of(kernel: Kernel) -> str:
+    """Return a kernel as the user would write it."""
     if isinstance(kernel, Ranked):
-        return f"rank-{_label(kernel.kernel)}"
+        return f"rank-{label_of(kernel.kernel)}"
     if isinstance(kernel, Gaussian | Laplacian):
         word = "gauss" if isinstance(kernel, Gaussian) else "laplace"
         width = kernel.width if isinstance(kernel.width, str) else f"{kernel.width:g}"
@@ -154,19 +130,6 @@ def _label(kernel: Kernel) -> str:
     if isinstance(kernel, Spectrum):
         return f"spectrum({kernel.length})"
     return f"wd({kernel.degree})" if isinstance(kernel, WeightedDegree) else type(kernel).__name__.lower()
-
-
-def _family(term: str, word: str, argument: str | None, copies: int, ranked: bool, most: int = 20) -> Spec:
-    if word not in _RADIAL or argument not in (None, "median") or not 2 <= copies <= most:
-        raise ValueError(
-            f"kernel {term!r}: only Gaussians and Laplacians come as a family, gauss*2 to gauss*{most}, whose widths "
-            "lie around the median distance."
-        )
-    factors = 2.0 ** (np.arange(copies) - (copies - 1) / 2)
-    members: list[Kernel] = [_RADIAL[word](factor=float(factor)) for factor in factors]
-    members = [Ranked(member) for member in members] if ranked else members
-    label = _label(_RADIAL[word]())
-    return Spec(f"{'rank-' * ranked}{label}*{copies}", tuple((_label(member), member) for member in members))
 
 
 def _positive(text: str, kind: Callable[[str], Any] = float, most: float = 1e300) -> Any:
@@ -186,7 +149,12 @@ class View:
 
     name: str
     columns: tuple[str, ...]
-    specs: tuple[Spec, ...]
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def reads_sequences(self) -> bool:
+        """Whether its kernels compare strings."""
+        return self.kernels[0].input_kind == "sequences"
 
 
 def matching(pattern: str, columns: Collection[str]) -> list[str]:
@@ -256,7 +224,7 @@ def read_view_file(path: Path) -> list[ViewSpec]:
     return found
 
 
-def read_views(wanted: Sequence[ViewSpec], kinds: Mapping[str, str], default: list[Spec]) -> list[View]:
+def read_views(wanted: Sequence[ViewSpec], kinds: Mapping[str, str], default: list[Kernel]) -> list[View]:
     """Return the views with their columns and kernels; where none is named, `default` on numbers."""
     views: list[View] = []
     for one in wanted:
@@ -264,14 +232,14 @@ def read_views(wanted: Sequence[ViewSpec], kinds: Mapping[str, str], default: li
             raise ValueError(f"{one.where}: the name {one.name!r} must not contain '__' or ':'.")
         columns = match_columns(one.patterns, list(kinds), one.where)
         try:
-            specs = read_specs(one.kernel) if one.kernel else None
+            kernels = read_short(one.kernel) if one.kernel else None
         except ValueError as error:
             raise ValueError(f"{one.where}: {error}") from None
-        views += _split(one.name, columns, specs, kinds, default)
+        views += _split(one.name, columns, kernels, kinds, default)
     return views
 
 
-def guess_views(kinds: Mapping[str, str], default: list[Spec]) -> tuple[list[View], list[str]]:
+def guess_views(kinds: Mapping[str, str], default: list[Kernel]) -> tuple[list[View], list[str]]:
     """Return views of columns that share a prefix, each sequence for itself, and remarks on columns left out."""
     groups = list(_groups([name for name, kind in kinds.items() if kind in ("numbers", "categories")]).items())
     groups += [(name, [name]) for name, kind in kinds.items() if kind == "sequences"]
@@ -307,24 +275,23 @@ def _groups(columns: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _split(
-    name: str, columns: Sequence[str], specs: list[Spec] | None, kinds: Mapping[str, str], default: list[Spec]
+    name: str, columns: Sequence[str], kernels: list[Kernel] | None, kinds: Mapping[str, str], default: list[Kernel]
 ) -> list[View]:
     """One view for the columns of numbers and categories together, one for every column of strings."""
-    if specs is None:
+    if kernels is None:
         rows = [c for c in columns if kinds[c] in ("numbers", "categories")]
-        strings = [c for c in columns if c not in rows]
         # Categories alone have nothing that a square or a distance would add.
-        usual = default if any(kinds[c] == "numbers" for c in rows) else read_specs("linear")
-        views = [View(name, tuple(rows), tuple(usual))] if rows else []
-        return views + _one_each(name, strings, read_specs("spectrum(3)"), len(columns) > 1)
-    on_strings = [spec for spec in specs if spec.reads_sequences]
-    on_rows = [spec for spec in specs if not spec.reads_sequences]
-    views = [View(name, tuple(columns), tuple(on_rows))] if on_rows else []
-    return views + (_one_each(name, columns, on_strings, len(columns) > 1) if on_strings else [])
-
-
-def _one_each(name: str, columns: Sequence[str], specs: list[Spec], several: bool) -> list[View]:
-    return [View(f"{name}[{safe_name(c)}]" if several else name, (c,), tuple(specs)) for c in columns]
+        on_rows: list[Kernel] = default if any(kinds[c] == "numbers" for c in rows) else [Linear()]
+        strings, on_strings = [c for c in columns if c not in rows], read_short("spectrum(3)")
+    else:
+        rows, strings = list(columns), list(columns)
+        on_strings = [kernel for kernel in kernels if kernel.input_kind == "sequences"]
+        on_rows = [kernel for kernel in kernels if kernel.input_kind != "sequences"]
+    views = [View(name, tuple(rows), tuple(on_rows))] if rows and on_rows else []
+    for column in strings if on_strings else ():
+        own = f"{name}[{safe_name(column)}]" if len(columns) > 1 else name
+        views.append(View(own, (column,), tuple(on_strings)))
+    return views
 
 
 def safe_name(name: str) -> str:
@@ -431,12 +398,13 @@ def make_plan(
     strings: dict[str, None] = {}
     for view in views:
         for column in view.columns:
-            if view.specs[0].reads_sequences and kinds[column] == "numbers":
+            kernel = f"{label_of(view.kernels[0])} of --view {view.name}"
+            if view.reads_sequences and kinds[column] == "numbers":
                 raise ValueError(
-                    f"{where}, column {column!r} holds numbers, but {view.specs[0].label} of --view {view.name} reads "
-                    "strings; linear, poly2 and gauss read numbers."
+                    f"{where}, column {column!r} holds numbers, but {kernel} reads strings; linear, poly2 and gauss "
+                    "read numbers."
                 )
-            if view.specs[0].reads_sequences:
+            if view.reads_sequences:
                 strings[column] = None
             elif kinds[column] == "numbers":
                 figures[column] = None
@@ -445,7 +413,7 @@ def make_plan(
             else:
                 raise ValueError(
                     f"{where}, row 1, column {column!r}: {raw[column].iloc[0]!r} is not a number, which the kernel "
-                    f"{view.specs[0].label} of --view {view.name} needs; spectrum(3) and wd(5) read strings."
+                    f"{kernel} needs; spectrum(3) and wd(5) read strings."
                 )
     # Without a second view a row that lacks one has nothing.
     groups = {view.columns for view in views if all(kinds[column] == "numbers" for column in view.columns)}
@@ -466,19 +434,18 @@ def lay_kernels(plan: Plan, views: Sequence[View]) -> list[tuple[str, Kernel, li
     """Return the kernels of the views by name, with the columns they read of what the plan's transformer gives."""
     found = []
     for view in views:
-        for spec in view.specs:
-            names = [f"text:{c}" for c in view.columns] if spec.reads_sequences else list(view.columns)
-            columns = plan.positions(names)
-            if spec.reads(Correlation) and len(columns) < 2:
+        columns = plan.positions([f"text:{c}" if view.reads_sequences else c for c in view.columns])
+        for kernel in view.kernels:
+            if isinstance(kernel, Correlation) and len(columns) < 2:
                 raise ValueError(f"--view {view.name}: correlation needs at least two columns.")
-            found += [(f"{view.name}:{label}", kernel, columns) for label, kernel in spec.kernels]
+            found.append((f"{view.name}:{label_of(kernel)}", kernel, columns))
     return found
 
 
 def check_lengths(views: Sequence[View], table: MatrixLike, where: object) -> None:
     """Refuse strings of different lengths where a kernel compares them place by place."""
     for view in views:
-        label = next((spec.label for spec in view.specs if spec.reads(WeightedDegree)), None)
+        label = next((label_of(kernel) for kernel in view.kernels if isinstance(kernel, WeightedDegree)), None)
         for column in view.columns if label else ():
             lengths = table[column].str.len().to_numpy()
             odd = int(np.argmax(lengths != lengths[0]))
