@@ -227,7 +227,7 @@ MUTATIONS = (
     _m(
         "multiclass-interior-sums",
         "interior point steps of joint machines do not restore the samples' sums",
-        "solvers/multiclass_interior.py",
+        "solvers/interior_point.py",
         "sums, totals = -self.x.sum(axis=1), -self.x.sum(axis=0)",
         "sums, totals = self.x.sum(axis=1), self.x.sum(axis=0)",
         "solvers/test_class_constants.py",
@@ -345,8 +345,8 @@ MUTATIONS = (
         "worst-loss-is-the-least",
         "worst losses at the better end of a residual's interval",
         "solvers/program.py",
-        "return np.maximum(self._each_loss(residual + error), self._each_loss(residual - error))",
-        "return np.minimum(self._each_loss(residual + error), self._each_loss(residual - error))",
+        "ends = np.stack([residual + error, residual - error])",
+        "ends = np.stack([residual, residual])",
         "solvers/test_program.py",
         "estimators/test_certificate.py",
     ),
@@ -362,7 +362,7 @@ MUTATIONS = (
     _m(
         "multiclass-worst-loss-one-sided",
         "worst losses of joint machines without the error of the sample's own class",
-        "solvers/multiclass_program.py",
+        "solvers/program.py",
         "behind += error + error[rows, self.labels][:, np.newaxis]",
         "behind += error",
         "machines/test_multiclass.py",
@@ -371,7 +371,7 @@ MUTATIONS = (
     _m(
         "multiclass-linear-bound-ignores-the-sums",
         "linear bound of joint machines without what the classes' sums miss",
-        "solvers/multiclass_program.py",
+        "solvers/program.py",
         "* size - float(np.abs(constants) @ missed)",
         "* size",
         "machines/test_multiclass.py",
@@ -450,7 +450,7 @@ MUTATIONS = (
     _m(
         "stale-kernel",
         "shared kernels looked up without the parameters of the kernels",
-        "engine/store.py",
+        "engine/training_set.py",
         "(entry.name, self._content(entry.kernel), self._content(entry.columns))",
         "(entry.name, type(entry.kernel).__name__, self._content(entry.columns))",
         "estimators/test_shared_content.py",
@@ -478,7 +478,7 @@ MUTATIONS = (
     _m(
         "multiclass-continued-at-the-old-bound",
         "the same for joint machines",
-        "solvers/multiclass_program.py",
+        "solvers/program.py",
         "before.sample_C, ratio, 1.0)[:, np.newaxis]",
         "before.sample_C, 1.0, 1.0)[:, np.newaxis]",
         "machines/test_multiclass.py",
@@ -618,7 +618,7 @@ MUTATIONS = (
     _m(
         "constants-dropped",
         "joint machines without the constants of their classes",
-        "solvers/multiclass_program.py",
+        "solvers/program.py",
         "return np.asarray(b - b.mean())",
         "return np.asarray(0.0 * b)",
         "solvers/test_class_constants.py",

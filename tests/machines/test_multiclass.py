@@ -12,8 +12,8 @@ from sklearn.svm import LinearSVC
 from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers import Program, SolverOptions, solve_multiclass, solve_smo
 from kernelmosaic.solvers._numba_multiclass import solve_sample
+from kernelmosaic.solvers.interior_point import solve_interior
 from kernelmosaic.solvers.multiclass import ClassMatrices
-from kernelmosaic.solvers.multiclass_interior import solve_interior
 
 MACHINES = [CrammerSinger, PairwiseSlack]
 

@@ -10,9 +10,9 @@ from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.gram.stack import StackClasses
 from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_multiclass
+from kernelmosaic.solvers.interior_point import solve_interior
 from kernelmosaic.solvers.multiclass import ClassMatrices
-from kernelmosaic.solvers.multiclass_interior import solve_interior
-from kernelmosaic.solvers.multiclass_program import MulticlassProgram
+from kernelmosaic.solvers.program import MulticlassProgram
 
 pytest.importorskip("clarabel")
 from tests.reference.joint import solve_joint_conic

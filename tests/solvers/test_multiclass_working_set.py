@@ -92,7 +92,9 @@ def test_equals_the_solver_of_arrays(form, machine, C):
     sample_C[::7] = 0.0
     program = machine(y, C, K, sample_C).program
     expected = solve_multiclass(K_, program, tol=1e-7)
-    rounds = MultiOutput(make(features), program, program.start(None), options=rounds_of(25))
+    rounds = MultiOutput(
+        make(features), program, np.zeros(program.margins.shape), None, rounds_of(25), np.float64, 0.0, 10**7
+    )
     found = rounds.solve(1e-6, lambda: rounds.n_iter > 10**7)
     assert rounds.n_rounds > 5
     assert found.gap <= 1e-6

@@ -119,7 +119,7 @@ class TraceMethod(Method):
 def left_out(fit: Fit) -> Matrix:
     """Return the decision values of every sample by all others, (n, outputs)."""
     rule, (learned,), (machine,) = fit.rule, fit.learned, fit.machines
-    found: Matrix = learned.solution.left_out(machine.targets)
+    found = learned.solution.left_out(machine.targets)
     return np.asarray(found @ rule.projection.rotation @ rule.linear.slopes.T + rule.linear.constants)
 
 

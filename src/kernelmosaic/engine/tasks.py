@@ -132,7 +132,7 @@ class Task(ABC):
     """
 
     name: str
-    classes: AnyArray | None = None
+    classes: Any = None
 
     #: Up to how many samples the host is faster than a GPU, which waits for it between small steps.
     host_samples: ClassVar[int] = 2000
@@ -200,20 +200,16 @@ class ClassTask(Task):
 
     def labels(self, y: TargetLike) -> NDArray[np.intp]:
         """Return the places of classes among all."""
-        assert self.classes is not None
         return Labels(self.classes).codes(y)
 
     def factors(self, y: TargetLike, weight: Array) -> Array:
         """Return the factor of C of each sample."""
-        assert self.classes is not None
         return class_factors(self.class_weight, y, weight, self.classes)
 
     def decide(self, outputs: Array, intercept: Array) -> AnyArray:
-        assert self.classes is not None
         return Labels(self.classes).decide(outputs)
 
     def count_support(self, y: TargetLike, support: NDArray[np.intp]) -> NDArray[np.intp]:
-        assert self.classes is not None
         return np.bincount(self.labels(np.asarray(y)[support]), minlength=len(self.classes))
 
 
@@ -249,7 +245,6 @@ class Classes(ClassTask):
         return isinstance(self.C, float | np.floating) and bool(np.isposinf(self.C))
 
     def machines(self, y: TargetLike, weight: Array) -> list[Any]:
-        assert self.classes is not None
         positive = self.classes[1:] if len(self.classes) == 2 else self.classes
         if self.is_hard:
             if self.multi_class != "ovr" and len(positive) > 1:
@@ -286,7 +281,6 @@ class BilinearClasses(ClassTask):
     host_samples: ClassVar[int] = 10_000
 
     def machines(self, y: TargetLike, weight: Array) -> list[Any]:
-        assert self.classes is not None
         return [CrammerSinger(self.labels(y), self.kappa, len(self.classes), weight)]
 
 
@@ -305,13 +299,11 @@ class Posteriors(ClassTask):
     def decide(self, outputs: Array, intercept: Array) -> AnyArray:
         if outputs.shape[1] == 1:
             return super().decide(outputs, intercept)
-        assert self.classes is not None
         # Two posteriors that are equal have equal outputs: of outputs that differ by rounding only, the first is taken.
         best = outputs.max(axis=1, keepdims=True)
         return np.asarray(self.classes[(outputs >= best - 1e-9 * (1.0 + np.abs(best))).argmax(axis=1)])
 
     def count_support(self, y: TargetLike, support: NDArray[np.intp]) -> NDArray[np.intp]:
-        assert self.classes is not None
         return np.bincount(y[support, 0].astype(np.intp), minlength=len(self.classes))
 
 

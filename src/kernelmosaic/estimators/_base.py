@@ -43,9 +43,8 @@ from kernelmosaic.engine.samples import (
     read_sample_weight,
     validate_rows,
 )
-from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import PathRule, Task
-from kernelmosaic.engine.training_set import KernelOptions, TrainingSet
+from kernelmosaic.engine.training_set import KernelOptions, TrainingSet, active_store
 from kernelmosaic.estimators.card import summary_html
 from kernelmosaic.gram.missing import GATED, RULES
 from kernelmosaic.kernels.base import Kernel, refuse_text

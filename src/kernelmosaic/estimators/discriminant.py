@@ -20,8 +20,8 @@ from kernelmosaic.engine.discriminant import TraceMethod, left_out, make_rule
 from kernelmosaic.engine.expansion import ProjectedFunction
 from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.samples import FitInput
-from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import Indicators, PathRule, accuracy, single
+from kernelmosaic.engine.training_set import active_store
 from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.learning import Parameters

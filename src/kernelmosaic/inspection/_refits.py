@@ -18,8 +18,7 @@ from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, 
 from kernelmosaic.engine import pipelines
 from kernelmosaic.engine.samples import is_streamed, read_sample_weight
 from kernelmosaic.engine.search import warn_of_gaps
-from kernelmosaic.engine.store import SharedKernels
-from kernelmosaic.engine.training_set import TrainingSet
+from kernelmosaic.engine.training_set import SharedKernels, TrainingSet
 from kernelmosaic.estimators._base import BaseMKL, KernelEstimator, fit_from
 from kernelmosaic.estimators.cv import PathSearch
 from kernelmosaic.kernels.subsets import Subsets

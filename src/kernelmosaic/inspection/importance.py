@@ -20,9 +20,8 @@ from kernelmosaic._checks import check_count
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.search import HeldOutPredictor
-from kernelmosaic.engine.store import SharedKernels
 from kernelmosaic.engine.tasks import accuracy, r_squared, single
-from kernelmosaic.engine.training_set import TrainingSet, may_lack
+from kernelmosaic.engine.training_set import SharedKernels, TrainingSet, may_lack
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival

@@ -207,11 +207,6 @@ class Learned:
             lower = min(self.lower, constant - float(weights[used] @ _per_kernel(forms.q))) - forms.quadratic_error
         return self.state(program, forms, lower)
 
-    def proved_by(self, forms: Forms, machine: Any, learner: Any) -> Self:
-        """Return the same with the objective and the gap that forms of its weights and coefficients prove."""
-        lower = learner.lower_bound(machine.linear_bound(self.solution), forms.q + forms.q_error, self.weights)
-        return self.state(machine.program, forms, lower)
-
     def state(self, program: Any, forms: Forms, lower: float, regulariser: float = 0.0) -> Self:
         """Return the same with the primal value of forms, plus a regulariser, and its gap to a lower bound."""
         quadratic, intercept = regulariser + forms.quadratic, self.solution.intercept

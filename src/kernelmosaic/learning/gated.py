@@ -278,10 +278,6 @@ class Projections:
         assert isinstance(kernel, Projected)
         return kernel
 
-    def read(self) -> Array:
-        """Return all W as one vector."""
-        return np.concatenate([self.kernel(m).W_.ravel() for m in self.numbers])
-
     def start(self, rng: np.random.RandomState) -> Array:
         """Return where to begin, each kernel elsewhere if there are several."""
         alone = len(self.numbers) == 1
@@ -297,20 +293,17 @@ class Projections:
             at += size
             self.kernel_set.fitted[m].normalization.fit(kernel, view, self.weight)
         if isinstance(self.stack, StoredStack):
-            self._refill(self.stack)
+            for strip in self.stack.row_strips(self.stack.n_samples):
+                rows = take_rows(self.views, strip)
+                for m, block in self.kernel_set.blocks(rows, self.views, self.numbers, self.stack.dtype):
+                    self.stack.matrices[m, strip] = block
+            for m in self.numbers:
+                # Strips round differently on the two sides of the diagonal.
+                K = self.stack.matrices[m]
+                K[...] = 0.5 * (K + K.T)
         elif isinstance(self.stack, ComputedStack):
             # What the normalisations know of the samples has changed with W.
             self.stack.samples = self.kernel_set.samples(self.views)
-
-    def _refill(self, stack: StoredStack) -> None:
-        for strip in stack.row_strips(stack.n_samples):
-            rows = take_rows(self.views, strip)
-            for m, block in self.kernel_set.blocks(rows, self.views, self.numbers, stack.dtype):
-                stack.matrices[m, strip] = block
-        for m in self.numbers:
-            # Strips round differently on the two sides of the diagonal.
-            K = stack.matrices[m]
-            K[...] = 0.5 * (K + K.T)
 
     def slope(self, beta: Array, gates: Array) -> Array:
         """Return ∂J/∂W of all projections: −½ Σ_c Σ_ij u_ic u_jc ∂k(x_i, x_j)/∂W with u_c = η_m ∘ β_c."""

@@ -268,10 +268,6 @@ class Problem(ABC):
         """Return ∂²J/∂θ² among the kernels whose slopes are known; None where it is unknown or costs too much."""
         return None
 
-    def lower(self, at: Evaluation) -> float:
-        """Return what an evaluation proves of the optimum over θ."""
-        return -np.inf
-
 
 class WeightProblem(Problem):
     """The same as a function of the weights θ, which live in the set of a norm.

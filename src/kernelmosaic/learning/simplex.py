@@ -50,7 +50,10 @@ class _Descent(BoundTracker):
         # Its length does not matter; that of huge slopes would overflow in products.
         direction /= max(float(np.abs(direction).max()), 1e-300)
         while float(self.best.q @ direction) > 0:
-            longest, first = _longest_step(self.best.theta, direction)
+            # How far the direction may be followed, and which weight reaches zero there.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                steps = np.where(direction < 0, -self.best.theta / direction, np.inf)
+            first, longest = int(np.argmin(steps)), float(steps.min())
             # Rounding may leave a direction in which nothing shrinks.
             if not np.isfinite(longest):
                 break
@@ -65,7 +68,14 @@ class _Descent(BoundTracker):
             # That weight has had its turn; the largest takes over its share of the direction.
             direction[np.argmax(self.best.theta)] += direction[first]
             direction[first] = 0.0
-        return self.best is not before or self._solve_again()
+        if self.best is not before:
+            return True
+        if not self.sharpen():
+            return False
+        trial = self._evaluate(self.best.theta)
+        # The same weights again: keep the sharper β, and whichever primal value is the lower.
+        self.best = trial if trial.upper <= self.best.upper else self.best
+        return True
 
     def _search(self, direction: Weights, longest: float, end: Evaluation, most_cuts: int = 12) -> None:
         """Look between the best point and `end` for the lowest one: where the slope along the line vanishes.
@@ -96,15 +106,6 @@ class _Descent(BoundTracker):
         self.note(trial)
         return trial
 
-    def _solve_again(self) -> bool:
-        """Solve the machine at the best weights more exactly; False when rounding is all that is left."""
-        if not self.sharpen():
-            return False
-        trial = self._evaluate(self.best.theta)
-        # The same weights again: keep the sharper β, and whichever primal value is the lower.
-        self.best = trial if trial.upper <= self.best.upper else self.best
-        return True
-
 
 def reduced_direction(theta: Weights, q: Weights) -> Weights:
     """Return the steepest feasible direction when the largest weight balances all others, for the slopes −q."""
@@ -114,14 +115,6 @@ def reduced_direction(theta: Weights, q: Weights) -> Weights:
     direction[pivot] = 0.0
     direction[pivot] = -direction.sum()
     return np.asarray(direction)
-
-
-def _longest_step(theta: Weights, direction: Weights) -> tuple[float, int]:
-    """Return how far the direction may be followed, and which weight reaches zero there."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        steps = np.where(direction < 0, -theta / direction, np.inf)
-    first = int(np.argmin(steps))
-    return float(steps[first]), first
 
 
 # Column generation: a linear program over the weights, and the machine as the oracle of its constraints --------------

@@ -24,8 +24,7 @@ from kernelmosaic.solvers import (
 )
 from kernelmosaic.solvers.factored import solve_stored
 from kernelmosaic.solvers.multiclass import step_limit
-from kernelmosaic.solvers.multiclass_program import MulticlassProgram
-from kernelmosaic.solvers.program import DEFAULTS, SolverOptions, Vector, assess
+from kernelmosaic.solvers.program import DEFAULTS, MulticlassProgram, SolverOptions, Vector, assess
 from kernelmosaic.solvers.smo import most_steps
 from kernelmosaic.solvers.working_set import solve_on_demand
 
@@ -77,8 +76,7 @@ class Machine:
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of β: one coefficient per sample, and per output where there are several."""
-        shape: tuple[int, ...] = self.program.target.shape
-        return shape
+        return tuple(self.program.target.shape)
 
     @property
     def most_steps(self) -> int:
@@ -107,8 +105,7 @@ class Machine:
 
     def continued(self, beta: Array, before: Machine) -> Array:
         """Return coefficients to start from where the solution of a like machine, with another C say, ended."""
-        start: Array = self.program.continued(beta, before.program)
-        return start
+        return np.asarray(self.program.continued(beta, before.program))
 
     def take(self, rows: NDArray[np.intp]) -> Machine:
         """Return the machine of some samples, each of which stands for several; see `Program.subsampled`."""
@@ -397,7 +394,7 @@ class IndependentOutputs:
 
     def linear_value(self, beta: Array) -> float:
         """Everything in the objective that does not read the kernel."""
-        return sum(one.linear_value(b) for one, b in zip(self.programs, beta.T, strict=True))
+        return sum(float(one.linear_value(b)) for one, b in zip(self.programs, beta.T, strict=True))
 
     def best_intercept(self, values: Array) -> Array:
         """Return the intercept of each output that minimises its primal objective given its Kβ."""

@@ -82,7 +82,10 @@ class ConicProgram:
         ConicError
             If Clarabel finds the program infeasible or unbounded, or breaks down before it has a point.
         """
-        clarabel = import_clarabel()
+        try:
+            import clarabel
+        except ImportError:
+            raise ImportError('Conic programs need Clarabel: pip install "kernelmosaic[conic]".') from None
         settings = clarabel.DefaultSettings()
         settings.verbose = False
         settings.max_iter = max_iter
@@ -121,15 +124,6 @@ def unpack_symmetric(packed: Vector) -> NDArray[np.float64]:
     return M
 
 
-def import_clarabel() -> Any:
-    """Return the module, or raise naming the extra that brings it."""
-    try:
-        import clarabel
-    except ImportError:
-        raise ImportError('Conic programs need Clarabel: pip install "kernelmosaic[conic]".') from None
-    return clarabel
-
-
 def _order(cone: str, length: int) -> int:
     return round((np.sqrt(8.0 * length + 1.0) - 1.0) / 2.0) if cone == "semidefinite" else length
 
@@ -163,7 +157,7 @@ class MatrixInequality:
 
 
 @dataclass(frozen=True)
-class MatrixSolution:
+class BarrierSolution:
     """Where the barrier stopped.
 
     Attributes
@@ -187,7 +181,7 @@ class MatrixSolution:
 
 def solve_matrix_inequalities(
     linear: Vector, inequalities: list[MatrixInequality], s: Vector, t: Vector, tol: float = 1e-8
-) -> MatrixSolution:
+) -> BarrierSolution:
     """Minimise ⟨linear, (s, t)⟩ over s ≥ 0, Σ s = 1 and t with every inequality, from a point strictly inside.
 
     Each Newton step multiplies every matrix by one inverse; nothing of the size of a packed matrix is factorised. Where
@@ -208,7 +202,7 @@ def solve_matrix_inequalities(
     order = P + sum(len(one.constant) for one in inequalities)
     steepness, n_iter, decrement = order / max(float(np.abs(linear) @ np.abs(x)), 1e-300), 0, 0.0
     if not np.isfinite(_barrier(steepness * linear, inequalities, x, P).upper):
-        return MatrixSolution(s, t, [np.eye(len(one.constant)) for one in inequalities], np.inf, 0)
+        return BarrierSolution(s, t, [np.eye(len(one.constant)) for one in inequalities], np.inf, 0)
 
     def line(here: _Inside) -> tuple[Callable[[float], _Inside], float] | None:
         nonlocal n_iter, decrement
@@ -226,7 +220,7 @@ def solve_matrix_inequalities(
         # A thousand steps are about ten times what the hardest problems take that rounding does not hide.
         if gap <= tol * float(np.abs(linear) @ np.abs(x)) or decrement > 1.0 or n_iter >= 1000:
             inverses = [Cholesky(one.value(x[:P], x[P:]), most=0.0).inverse() for one in inequalities]
-            return MatrixSolution(x[:P], x[P:], [F / steepness for F in inverses], gap, n_iter)
+            return BarrierSolution(x[:P], x[P:], [F / steepness for F in inverses], gap, n_iter)
         steepness *= 3.0
 
 
@@ -237,29 +231,23 @@ class _Inside(NamedTuple):
     x: Vector
 
 
-def _derivatives(inequalities: list[MatrixInequality], x: Vector, P: int) -> tuple[Vector, Matrix]:
-    """Return gradient and Hessian of −Σ log det − Σ log s."""
-    gradient, H = np.zeros(len(x)), np.zeros((len(x), len(x)))
-    gradient[:P] -= 1.0 / x[:P]
+def _newton(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: int) -> tuple[Vector, float] | None:
+    """Return the step that keeps Σ s, and its decrement squared; None where rounding hides the curvature."""
+    # The slope and the Hessian of the objective − Σ log det − Σ log s.
+    slope, H = linear.copy(), np.zeros((len(x), len(x)))
+    slope[:P] -= 1.0 / x[:P]
     H[np.arange(P), np.arange(P)] += 1.0 / x[:P] ** 2
     for one in inequalities:
         inverse = Cholesky(one.value(x[:P], x[P:]), most=0.0).inverse()
         products = np.matmul(inverse, one.matrices)
-        gradient[:P] -= np.trace(products, axis1=1, axis2=2)
+        slope[:P] -= np.trace(products, axis1=1, axis2=2)
         H[:P, :P] += np.einsum("iab,jba->ij", products, products, optimize=True)
         for j, place in one.bounds:
-            gradient[P + j] -= inverse[place, place]
+            slope[P + j] -= inverse[place, place]
             H[:P, P + j] += products[:, place] @ inverse[:, place]
             for other, elsewhere in one.bounds:
                 H[P + j, P + other] += inverse[place, elsewhere] ** 2
     H[P:, :P] = H[:P, P:].T
-    return gradient, H
-
-
-def _newton(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: int) -> tuple[Vector, float] | None:
-    """Return the step that keeps Σ s, and its decrement squared; None where rounding hides the curvature."""
-    gradient, H = _derivatives(inequalities, x, P)
-    slope = linear + gradient
     # The Hessian of a barrier is positive definite: what is not, or overflows, is rounding.
     if not (np.all(np.diag(H) > 0) and np.all(np.isfinite(H)) and np.all(np.isfinite(slope))):
         return None

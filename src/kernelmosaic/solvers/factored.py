@@ -261,6 +261,6 @@ class FactoredRounds(FreeThenViolating):
 
         def dual_value(one: Vector) -> float:
             w = part.adjoint(one)
-            return inside.linear_value(one) - 0.5 * float(w @ w)
+            return float(inside.linear_value(one)) - 0.5 * float(w @ w)
 
         return max(candidates, key=dual_value)

@@ -85,7 +85,7 @@ class ProximalNewton:
         while True:
             # Between steps β may miss the total, which the intercept prices; what is certified meets it.
             quadratic = 0.5 * float(self.adjoint @ self.adjoint)
-            dual = p.linear_value(self.beta) - quadratic + self.intercept * self._missing()
+            dual = float(p.linear_value(self.beta)) - quadratic + self.intercept * self._missing()
             primal = 0.5 * float(self.w @ self.w) + float(p.losses(self.values, p.best_intercept(self.values)))
             gap = relative_gap(primal, dual)
             ends = not moved or self.n_iter >= max_iter

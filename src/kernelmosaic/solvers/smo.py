@@ -105,7 +105,7 @@ class SMOState:
 
     def solve(self, tol: float, limit: int) -> Solution:
         """Take steps until the certified gap is at most `tol`, they are used up, or rounding hides what is left."""
-        n, looks = self.program.n_samples, 0
+        n, looks, options = self.program.n_samples, 0, self.options
         steps = max(n // 2, 100) if self.is_few else max(n, 1000)
         gap = self.gap()
         while True:
@@ -125,8 +125,13 @@ class SMOState:
             # are used up, too.
             if looks * 100 >= limit:
                 self.n_iter = max(self.n_iter, limit)
-            if gap > tol:
-                gap = self.advance(gap, tol, limit)
+            # The larger steps that pay when a run of pair steps was not enough.
+            if gap > tol and self.n_iter > self.newton_after * n:
+                gap = self.newton_step(gap)
+            if gap > tol and n >= options.compact_samples and len(active := self.active()) < options.compact_share * n:
+                self.aim(gap, tol)
+                self.run_alone(active, min(int(options.newton_after * n), limit - self.n_iter))
+                gap = self.gap()
 
     def refresh(self) -> None:
         """Recompute the residual from β: rounding gathers over many steps."""
@@ -158,7 +163,7 @@ class SMOState:
             intercept = self.intercept = 0.5 * (highest + lowest)
         else:  # no coefficient may grow, or none may shrink
             return np.inf
-        dual = self.program.linear_value(self.beta) - quadratic
+        dual = float(self.program.linear_value(self.beta)) - quadratic
         noise = self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
         return relative_gap(self.program.primal_value(quadratic, values, intercept), dual, noise)
 
@@ -186,17 +191,6 @@ class SMOState:
         else:
             return
         self.tolerance = max(self.tolerance, 1e-300)
-
-    def advance(self, gap: float, tol: float, limit: int) -> float:
-        """Take the larger steps that pay when a run of pair steps was not enough, and return the gap they leave."""
-        n, options = self.program.n_samples, self.options
-        if self.n_iter > self.newton_after * n:
-            gap = self.newton_step(gap)
-        if gap > tol and n >= options.compact_samples and len(active := self.active()) < options.compact_share * n:
-            self.aim(gap, tol)
-            self.run_alone(active, min(int(options.newton_after * n), limit - self.n_iter))
-            gap = self.gap()
-        return gap
 
     def newton_step(self, gap: float) -> float:
         """Take Newton steps on the free samples if they cost no more than the steps since the last ones.
