@@ -11,7 +11,7 @@ from kernelmosaic.learning.certificate import Learned, Start
 from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import ROUNDING, BoundTracker, Evaluation, Learner, WeightProblem, make_problem
-from kernelmosaic.solvers.conic import Master
+from kernelmosaic.solvers.conic import solve_master
 
 # Descent along the reduced gradient ----------------------------------------------------------------------------------
 
@@ -153,14 +153,14 @@ class _Master(BoundTracker):
         self.inner = 0.1 * problem.options.tol
         # The step from the best weights towards the master's.
         self.share = 0.3
-        start = problem.start()
-        self.planes = Master(len(start))
+        self.planes: list[tuple[float, Weights]] = []
         self.betas: list[Weights] = []
-        super().__init__(problem, self._ask(problem, start, warm_start))
+        super().__init__(problem, self._ask(problem, problem.start(), warm_start))
 
     def step(self) -> bool:
         """Solve the master problem and ask the machine for one more plane; False when nothing new comes."""
-        corner, lower, shares = self.planes.solve()
+        constants, slopes = map(np.array, zip(*self.planes, strict=True))
+        corner, lower, shares = solve_master(constants, slopes)
         mixture = sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share)
         self.lower = max(self.lower, lower)
         self.note(self.problem.assess(self.best.theta, mixture))
@@ -180,6 +180,6 @@ class _Master(BoundTracker):
 
     def _ask(self, problem: WeightProblem, theta: Weights, warm_start: Weights | None) -> Evaluation:
         trial = problem.evaluate(theta, warm_start, self.inner)
-        if self.planes.add(*problem.plane(trial)):
-            self.betas.append(trial.solution.beta)
+        self.planes.append(problem.plane(trial))
+        self.betas.append(trial.solution.beta)
         return trial
