@@ -202,10 +202,6 @@ class ClassTask(Task):
         """Return the places of classes among all."""
         return Labels(self.classes).codes(y)
 
-    def factors(self, y: TargetLike, weight: Array) -> Array:
-        """Return the factor of C of each sample."""
-        return class_factors(self.class_weight, y, weight, self.classes)
-
     def decide(self, outputs: Array, intercept: Array) -> AnyArray:
         return Labels(self.classes).decide(outputs)
 
@@ -250,7 +246,7 @@ class Classes(ClassTask):
             if self.multi_class != "ovr" and len(positive) > 1:
                 raise ValueError(f"C=inf is served by multi_class='ovr', not by multi_class={self.multi_class!r}.")
             return [SVC(np.where(y == c, 1.0, -1.0), sample_weight=(weight > 0).astype(np.float64)) for c in positive]
-        sample_C = weight * self.factors(y, weight)
+        sample_C = weight * class_factors(self.class_weight, y, weight, self.classes)
         shared = self.multi_class == "ovr-shared" and len(positive) > 1
         if isinstance(self.C, str) and (self.C != "learn" or not self.learned or shared or self.is_joint):
             raise ValueError(
@@ -270,7 +266,8 @@ class Classes(ClassTask):
         return [SharedMachines(machines)] if shared else machines
 
     def ridge_targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
-        return RidgeTargets.of_classes(self.labels(y), weight * self.factors(y, weight))
+        factors = class_factors(self.class_weight, y, weight, self.classes)
+        return RidgeTargets.of_classes(self.labels(y), weight * factors)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,11 +20,11 @@ from kernelmosaic.gpu.programs import (
     solve_free_blocks,
     take_steps,
 )
+from kernelmosaic.gram.linear_algebra import free_curvature, keep_sum
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.certificate import AIM, Iteration, Learned, Start, known_forms
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.problem import Learner, steepest_curvature
-from kernelmosaic.solvers.free_newton import free_curvature, keep_sum
 from kernelmosaic.solvers.program import Solution, relative_gap
 
 Array = NDArray[np.float64]

@@ -324,17 +324,13 @@ class OnDemandGram(Gram):
         columns = self.backend.zeros((self.n_samples, len(some)))
         for strip in row_strips(self.n_samples, 2**24 // len(some)):
             for m, block in self.stack.placed_blocks(active_kernels(self.factors), strip, some):
-                columns[strip] += self._factor(m, strip, some) * block
+                gates = self.factors[:, m] if self.factors.ndim == 2 else None
+                factor = self.factors[m] if gates is None else np.outer(gates[strip], gates[some])
+                columns[strip] += self.backend.asarray(factor) * block
         among = columns[self.backend.index(some)]
         with suppress(np.linalg.LinAlgError):
             return columns @ Cholesky(among, rounding_jitter(self.dtype, among.diagonal()), 0.01).inverse_root().T
         return None
-
-    def _factor(self, m: int, rows: slice, columns: NDArray[np.intp]) -> ArrayOrTensor:
-        """Return what a block of one kernel is multiplied with."""
-        if self.factors.ndim == 1:
-            return float(self.factors[m])
-        return self.backend.asarray(np.outer(self.factors[rows, m], self.factors[columns, m]))
 
     def diagonal(self) -> Array:
         each = self.stack.diagonals()

@@ -662,7 +662,11 @@ class _MatrixInequalities:
         self.problem = problem
         n = problem.stack.n_samples
         self.Q = helmert(n)
-        self.matrices = np.array([n * (self.Q @ N @ self.Q.T) for N in trace_one_matrices(problem)])
+        # N_i = G̃_i / r_i, zero for constant kernels; the identity over n first where λ is learned.
+        each = [np.eye(n) / n] if problem.joint else []
+        for m, scale in enumerate(problem.scale[len(each) :]):
+            each.append(center(np.array(problem.stack.row_block(m, slice(0, n)), dtype=np.float64)) * scale)
+        self.matrices = np.array([n * (self.Q @ N @ self.Q.T) for N in each])
         self.H = self.Q @ problem.machine.targets
         # In these units every t is about one.
         self.unit = float(np.sqrt(np.sum(problem.machine.targets * at.solution.beta) / n / self.H.shape[1]))
@@ -707,16 +711,6 @@ def _least_bound(M: Matrix, border: Matrix) -> float:
         if np.all(np.isfinite(need)):
             return max(float(np.linalg.eigvalsh(need)[-1]), 0.0)
     return 0.0
-
-
-def trace_one_matrices(problem: DiscriminantProblem) -> list[Matrix]:
-    """Return N_i = G̃_i / r_i, zero for constant kernels; the identity over n first where λ is learned."""
-    n, first = problem.stack.n_samples, int(problem.joint)
-    out = [np.eye(n) / n] if problem.joint else []
-    for m, scale in enumerate(problem.scale[first:]):
-        G = np.array(problem.stack.row_block(m, slice(0, n)), dtype=np.float64)
-        out.append(center(G) * scale)
-    return out
 
 
 def _unit_rows(X: Matrix) -> Matrix:

@@ -7,12 +7,13 @@ from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._checks import check_choice
+from kernelmosaic.gating import Gating
 from kernelmosaic.gram import GramStack, KernelSet, Views, make_stack, take_rows
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
@@ -28,16 +29,6 @@ Array = NDArray[np.float64]
 
 
 # The problem ---------------------------------------------------------------------------------------------------------
-
-
-class GateModel(Protocol):
-    """What is asked of a gating."""
-
-    def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array: ...
-
-    def values(self, V: Array, Z: Array) -> Array: ...
-
-    def vjp(self, V: Array, Z: Array, G: Array) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -90,7 +81,7 @@ class GatedProblem(Problem):
     machine, which share the gates. J is not convex, and no evaluation bounds it from below.
     """
 
-    def __init__(self, stack: GramStack, machine: Machine, gating: GateModel, Z: Array) -> None:
+    def __init__(self, stack: GramStack, machine: Machine, gating: Gating, Z: Array) -> None:
         super().__init__(stack, machine)
         self.gating, self.Z = gating, Z
         self._K: Any = None
@@ -121,7 +112,7 @@ class GateLearner:
 
     Parameters
     ----------
-    gating : GateModel
+    gating : Gating
         The gates.
     step : str or Step
         How to move; see `make_step`.
@@ -135,7 +126,7 @@ class GateLearner:
         Short iterations in a row at which to stop: between copies of one kernel, one is not the end.
     """
 
-    gating: GateModel
+    gating: Gating
     step: str | Step = "armijo"
     tol: float = 1e-3
     max_iter: int = 100

@@ -12,17 +12,16 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from itertools import count
 from math import log10
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.gram.linear_algebra import nonzero_rows
+from kernelmosaic.gram.linear_algebra import free_curvature, nonzero_rows
 from kernelmosaic.learning.certificate import COLD, CombinedKernel, Iteration, Learned, Start
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.solvers import certify, relative_gap
-from kernelmosaic.solvers.free_newton import free_curvature
 from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 from kernelmosaic.solvers.smooth_newton import solve_curved
@@ -666,11 +665,8 @@ class BoundTracker:
 # Progress: a bar where rich is installed, else plain lines on stdout -----------------------------------------------
 
 
-class Advance(Protocol):
-    """Says where a run is: in words and, where an end is known, how much of `total` is done."""
-
-    def __call__(self, state: str, completed: float | None = None, total: float | None = None) -> None:
-        """Show it."""
+#: Says where a run is: in words and, where an end is known, how much of a total is done.
+Advance = Callable[..., None]
 
 
 @contextmanager

@@ -46,7 +46,12 @@ class _Descent(BoundTracker):
     def step(self) -> bool:
         """Go down once, or solve the machine more exactly; False when rounding is all that is left."""
         before = self.best
-        direction = reduced_direction(before.theta, before.q)
+        # The steepest feasible direction when the largest weight balances all others, for the slopes −q.
+        pivot = int(np.argmax(before.theta))
+        direction = before.q - before.q[pivot]
+        direction[(before.theta <= 0) & (direction < 0)] = 0.0
+        direction[pivot] = 0.0
+        direction[pivot] = -direction.sum()
         # Its length does not matter; that of huge slopes would overflow in products.
         direction /= max(float(np.abs(direction).max()), 1e-300)
         while float(self.best.q @ direction) > 0:
@@ -105,16 +110,6 @@ class _Descent(BoundTracker):
         trial = self.problem.evaluate(self.problem.retract(theta), self.best.solution.beta, self.inner)
         self.note(trial)
         return trial
-
-
-def reduced_direction(theta: Weights, q: Weights) -> Weights:
-    """Return the steepest feasible direction when the largest weight balances all others, for the slopes −q."""
-    pivot = int(np.argmax(theta))
-    direction = q - q[pivot]
-    direction[(theta <= 0) & (direction < 0)] = 0.0
-    direction[pivot] = 0.0
-    direction[pivot] = -direction.sum()
-    return np.asarray(direction)
 
 
 # Column generation: a linear program over the weights, and the machine as the oracle of its constraints --------------

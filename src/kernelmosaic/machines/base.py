@@ -20,6 +20,7 @@ from kernelmosaic.solvers import (
     certify,
     solve_factored,
     solve_multiclass,
+    solve_smo,
     solve_working_set,
 )
 from kernelmosaic.solvers.factored import solve_stored
@@ -95,9 +96,10 @@ class Machine:
             return solve_factored(gram, self.program, warm_start, tol, self.options)
         if gram.matrix is None:
             return solve_on_demand(gram, self.program, warm_start, tol, self.options)
-        if gram.backend is NUMPY:
-            return solve_stored(gram.matrix, self.program, warm_start, tol, self.options)
-        return solve_working_set(gram, self.program, warm_start, tol, options=self.options)
+        if gram.backend is not NUMPY:
+            return solve_working_set(gram, self.program, warm_start, tol, options=self.options)
+        solve = solve_stored if gram.n_samples <= self.options.few else solve_smo
+        return solve(gram.matrix, self.program, warm_start, tol, options=self.options)
 
     def assess(self, gram: Any, beta: Array) -> Solution:
         """Return a feasible β as a solution for a kernel, with what it is worth."""

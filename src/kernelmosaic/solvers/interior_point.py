@@ -190,20 +190,18 @@ class CentralPath:
         right = bounds.aimed(aim, predictor.x, predictor.force)
         chosen = self._direction(system, right)
         longest = bounds.longest_step(chosen.x, chosen.force)
-        # Corrections of outlying products, unless the step is long enough; each is to make it longer by 0.3.
+        # Corrections of products that are too small or too large, which makes steps short, unless the step is long
+        # enough; each is to make it longer by 0.3.
         for _ in range(3 if longest < 0.95 else 0):
-            right = right + self._outliers(chosen, min(longest + 0.3, 1.0), max(aim, ahead))
+            products, mu = bounds.products(chosen.x, chosen.force, min(longest + 0.3, 1.0)), max(aim, ahead)
+            outside = self.xp.clip(products, 0.1 * mu, 10 * mu) - products
+            right = right + bounds.only(self.xp.clip(outside, -10 * mu, None))
             other = self._direction(system, right)
             longer = bounds.longest_step(other.x, other.force)
             if longer < longest + 0.03:
                 break
             chosen, longest = other, longer
         return self._move(chosen, min(SHORT * longest, 1.0))
-
-    def _outliers(self, d: _Direction, size: float, mu: float) -> ArrayOrTensor:
-        """How much the products after a step are too small or too large, which is what makes steps short."""
-        clip, products = self.xp.clip, self.bounds.products(d.x, d.force, size)
-        return self.bounds.only(clip(clip(products, 0.1 * mu, 10 * mu) - products, -10 * mu, None))
 
     def _direction(self, system: _System, right: ArrayOrTensor) -> _Direction:
         """Solve the Newton system for the given right-hand sides of the products with the multipliers."""

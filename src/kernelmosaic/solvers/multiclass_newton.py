@@ -317,7 +317,10 @@ class DampedNewton:
         some = program.take(shared)
         with one_blas_thread():
             step = self._direction(K, free, shared, residual, shift)
-            step *= _longest_steps(some, beta[shared], step)[:, np.newaxis]
+            # How much of its step each sample can take, at most all of it.
+            lower, upper = some.bounds()
+            room, length = np.where(step > 0, upper - beta[shared], beta[shared] - lower), np.abs(step)
+            step *= np.divide(room, length, out=np.ones_like(room), where=length > room).min(axis=1, keepdims=True)
             moves = _products(K, shared, step) + shift * step.sum(axis=0)[:, np.newaxis]
         slope = float(np.sum(residual[:, shared].T * step))
         bend = float(np.sum(moves[:, shared].T * step))
@@ -350,14 +353,6 @@ class DampedNewton:
         inside = free[shared]
         step -= inside * (step.sum(axis=1) / inside.sum(axis=1))[:, np.newaxis]
         return step
-
-
-def _longest_steps(program: MulticlassProgram, beta: Matrix, step: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how much of its step each sample can take, at most all of it."""
-    lower, upper = program.bounds()
-    room, size = np.where(step > 0, upper - beta, beta - lower), np.abs(step)
-    share = np.divide(room, size, out=np.ones_like(room), where=size > room)
-    return np.asarray(share.min(axis=1))
 
 
 def _products(K: AnyArray, shared: NDArray[np.intp], step: NDArray[np.float64]) -> NDArray[np.float64]:

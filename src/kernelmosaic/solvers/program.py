@@ -732,7 +732,12 @@ class MulticlassProgram:
             if np.abs(excess).max() <= 1e-14 * np.abs(beta).sum():  # rounding
                 return beta
             room = np.maximum(np.minimum(beta - lower, upper - beta), 0.0)
-            step = _exchange(excess, room**2)
+            # The step that takes the excess off the classes' sums and is least in Σ step²/weight, samples' sums kept,
+            # is −weight ∘ (u_c − the sample's mean of u), where u, a number per class, solves a system of the classes.
+            weight, total = room**2, (room**2).sum(axis=1, keepdims=True)
+            own = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
+            u = np.linalg.lstsq(np.diag(weight.sum(axis=0)) - weight.T @ own, excess, rcond=None)[0]
+            step = -weight * (u - (own @ u)[:, np.newaxis])
             share = np.divide(room, np.abs(step), out=np.ones_like(room), where=np.abs(step) > room)
             beta = self.feasible(beta + float(share.min()) * step)
         return self._shrunk(beta)
@@ -787,15 +792,3 @@ class MulticlassProgram:
         ends = np.concatenate([[-np.inf], knots, [np.inf]])
         low, high = ends[np.searchsorted(slopes, -noise)], ends[np.searchsorted(slopes, noise, side="right")]
         return float(b[c] + np.clip(0.0, low, high))
-
-
-def _exchange(excess: Vector, weight: Matrix) -> Matrix:
-    """Return the step that takes the excess off the classes' sums and is least in Σ step²/weight, samples' sums kept.
-
-    It is −weight ∘ (u_c − the sample's mean of u), where u, one number per class, solves a system of the classes.
-    """
-    total = weight.sum(axis=1)
-    share = np.divide(weight, total[:, np.newaxis], out=np.zeros_like(weight), where=total[:, np.newaxis] > 0)
-    L = np.diag(weight.sum(axis=0)) - weight.T @ share
-    u = np.linalg.lstsq(L, excess, rcond=None)[0]
-    return np.asarray(-weight * (u - (share @ u)[:, np.newaxis]))
