@@ -58,8 +58,9 @@ def test_the_optimum_is_reached_and_the_gap_is_a_true_bound(conic, case):
 def test_few_matrices_are_factorised(kind):
     for seed, shape in enumerate(("wide", "narrow", "linear", "repeated")):
         case = make_case(kind, 200, 3.0, shape, seed)
-        path = CentralPath(in_factors(case.exact), case.program).follow(1e-6)
-        assert path.gap <= 1e-6
+        path = CentralPath(in_factors(case.exact), case.program)
+        path.follow(1e-6)
+        assert path.gap() <= 1e-6
         assert path.n_iter <= (1 if kind in LINEAR else 25)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Hashable
 from numbers import Real
 from typing import ClassVar, Self
@@ -101,6 +102,10 @@ class _Pair(_Composite):
 
     def _check_parameters(self) -> None:
         _ = self.input_kind
+
+    @abstractmethod
+    def __repr__(self) -> str:
+        """Return what builds it again."""
 
 
 class Sum(_Pair):

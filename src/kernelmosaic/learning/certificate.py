@@ -197,14 +197,15 @@ class Learned:
             # The largest in the set of the weights is exact, which is all that its bound asks for.
             penalties = learner.options.penalties
             spread = 0.5 * rounding(np.float64, stack.n_samples) * _spread(sizes, solution.beta) ** 2
-            q = stack.quadratic_forms(solution.beta, None, penalties**-2.0) * penalties**2 + _per_kernel(spread)
+            q = stack.quadratic_forms(solution.beta, None, penalties**-2.0) * penalties**2
+            q = q + spread.reshape(len(q), -1).sum(axis=1)
         else:
-            q = _per_kernel(forms.q + forms.q_error)
+            q = (forms.q + forms.q_error).reshape(len(used), -1).sum(axis=1)
         constant = machine.linear_bound(solution)
         lower = learner.lower_bound(constant, q, weights)
         if self.lower is not None:
             # Rounding may lift it above what the machine proves at these weights.
-            lower = min(self.lower, constant - float(weights[used] @ _per_kernel(forms.q))) - forms.quadratic_error
+            lower = min(self.lower, constant - forms.quadratic) - forms.quadratic_error
         return self.state(program, forms, lower)
 
     def state(self, program: Any, forms: Forms, lower: float, regulariser: float = 0.0) -> Self:
@@ -387,8 +388,3 @@ def _spread(sizes: Array, beta: Array) -> Array:
 def _quadratic(products: Array, beta: Array) -> Array:
     """Return ½ βᵀK_mβ, which rounding may make negative, output by output."""
     return np.asarray(np.maximum(0.5 * np.einsum("mi...,i...->m...", products, beta), 0.0))
-
-
-def _per_kernel(forms: Array) -> Array:
-    """Return the sum over the outputs."""
-    return forms if forms.ndim == 1 else np.asarray(forms.sum(axis=1))

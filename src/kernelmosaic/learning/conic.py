@@ -85,11 +85,11 @@ class QCQP(Learner):
             A[2:, :n] = -L.T
             b = np.concatenate([[0.5 * unit, -0.5 * unit], np.zeros(L.shape[1])])
             blocks.append(model.require("second order", A, b))
-        found = model.solve()
-        theta = d2 * np.array([found.multipliers[k][0] + found.multipliers[k][1] for k in blocks]) / unit
+        x, multipliers = model.solve()
+        theta = d2 * np.array([multipliers[k][0] + multipliers[k][1] for k in blocks]) / unit
         # Smaller multipliers belong to constraints that are not active.
         theta = np.where(theta > 1e-7 * theta.max(), theta, 0.0)
-        return problem.retract(theta), program.feasible(found.x[:n])
+        return problem.retract(theta), program.feasible(x[:n])
 
 
 def linear_model(program: Program) -> ConicProgram:
@@ -194,10 +194,10 @@ def _solve(Ks: NDArray[np.float64], program: Program) -> tuple[Vector, Vector, N
     trace[0, :P] = np.trace(Ks, axis1=1, axis2=2) / n
     model.require("zero", trace, np.ones(1))
     block = model.require("semidefinite", _matrix_rows(Ks, width), np.zeros((n + 1) * (n + 2) // 2))
-    found = model.solve()
-    M = unpack_symmetric(found.multipliers[block])
+    x, multipliers = model.solve()
+    M = unpack_symmetric(multipliers[block])
     # A kernel with a smaller share of the trace is rounding.
-    eta = np.where(np.abs(found.x[:P] * trace[0, :P]) > 1e-7, found.x[:P], 0.0)
+    eta = np.where(np.abs(x[:P] * trace[0, :P]) > 1e-7, x[:P], 0.0)
     return eta / float(eta @ trace[0, :P]), program.feasible(-2.0 * M[:n, n]), M[:n, :n]
 
 

@@ -361,7 +361,7 @@ class MachineProblem(WeightProblem):
         return self.solve_machine(self.combine(theta), warm_start, tol)
 
     def evaluate(self, theta: Weights, warm_start: Array | None, tol: float, kernels: Numbers = None) -> Evaluation:
-        return self.evaluation(theta, self.solve(theta, warm_start, tol), kernels)
+        return self.evaluation(theta, self.solve_machine(self.combine(theta), warm_start, tol), kernels)
 
     def known(self, start: Start) -> Evaluation | None:
         if start.weights is None:

@@ -30,28 +30,6 @@ class ConicError(RuntimeError):
     """Clarabel finds a program infeasible or unbounded, or breaks down before it has a point."""
 
 
-@dataclass(frozen=True)
-class ConicSolution:
-    """Where the solver stopped.
-
-    Attributes
-    ----------
-    x : ndarray
-        The variables.
-    multipliers : list of ndarray
-        The dual variables, one array per block, in the order the blocks were added.
-    status : str
-        What Clarabel says of them; only "Solved" is an optimum within its tolerance.
-    n_iter : int
-        Interior-point iterations.
-    """
-
-    x: Vector
-    multipliers: list[Vector]
-    status: str
-    n_iter: int
-
-
 @dataclass
 class ConicProgram:
     """min ½ Σ quadraticᵢ xᵢ² + ⟨linear, x⟩ where b − Ax of every block lies in its cone.
@@ -74,8 +52,8 @@ class ConicProgram:
         self._blocks.append((cone, sparse.csc_matrix(A), np.asarray(b, dtype=np.float64)))
         return len(self._blocks) - 1
 
-    def solve(self, tol: float = 1e-9, max_iter: int = 200) -> ConicSolution:
-        """Solve by interior points.
+    def solve(self, tol: float = 1e-9, max_iter: int = 200) -> tuple[Vector, list[Vector]]:
+        """Return the variables, and the dual ones in one array per block, by interior points.
 
         Raises
         ------
@@ -102,7 +80,7 @@ class ConicProgram:
                 f"Clarabel stopped with the status {status!r}: the conic program has no optimum it can reach."
             )
         ends = np.cumsum([len(b) for _, _, b in self._blocks])[:-1]
-        return ConicSolution(x, np.split(z, ends), status, int(found.iterations))
+        return x, np.split(z, ends)
 
 
 def pack_symmetric(M: AnyArray) -> Vector:

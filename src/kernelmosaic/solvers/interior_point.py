@@ -8,6 +8,7 @@ classes' sums.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -39,8 +40,6 @@ class PathEnd:
         Coefficients strictly within their bounds.
     at_lower, at_upper : ndarray of shape (n,)
         Whether the path leads to the sample's lower or upper bound; with a tube, to zero where both say so.
-    gap : float
-        Relative duality gap at β, up to its violation of the sum.
     n_iter : int
         Newton matrices factorised.
     """
@@ -48,7 +47,6 @@ class PathEnd:
     beta: Vector
     at_lower: NDArray[np.bool_]
     at_upper: NDArray[np.bool_]
-    gap: float
     n_iter: int
 
 
@@ -131,17 +129,27 @@ class CentralPath:
     """
 
     def __init__(self, gram: FactoredGram, program: Program) -> None:
-        self.gram, self.program = gram, program
-        self.xp = gram.backend.xp
-        self.n_iter = 0
-        start = _Start(gram, program)
-
-        def place(array: AnyArray) -> ArrayOrTensor:
-            return gram.backend.asarray(array, dtype=None)
-
-        self.sign, self.ridge, self.cost = place(start.sign), place(program.ridge), place(start.cost)
-        self.x, self.intercept, self.values = place(start.x), start.intercept, place(start.values)
-        self.moves, self.bounds = place(start.moves), Bounds(place(start.room), place(start.force), place(start.has))
+        self.gram, self.program, self.xp, self.n_iter = gram, program, gram.backend.xp, 0
+        p, split = program, bool(program.epsilon)
+        sign = np.array([[1.0], [-1.0]] if split else [[1.0]])
+        upper = np.stack([p.upper, -p.lower]) if split else p.upper[np.newaxis]
+        lower = np.zeros_like(upper) if split else p.lower[np.newaxis]
+        cost, moves = p.epsilon - sign * p.target, upper > lower
+        has = moves & np.isfinite(np.stack([lower, upper]))
+        # A point well between the bounds, with multipliers that match the slopes and keep all products of one size.
+        x = np.where(moves, _middle(gram, p, lower, upper, has), np.where(np.isfinite(lower), lower, 0.0))
+        x = x if p.total is None else _of_total(p.total, x, sign, lower, upper)
+        values = gram.apply(gram.adjoint((sign * x).sum(axis=0)))
+        self.intercept = p.best_intercept(values)
+        side = np.array([1.0, -1.0]).reshape(2, 1, 1)
+        room = np.where(has, side * (x - np.stack([lower, upper])), 1.0)
+        slope = p.ridge * x + sign * (values + self.intercept) + cost
+        nearest, bounded = np.where(has, room, np.inf).min(axis=0), has.any(axis=0)
+        mu = max(float(np.mean(np.abs(slope[bounded]) * nearest[bounded])) if bounded.any() else 0.0, 1e-12)
+        force = np.where(has, np.maximum(side * slope, 0.0) + mu / room, 0.0)
+        place = partial(gram.backend.asarray, dtype=None)
+        self.sign, self.ridge, self.cost, self.x, self.values = map(place, (sign, p.ridge, cost, x, values))
+        self.moves, self.bounds = place(moves), Bounds(place(room), place(force), place(has))
 
     def follow(self, tol: float) -> PathEnd:
         """Go on from where the iterate is until the relative gap is at most `tol`, or rounding ends it."""
@@ -155,13 +163,14 @@ class CentralPath:
                 self.n_iter += int(moved or self.bounds.count == 0)
                 if not moved:
                     break
-        return self.stop(self.n_iter)
+        return self.stop()
 
     @property
     def beta(self) -> ArrayOrTensor:
         return (self.sign * self.x).sum(axis=0)
 
     def gap(self) -> float:
+        """Return the relative duality gap at β, up to its violation of the sum."""
         p, beta, values = self.program, self._fetch(self.beta), self._fetch(self.values)
         quadratic = 0.5 * float(beta @ values)
         dual = p.linear_value(beta) - quadratic
@@ -227,7 +236,7 @@ class CentralPath:
         self.values = self.values + size * d.values
         return bounds.count > 0
 
-    def stop(self, n_iter: int) -> PathEnd:
+    def stop(self) -> PathEnd:
         """Say where the path leads: a bound is met if its multiplier outgrows the distance to it."""
         p, beta = self.program, self._fetch(self.beta)
         size = max(float(abs(self.x).max()), 1e-300)
@@ -235,74 +244,38 @@ class CentralPath:
         near = self.bounds.has & (self.bounds.room / size < self.bounds.force / slope)
         low, high = self._fetch(near[0] | ~self.moves), self._fetch(near[1])
         if not p.epsilon:
-            return PathEnd(beta, low[0], high[0], self.gap(), n_iter)
+            return PathEnd(beta, low[0], high[0], self.n_iter)
         zero = low.all(axis=0)
-        return PathEnd(beta, high[1] | zero, high[0] | zero, self.gap(), n_iter)
+        return PathEnd(beta, high[1] | zero, high[0] | zero, self.n_iter)
 
     def _fetch(self, array: ArrayOrTensor) -> AnyArray:
         return self.gram.backend.to_numpy(array)
 
 
-class _Start:
-    """A point well between the bounds, with multipliers that match the slopes and keep all products of one size."""
+def _middle(gram: FactoredGram, p: Program, lower: Array, upper: Array, has: NDArray[np.bool_]) -> Array:
+    """Return variables between their bounds, about as large as coefficients may become."""
+    n, total = p.n_samples, p.total or 0.0
+    sample = gram.rows(np.unique(np.linspace(0, n - 1, min(n, 200)).astype(np.intp)))
+    size = float(np.mean(np.einsum("ij,ij->i", sample, sample))) + float(p.ridge.mean()) or 1.0
+    expected = max(float(np.abs(p.target).mean()) / size, abs(total) / n, 1e-12)
+    width = np.where(has.all(axis=0), upper - lower, np.inf)
+    # Where coefficients end up far from there, at a distant bound, the first step would be lost in rounding.
+    inside = np.minimum(0.5 * width, np.maximum(expected, 1e-5 * np.where(np.isfinite(width), width, 0.0)))
+    base = np.where(has[0], lower, np.where(has[1], upper - 2 * inside, 0.0))
+    return np.asarray(base + np.where(has.any(axis=0), inside, 0.0))
 
-    def __init__(self, gram: FactoredGram, program: Program) -> None:
-        self.gram, self.program = gram, program
-        self._read_bounds()
-        self.x = self._middle()
-        self._meet_total()
-        self.values = gram.apply(gram.adjoint((self.sign * self.x).sum(axis=0)))
-        self.intercept = program.best_intercept(self.values)
-        side = np.array([1.0, -1.0]).reshape(2, 1, 1)
-        self.room = np.where(self.has, side * (self.x - np.stack([self.lower, self.upper])), 1.0)
-        slope = program.ridge * self.x + self.sign * (self.values + self.intercept) + self.cost
-        nearest, bounded = np.where(self.has, self.room, np.inf).min(axis=0), self.has.any(axis=0)
-        mu = max(float(np.mean(np.abs(slope[bounded]) * nearest[bounded])) if bounded.any() else 0.0, 1e-12)
-        self.force = np.where(self.has, np.maximum(side * slope, 0.0) + mu / self.room, 0.0)
 
-    def _read_bounds(self) -> None:
-        p = self.program
-        if p.epsilon:
-            self.sign = np.array([[1.0], [-1.0]])
-            self.upper = np.stack([p.upper, -p.lower])
-            self.lower = np.zeros_like(self.upper)
-        else:
-            self.sign = np.array([[1.0]])
-            self.lower, self.upper = p.lower[np.newaxis], p.upper[np.newaxis]
-        self.cost = p.epsilon - self.sign * p.target
-        self.moves = self.upper > self.lower
-        self.has = self.moves & np.isfinite(np.stack([self.lower, self.upper]))
-
-    def _middle(self) -> Array:
-        """Return variables between their bounds, about as large as coefficients may become."""
-        p = self.program
-        n, total = p.n_samples, p.total or 0.0
-        sample = self.gram.rows(np.unique(np.linspace(0, n - 1, min(n, 200)).astype(np.intp)))
-        size = float(np.mean(np.einsum("ij,ij->i", sample, sample))) + float(p.ridge.mean()) or 1.0
-        expected = max(float(np.abs(p.target).mean()) / size, abs(total) / n, 1e-12)
-        (has_lower, has_upper), bounded = self.has, self.has.any(axis=0)
-        width = np.where(self.has.all(axis=0), self.upper - self.lower, np.inf)
-        # Where coefficients end up far from there, at a distant bound, the first step would be lost in rounding.
-        inside = np.minimum(0.5 * width, np.maximum(expected, 1e-5 * np.where(np.isfinite(width), width, 0.0)))
-        base = np.where(has_lower, self.lower, np.where(has_upper, self.upper - 2 * inside, 0.0))
-        fixed = np.where(np.isfinite(self.lower), self.lower, 0.0)
-        return np.where(self.moves, base + np.where(bounded, inside, 0.0), fixed)
-
-    def _meet_total(self) -> None:
-        """Shrink the coefficients of one sign, or let them grow towards their bounds, until the sum is met."""
-        if self.program.total is None:
-            return
-        parts = self.sign * self.x
-        need = self.program.total - float(parts.sum())
-        shrinking = parts * need < 0
-        size = float(np.abs(parts[shrinking]).sum())
-        if 0 < abs(need) < size:
-            self.x = np.where(shrinking, self.x * (1.0 - abs(need) / size), self.x)
-            return
-        grows = np.where(self.sign * need > 0, self.upper, self.lower) - self.x
-        room = float(np.abs(grows).sum())
-        if abs(need) < room < np.inf:
-            self.x = self.x + abs(need) / room * grows
+def _of_total(total: float, x: Array, sign: Array, lower: Array, upper: Array) -> Array:
+    """Shrink the coefficients of one sign, or let them grow towards their bounds, until the sum is met."""
+    parts = sign * x
+    need = total - float(parts.sum())
+    shrinking = parts * need < 0
+    size = float(np.abs(parts[shrinking]).sum())
+    if 0 < abs(need) < size:
+        return np.where(shrinking, x * (1.0 - abs(need) / size), x)
+    grows = np.where(sign * need > 0, upper, lower) - x
+    room = float(np.abs(grows).sum())
+    return x + abs(need) / room * grows if abs(need) < room < np.inf else x
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,6 @@ class SMOState:
         self.beta = np.ascontiguousarray(beta)
         self.options = options
         self.n_iter = 0
-        self.exhausted = False
         self.last_newton = 0
         self.is_few = program.n_samples <= options.few
         self.newton_after = options.newton_after / 6 if self.is_few else options.newton_after
@@ -107,7 +106,7 @@ class SMOState:
         """Take steps until the certified gap is at most `tol`, they are used up, or rounding hides what is left."""
         n, looks, options = self.program.n_samples, 0, self.options
         steps = max(n // 2, 100) if self.is_few else max(n, 1000)
-        gap = self.gap()
+        gap, exhausted = self.gap(), False
         while True:
             if gap <= tol:
                 solution = self.certified()
@@ -115,10 +114,16 @@ class SMOState:
                     return solution
                 # The suggested intercept's gap rounds to less than the best one's, even to zero.
                 gap = solution.gap
-            if self.n_iter >= limit or self.exhausted:
+            if self.n_iter >= limit or exhausted:
                 return self.certified()
             self.aim(gap, tol)
-            self.run(min(steps, limit - self.n_iter))
+            compiled = not self.is_few or self.n_iter >= options.numpy_steps * n
+            given = self.K, self.program, self.beta, self.residual, self.tolerance, min(steps, limit - self.n_iter)
+            taken, self.violation = maximise(*given, compiled=compiled)
+            self.n_iter += taken
+            # No step taken although the aim was not met: rounding hides whatever is left to gain.
+            scale = max(1.0, float(np.abs(self.residual).max(initial=0.0)))
+            exhausted = taken == 0 and (self.violation > self.tolerance or self.tolerance < 1e-15 * scale)
             gap = self.gap()
             looks += 1
             # A look at the gap takes as long as 100 steps of a few samples: after runs of a few steps each, the steps
@@ -215,16 +220,6 @@ class SMOState:
         self.last_newton = self.n_iter
         self.allowance *= 2
         return self.gap()
-
-    def run(self, max_steps: int) -> None:
-        """Take steps of all samples."""
-        compiled = not self.is_few or self.n_iter >= self.options.numpy_steps * self.program.n_samples
-        given = self.K, self.program, self.beta, self.residual, self.tolerance, max_steps
-        steps, self.violation = maximise(*given, compiled=compiled)
-        self.n_iter += steps
-        # No step taken although the aim was not met: rounding hides whatever is left to gain.
-        scale = max(1.0, float(np.abs(self.residual).max(initial=0.0)))
-        self.exhausted = steps == 0 and (self.violation > self.tolerance or self.tolerance < 1e-15 * scale)
 
     def active(self) -> NDArray[np.intp]:
         """Samples that are not pinned to a bound by a slope beyond all slopes still in play."""
