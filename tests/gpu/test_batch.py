@@ -18,7 +18,7 @@ from kernelmosaic.gpu.programs import (
 )
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.machines.base import SVC, SVR, Huber
-from kernelmosaic.solvers import solve_smo
+from kernelmosaic.solvers.smo import solve_smo
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

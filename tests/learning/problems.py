@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.learning.problem import LearnerOptions
-from kernelmosaic.machines import SVC, SVR, Huber, OneClass
+from kernelmosaic.machines.base import SVC, SVR, Huber, OneClass
 
 #: Machines by kind, of labels y, numbers f and C.
 MACHINES = {

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic import MKLClassifier
-from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.conic import QCQP, SDP, _lower_bound
 from kernelmosaic.solvers.conic import ConicError, ConicProgram, pack_symmetric, unpack_symmetric

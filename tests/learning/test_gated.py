@@ -9,8 +9,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic.gating import GATINGS, Constant, Softmax
-from kernelmosaic.gram import KernelSet, make_stack
-from kernelmosaic.gram.stack import ComputedStack, StoredStack
+from kernelmosaic.gram.kernel_set import KernelSet
+from kernelmosaic.gram.stack import ComputedStack, StoredStack, make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Projected
 from kernelmosaic.kernels.views import KernelSpec
 from kernelmosaic.learning.gated import (
@@ -23,8 +23,7 @@ from kernelmosaic.learning.gated import (
     make_step,
 )
 from kernelmosaic.learning.problem import Evaluation
-from kernelmosaic.machines import SVC, SVR, OneClass
-from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
+from kernelmosaic.machines.base import SVC, SVR, CrammerSinger, OneClass, PairwiseSlack
 
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(40, 3))

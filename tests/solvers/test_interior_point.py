@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.reference.programs import LINEAR, MAKERS, assert_feasible, cases, labels, make_case, one_class, svm
 
 from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.machines import SVC, SVR, OneClass
-from kernelmosaic.solvers import Program, solve_factored, solve_smo
-from kernelmosaic.solvers.factored import FactoredRounds
+from kernelmosaic.machines.base import SVC, SVR, OneClass
+from kernelmosaic.solvers.factored import FactoredRounds, solve_factored
 from kernelmosaic.solvers.interior_point import CentralPath
-from kernelmosaic.solvers.program import DEFAULTS
+from kernelmosaic.solvers.program import DEFAULTS, Program
+from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.working_set import SingleOutput
 
 often = settings(max_examples=80, derandomize=True, deadline=None)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.gram.stack import StackClasses
+from kernelmosaic.gram.stack import StackClasses, StoredStack
 from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
-from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_multiclass
-from kernelmosaic.solvers.multiclass import MultiOutput
+from kernelmosaic.solvers.multiclass import MultiOutput, solve_multiclass
 from kernelmosaic.solvers.multiclass_newton import multiclass_curvature
+from kernelmosaic.solvers.program import RoundOptions, SolverOptions
 
 MACHINES = [CrammerSinger, PairwiseSlack]
 N, K, P, WIDTH = 150, 4, 3, 12

@@ -19,8 +19,8 @@ from kernelmosaic.backend import (
     row_strips,
     torch_backend,
 )
-from kernelmosaic.gram import KernelSet, Views, take_rows
 from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.kernel_set import KernelSet, Views, take_rows
 from kernelmosaic.gram.missing import MissingViews
 from kernelmosaic.gram.options import device_entries
 from kernelmosaic.gram.pairs import PairFactors

@@ -23,13 +23,14 @@ from kernelmosaic.engine.expansion import DifferenceFunction, Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, count_samples
 from kernelmosaic.engine.tasks import Classes, Novelty, Task
 from kernelmosaic.engine.training_set import KernelOptions, KernelStore, TrainingSet, read_training_set
-from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning import Learned, Learner, Parameters, make_learner
-from kernelmosaic.learning.certificate import COLD, SharedProducts, Start
+from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.learning.certificate import COLD, Learned, SharedProducts, Start
 from kernelmosaic.learning.class_wise import matrix_dtype
+from kernelmosaic.learning.factory import Parameters, make_learner
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.hard_margin import learn_hard_margin
 from kernelmosaic.learning.norms import read_fixed
+from kernelmosaic.learning.problem import Learner
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]

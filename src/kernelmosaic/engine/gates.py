@@ -29,7 +29,7 @@ from kernelmosaic.kernels.views import Entry, lay_specs, take_columns
 from kernelmosaic.learning.certificate import Start
 from kernelmosaic.learning.gated import GateLearner, LearnedGates, projected_kernels
 from kernelmosaic.learning.problem import ROUNDING
-from kernelmosaic.machines import Machine
+from kernelmosaic.machines.base import Machine
 
 Array = NDArray[np.float64]
 

@@ -19,16 +19,22 @@ from kernelmosaic._typing import AnyArray, SampleWeight, TargetLike
 from kernelmosaic.engine.samples import FitInput, level_of_caller
 from kernelmosaic.engine.training_set import TrainingSet
 from kernelmosaic.learning.ridge_weights import RidgeTargets
-from kernelmosaic.machines import SVC, SVR, Cox, Huber, OneClass, Quantile, Ranking, Survival
 from kernelmosaic.machines.base import (
+    SVC,
+    SVR,
     CrammerSinger,
+    Huber,
     Machine,
     MulticlassMachine,
+    OneClass,
     PairwiseSlack,
+    Quantile,
     SharedMachines,
+    Survival,
     posterior_machine,
 )
 from kernelmosaic.machines.discriminant import Discriminant, LabelDiscriminant
+from kernelmosaic.machines.survival import Cox, Ranking
 
 Array = NDArray[np.float64]
 Score = Callable[[Any, Any, Any], float]

@@ -33,26 +33,16 @@ from kernelmosaic.engine.expansion import (
     hide_rounding,
 )
 from kernelmosaic.engine.samples import DistinctSamples, is_streamed, named_columns, warn_of_scales
-from kernelmosaic.gram import (
-    GramStack,
-    KernelSet,
-    PairStack,
-    StoredStack,
-    SubsetKernels,
-    SubsetStack,
-    Views,
-    make_feature_stack,
-    make_pair_stack,
-    make_stack,
-    take_rows,
-)
+from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
-from kernelmosaic.gram.kernel_set import Distances, in_double, named
+from kernelmosaic.gram.kernel_set import Distances, KernelSet, Views, in_double, named, take_rows
 from kernelmosaic.gram.missing import Mask, MissingViews, present_views
 from kernelmosaic.gram.options import StackOptions
+from kernelmosaic.gram.pairs import PairStack, make_pair_stack
 from kernelmosaic.gram.row_blocks import open_rows
-from kernelmosaic.gram.stack import ComputedStack
+from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
+from kernelmosaic.gram.subsets import SubsetKernels, SubsetStack
 from kernelmosaic.kernels.matrices import Precomputed
 from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.subsets import Subsets

@@ -51,8 +51,8 @@ from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.graphs import graph_table
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
-from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.certificate import AIM
+from kernelmosaic.learning.factory import Parameters
 from kernelmosaic.learning.norms import numbers
 from kernelmosaic.stacking import are_tables, by_view, check_row_names, refuse_annotated, stack_tables
 

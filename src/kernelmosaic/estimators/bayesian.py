@@ -21,7 +21,7 @@ from kernelmosaic.engine.tasks import Labels, find_classes
 from kernelmosaic.engine.training_set import active_store, read_training_set
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.problem import progress
 
 Array = NDArray[np.float64]

@@ -10,9 +10,8 @@ from kernelmosaic.engine.fit import WeightMethod
 from kernelmosaic.engine.tasks import BilinearClasses, PathRule, accuracy
 from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
-from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.certificate import AIM
-from kernelmosaic.learning.factory import solver_class
+from kernelmosaic.learning.factory import Parameters, solver_class
 
 
 @parameters(without=WEIGHTS)

@@ -24,8 +24,7 @@ from kernelmosaic.engine.tasks import Indicators, PathRule, accuracy, single
 from kernelmosaic.engine.training_set import active_store
 from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
-from kernelmosaic.learning import Parameters
-from kernelmosaic.learning.factory import solver_class
+from kernelmosaic.learning.factory import Parameters, solver_class
 
 
 @parameters(without=WEIGHTS)

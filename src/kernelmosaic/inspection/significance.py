@@ -20,7 +20,7 @@ from kernelmosaic.engine.samples import DistinctSamples, FitInput
 from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.engine.training_set import TrainingSet, read_training_set
 from kernelmosaic.estimators.survival import MKLSurvival
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.inspection._refits import Rows, Task, fit, frame, labelled, last_step, prepare, refit, text_table
 from kernelmosaic.stacking import check_row_names
 

@@ -20,8 +20,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.linear_algebra import nonzero_rows, rounding
+from kernelmosaic.gram.stack import GramStack
 
 Array = NDArray[np.float64]
 #: Learners stop at this share of the gap asked for: the certificate adds bounds of rounding to theirs.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, LearnedClasses, Start
 from kernelmosaic.learning.norms import damped, trusted_floor
 from kernelmosaic.learning.problem import (
@@ -26,9 +26,10 @@ from kernelmosaic.learning.problem import (
     gap_progress,
     joint_curvature,
 )
-from kernelmosaic.machines import Machine
-from kernelmosaic.solvers import Program, Solution, certify, solve_smo
+from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.line_search import Trials, line_search
+from kernelmosaic.solvers.program import Program, Solution, certify
+from kernelmosaic.solvers.smo import solve_smo
 
 Array = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.linalg import eigvalsh
 
 from kernelmosaic._typing import ArrayOrTensor
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights
@@ -23,10 +23,9 @@ from kernelmosaic.learning.problem import (
     MachineProblem,
     gap_progress,
 )
-from kernelmosaic.machines import Machine
-from kernelmosaic.solvers import Program, relative_gap
+from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.conic import ConicError, ConicProgram, pack_symmetric, unpack_symmetric
-from kernelmosaic.solvers.program import Vector, require_finite
+from kernelmosaic.solvers.program import Program, Vector, relative_gap, require_finite
 
 
 class QCQP(Learner):

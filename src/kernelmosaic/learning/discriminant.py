@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.linalg import helmert
 
 from kernelmosaic.backend import row_strips
-from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.linear_algebra import Cholesky
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import COLD, Iteration, Learned, Start, ridge_rounding
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
@@ -32,11 +32,10 @@ from kernelmosaic.learning.problem import (
     make_problem,
 )
 from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
-from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.conic import BarrierSolution, MatrixInequality, solve_matrix_inequalities
 from kernelmosaic.solvers.interior_point import centring, longest_step
 from kernelmosaic.solvers.leave_one_out import RidgeSystem
-from kernelmosaic.solvers.program import require_finite
+from kernelmosaic.solvers.program import relative_gap, require_finite
 
 #: A kernel whose centred trace is below this share of its trace, or a feature whose variance is below this share of its
 #: mean square, is constant up to rounding.

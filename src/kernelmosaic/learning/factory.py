@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelmosaic._checks import check_choice, check_count
 from kernelmosaic._typing import ArrayOrTensor
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.conic import QCQP, SDP
 from kernelmosaic.learning.discriminant import (

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from kernelmosaic._typing import ArrayOrTensor
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.norms import SumNorm, Weights, numbers
 from kernelmosaic.learning.problem import Evaluation, Learner, LearnerOptions, make_problem
-from kernelmosaic.machines import SVC, Machine
+from kernelmosaic.machines.base import SVC, Machine
 
 
 class WeightsByRule(Learner):

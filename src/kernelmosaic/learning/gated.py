@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from kernelmosaic._checks import check_choice
 from kernelmosaic.gating import Gating
-from kernelmosaic.gram import GramStack, KernelSet, Views, make_stack, take_rows
+from kernelmosaic.gram.kernel_set import KernelSet, Views, take_rows
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
-from kernelmosaic.gram.stack import ComputedStack, StoredStack
+from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
 from kernelmosaic.kernels.transformed import Projected
 from kernelmosaic.learning.certificate import Iteration, Learned, gated_forms
 from kernelmosaic.learning.problem import Evaluation, ExhaustedError, Numbers, Problem, progress
-from kernelmosaic.machines import Machine
+from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.program import relative_gap
 

@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
-from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.row_blocks import Rows
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.learning.certificate import CombinedKernel, Learned, Start
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import WeightNorm
 from kernelmosaic.learning.problem import Learner, LearnerOptions
-from kernelmosaic.machines import SVC, Machine
-from kernelmosaic.solvers import Program, certify
-from kernelmosaic.solvers.program import Vector
+from kernelmosaic.machines.base import SVC, Machine
+from kernelmosaic.solvers.program import Program, Vector, certify
 
 # The machine ---------------------------------------------------------------------------------------------------------
 

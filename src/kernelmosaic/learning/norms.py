@@ -13,9 +13,10 @@ from scipy.linalg import eigvalsh
 from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import default_budget, format_bytes
-from kernelmosaic.gram import GramStack
-from kernelmosaic.solvers import Program, solve_smo
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.solvers.conic import solve_master
+from kernelmosaic.solvers.program import Program
+from kernelmosaic.solvers.smo import solve_smo
 
 Weights = NDArray[np.float64]
 

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.linear_algebra import free_curvature, nonzero_rows
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import COLD, CombinedKernel, Iteration, Learned, Start
 from kernelmosaic.learning.norms import WeightNorm, Weights
-from kernelmosaic.solvers import certify, relative_gap
 from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
+from kernelmosaic.solvers.program import certify, relative_gap
 from kernelmosaic.solvers.smooth_newton import solve_curved
 
 Array = NDArray[np.float64]

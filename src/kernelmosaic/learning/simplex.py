@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Learned, Start
 from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights

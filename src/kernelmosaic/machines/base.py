@@ -14,20 +14,20 @@ from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import as_gram
-from kernelmosaic.solvers import (
+from kernelmosaic.solvers.factored import solve_factored, solve_stored
+from kernelmosaic.solvers.multiclass import solve_multiclass, step_limit
+from kernelmosaic.solvers.program import (
+    DEFAULTS,
+    MulticlassProgram,
     Program,
     Solution,
+    SolverOptions,
+    Vector,
+    assess,
     certify,
-    solve_factored,
-    solve_multiclass,
-    solve_smo,
-    solve_working_set,
 )
-from kernelmosaic.solvers.factored import solve_stored
-from kernelmosaic.solvers.multiclass import step_limit
-from kernelmosaic.solvers.program import DEFAULTS, MulticlassProgram, SolverOptions, Vector, assess
-from kernelmosaic.solvers.smo import most_steps
-from kernelmosaic.solvers.working_set import solve_on_demand
+from kernelmosaic.solvers.smo import most_steps, solve_smo
+from kernelmosaic.solvers.working_set import solve_on_demand, solve_working_set
 
 Array = NDArray[np.float64]
 
