@@ -296,8 +296,7 @@ class Expansion:
 
     def diagonal(self, X: MatrixLike) -> Array:
         """Return Σ_m η_m k_m(x, x) by the weights of the first output, of shape (n,); of support samples only."""
-        kernels = self.sums.kernel_set
-        assert isinstance(kernels, KernelSet)
+        kernels: Any = self.sums.kernel_set
         return np.asarray(self.eta[0] @ kernels.diagonals(kernels.views(X)))
 
     def n_evaluations(self, gates: Array) -> int:

@@ -197,10 +197,9 @@ class DenseGram(Gram):
         """Add to the diagonal in place, and return the matrix with it."""
         diagonal = self.backend.diagonal_view(self.matrix)
         diagonal += self.backend.asarray(values, self.dtype)
-        exact = self.exact
-        if exact is None:
+        if self.exact is None:
             return self
-        inner: ExactProduct = exact
+        inner = self.exact
 
         def shifted(support: NDArray[np.intp], beta: Array) -> Array:
             out = inner(support, beta)

@@ -269,7 +269,8 @@ class GramForm(Form):
         self.A, self.ridge = self.A.take(self.A.backend.nonzero(which)), self.ridge[which]
 
     def direction(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
-        K, self.factor = self.A.matrix, None
+        self.factor: Any = None
+        K = self.A.matrix
         if K is not None and len(K) <= self.factorised:
             jitter = rounding_jitter(self.A.dtype, K.diagonal() + self.ridge)
             with suppress(np.linalg.LinAlgError):
@@ -284,5 +285,4 @@ class GramForm(Form):
         return conjugate_gradients(times, lambda r: r / diagonal, slope[:, None], options, sums)[:, 0]
 
     def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
-        assert self.factor is not None
         return self.factor.solve(right)
