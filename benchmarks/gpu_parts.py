@@ -13,11 +13,15 @@ import numpy as np
 import torch
 
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier
-from kernelmosaic.gram import DenseGram, KernelSet, make_stack
+from kernelmosaic.gram.gram import DenseGram
+from kernelmosaic.gram.kernel_set import KernelSet
+from kernelmosaic.gram.stack import make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.machines import SVC
-from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_working_set, working_set
+from kernelmosaic.machines.base import SVC
+from kernelmosaic.solvers import working_set
+from kernelmosaic.solvers.program import RoundOptions, SolverOptions
+from kernelmosaic.solvers.working_set import solve_working_set
 
 N_KERNELS = 10
 
@@ -327,7 +331,7 @@ def _project(z: torch.Tensor, lower: torch.Tensor, upper: torch.Tensor) -> torch
 
 
 def _gap(K: torch.Tensor, t: torch.Tensor, beta: torch.Tensor, C: float) -> float:
-    from kernelmosaic.solvers import certify
+    from kernelmosaic.solvers.program import certify
 
     program = SVC(t.double().cpu().numpy(), C).program
     values = (K @ beta).double().cpu().numpy()

@@ -27,11 +27,12 @@ from sklearn.svm import SVC as LibSVC
 from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLRegressor, MKLClassifier, MKLRegressor
 from kernelmosaic.datasets import BayesRule, make_gaussians
 from kernelmosaic.gating import Softmax
-from kernelmosaic.gram import KernelSet, make_stack
+from kernelmosaic.gram.kernel_set import KernelSet
+from kernelmosaic.gram.stack import make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, family
 from kernelmosaic.kernels.views import KernelSpec
 from kernelmosaic.learning.gated import FixedStep, GateLearner, LearnedGates
-from kernelmosaic.machines import SVC
+from kernelmosaic.machines.base import SVC
 from kernelmosaic.stats import wilcoxon
 from reproduction.data import load
 

@@ -28,12 +28,14 @@ from sklearn.datasets import make_classification
 from sklearn.svm import SVC as LibSVM
 
 from kernelmosaic import MKLClassifier
-from kernelmosaic.gram import GramStack, KernelSet, make_stack
+from kernelmosaic.gram.kernel_set import KernelSet
+from kernelmosaic.gram.stack import GramStack, make_stack
 from kernelmosaic.kernels import Gaussian, Precomputed, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.learning import LearnerOptions, Newton
+from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import SumNorm
-from kernelmosaic.machines import SVC
+from kernelmosaic.learning.problem import LearnerOptions
+from kernelmosaic.machines.base import SVC
 
 GAP = 1e-3
 

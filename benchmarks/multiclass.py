@@ -36,14 +36,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC as LibSVM
 
 from kernelmosaic import BilinearMKLClassifier, MKLClassifier
-from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, family
-from kernelmosaic.learning import LearnerOptions, Newton
 from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
+from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import SumNorm
+from kernelmosaic.learning.problem import LearnerOptions
 from kernelmosaic.machines.base import CrammerSinger
-from kernelmosaic.solvers import Solution
 from kernelmosaic.solvers.multiclass import MultiOutput
+from kernelmosaic.solvers.program import Solution
 
 SETS = ("waveform", "satimage", "segment", "usps")
 PRICES = [0.5, 1.0, 10.0]

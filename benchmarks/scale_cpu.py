@@ -24,9 +24,10 @@ from kernelmosaic.gram.feature_stack import StackFactors
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.learning import LearnerOptions, Newton
+from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import make_norm
-from kernelmosaic.machines import SVC
+from kernelmosaic.learning.problem import LearnerOptions
+from kernelmosaic.machines.base import SVC
 
 WIDTHS = list(np.geomspace(0.5, 20, 10))
 

@@ -18,11 +18,12 @@ from sklearn.datasets import make_classification
 from sklearn.svm import SVC as LibSVM
 
 from kernelmosaic.datasets import make_gaussians
-from kernelmosaic.gram import GramStack, KernelSet, make_stack
+from kernelmosaic.gram.kernel_set import KernelSet
+from kernelmosaic.gram.stack import GramStack, make_stack
 from kernelmosaic.kernels import Gaussian, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.machines import SVC
-from kernelmosaic.solvers import certify
+from kernelmosaic.machines.base import SVC
+from kernelmosaic.solvers.program import certify
 from reproduction.data import make_waveform
 
 

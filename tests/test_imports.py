@@ -27,8 +27,8 @@ FLOORS = (
     {"gram", "imputing"},
     {"solvers"},
     {"machines"},
-    {"learning"},
     {"gating", "metrics"},
+    {"learning"},
     {"engine"},
     {"estimators"},
     {"model_selection", "stats", "persistence"},
@@ -54,7 +54,7 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 #: Packages slow to import or not always there. Each may stand at the head of a module named `_<package>_…` (itself
 #: imported inside functions only) or of a room listed here; anywhere else it is imported where it is used.
 LATE = {package: set() for package in ("numba", "clarabel", "matplotlib", "pandas", "polars", "skops")}
-LATE |= {package: set() for package in ("torch", "dask", "distributed", "highspy", "anndata", "mudata")}
+LATE |= {package: set() for package in ("torch", "dask", "distributed", "anndata", "mudata")}
 LATE |= {"typer": {"cli"}, "rich": {"cli"}, "pandas": {"tables"}}
 
 

@@ -19,7 +19,7 @@ from tools.structure import parsed
 
 SOURCE = Path(kernelmosaic.__file__).parent
 #: The one context variable, that of `SharedKernels`, and the one module that reads it.
-STORE = "engine/store.py"
+STORE = "engine/training_set.py"
 #: What looks like a door and is none, and why.
 NONE = {
     "backend.py: _THREAD is an object of this module that functions change": "of one thread, set where that starts",

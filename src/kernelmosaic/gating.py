@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 
 from kernelmosaic._checks import check_choice
@@ -93,12 +93,6 @@ def scores_vjp(Z: Array, A: Array) -> Array:
     return np.column_stack([A.T @ Z, A.sum(axis=0)])
 
 
-def softmax(A: Array) -> Array:
-    """Return exp(a_m) / Σ_h exp(a_h), row by row, without overflow."""
-    E = np.exp(A - A.max(axis=1, keepdims=True))
-    return np.asarray(E / E.sum(axis=1, keepdims=True))
-
-
 def softmax_vjp(eta: Array, G: Array) -> Array:
     """Return the slopes in the scores, given those in the gates: η_m (G_m − Σ_h η_h G_h)."""
     return np.asarray(eta * (G - np.sum(eta * G, axis=1, keepdims=True)))
@@ -138,7 +132,7 @@ class Softmax(LinearGating):
     """
 
     def values(self, V: Array, Z: Array) -> Array:
-        return softmax(scores(V, Z))
+        return np.asarray(softmax(scores(V, Z), axis=1))
 
     def vjp(self, V: Array, Z: Array, G: Array) -> Array:
         return scores_vjp(Z, softmax_vjp(self.values(V, Z), G))
@@ -228,7 +222,7 @@ class GaussianGating(Gating):
         inverse = widths**-2
         # Σ_d (z_d − c_d)² / w_d², multiplied out: nothing of shape (n, P, n_features).
         q = 0.5 * ((Z**2) @ inverse.T - 2.0 * Z @ (centres * inverse).T + np.sum(centres**2 * inverse, axis=1))
-        return softmax(-q)
+        return np.asarray(softmax(-q, axis=1))
 
     def vjp(self, V: Array, Z: Array, G: Array) -> Array:
         centres, widths = self._split(V)
@@ -293,13 +287,13 @@ class Constant(Gating):
         return np.zeros((n_kernels, 0))
 
     def values(self, V: Array, Z: Array) -> Array:
-        theta = self._given() if self.weights is not None else softmax(V.T)[0]
+        theta = self._given() if self.weights is not None else softmax(V[:, 0])
         return np.tile(np.sqrt(theta), (Z.shape[0], 1))
 
     def vjp(self, V: Array, Z: Array, G: Array) -> Array:
         if self.weights is not None:
             return np.zeros_like(V)
-        theta = softmax(V.T)
+        theta = softmax(V.T, axis=1)
         # ∂√θ/∂θ = 1/(2√θ), and the softmax multiplies by θ: written so that θ = 0 does no harm.
         root = np.sqrt(theta)
         slope = 0.5 * root * G.sum(axis=0)
@@ -307,7 +301,7 @@ class Constant(Gating):
 
     def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
         """Return ``weights`` (P,): the θ_m, squares of the gates."""
-        return {"weights": self._given() if self.weights is not None else softmax(V.T)[0]}
+        return {"weights": self._given() if self.weights is not None else softmax(V[:, 0])}
 
     def _given(self) -> NDArray[np.float64]:
         weights = np.asarray(self.weights, dtype=np.float64)

@@ -13,13 +13,15 @@ from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.gram
 from kernelmosaic.backend import NUMPY, Backend, torch_backend
-from kernelmosaic.gram import KernelSet, StoredStack, make_feature_stack, make_pair_stack, make_stack
 from kernelmosaic.gram.factored import DenseFactors, FactoredGram
+from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram, OnDemandGram, SomeRows
+from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.options import StackOptions
+from kernelmosaic.gram.pairs import make_pair_stack
 from kernelmosaic.gram.row_blocks import open_rows
-from kernelmosaic.gram.stack import StackClasses
+from kernelmosaic.gram.stack import StackClasses, StoredStack, make_stack
 from kernelmosaic.kernels import Linear, pairwise
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import kernelmosaic.learning
-from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.certificate import Learned
 from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.norms import make_norm

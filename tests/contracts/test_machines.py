@@ -17,9 +17,21 @@ from scipy.optimize import minimize
 from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.machines
-from kernelmosaic.machines import SVC, SVR, Cox, Huber, Machine, OneClass, Quantile, Ranking, Survival
-from kernelmosaic.machines.base import CrammerSinger, MulticlassMachine, PairwiseSlack, PosteriorSVC, SharedMachines
-from kernelmosaic.machines.survival import SmoothMachine
+from kernelmosaic.machines.base import (
+    SVC,
+    SVR,
+    CrammerSinger,
+    Huber,
+    Machine,
+    MulticlassMachine,
+    OneClass,
+    PairwiseSlack,
+    PosteriorSVC,
+    Quantile,
+    SharedMachines,
+    Survival,
+)
+from kernelmosaic.machines.survival import Cox, Ranking, SmoothMachine
 
 pytest.importorskip("clarabel")
 from tests.reference.conic import solve_program_conic

@@ -37,9 +37,9 @@ from kernelmosaic.backend import allowed_threads
 from kernelmosaic.engine import search as _path
 from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum
-from kernelmosaic.machines import SVC, SVR
+from kernelmosaic.machines.base import SVC, SVR
 from kernelmosaic.model_selection import PathSearchCV, SharedKernels
-from kernelmosaic.solvers import Program
+from kernelmosaic.solvers.program import Program
 
 CS = [0.03, 0.3, 3.0]
 KERNELS = [("line", Linear()), ("near", Gaussian(factor=0.5)), ("far", Gaussian(factor=2.0))]

@@ -14,7 +14,7 @@ from kernelmosaic import BilinearMKLClassifier, MKLClassifier, PosteriorMKLClass
 from kernelmosaic.estimators.posterior import density_posteriors, neighbor_posteriors
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
 from kernelmosaic.machines.base import PosteriorSVC
-from kernelmosaic.solvers import Program
+from kernelmosaic.solvers.program import Program
 
 X, Y = load_iris(return_X_y=True)
 X, Y = X[::2], np.array(["seto", "versi", "virgi"])[Y[::2]]

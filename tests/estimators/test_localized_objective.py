@@ -16,8 +16,7 @@ from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.learning.gated import GatedProblem
-from kernelmosaic.machines import SVC, SVR, OneClass
-from kernelmosaic.machines.base import CrammerSinger
+from kernelmosaic.machines.base import SVC, SVR, CrammerSinger, OneClass
 
 KERNELS = [Linear(), Gaussian(1.5)]
 C, EPSILON, NU = 2.5, 0.1, 0.3

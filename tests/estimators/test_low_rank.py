@@ -28,9 +28,9 @@ from kernelmosaic import (
 )
 from kernelmosaic.engine.expansion import _BLOCK_BYTES
 from kernelmosaic.engine.gates import GateInputs
-from kernelmosaic.gram import DenseGram
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import StackFactors, StoredFeatures
+from kernelmosaic.gram.gram import DenseGram
 from kernelmosaic.gram.options import FitOptions
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum
@@ -38,9 +38,9 @@ from kernelmosaic.learning.discriminant import centered_traces, trace_penalties
 from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.learning.problem import LearnerOptions
-from kernelmosaic.machines import Machine
+from kernelmosaic.machines.base import Machine
 from kernelmosaic.machines.discriminant import Discriminant, binary_targets, class_targets
-from kernelmosaic.solvers import RoundOptions, SolverOptions
+from kernelmosaic.solvers.program import RoundOptions, SolverOptions
 
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((100, 4))

@@ -18,12 +18,12 @@ from kernelmosaic import (
     MKLRegressor,
     machines,
 )
-from kernelmosaic.gram import KernelSet, make_stack
+from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.options import StackOptions
+from kernelmosaic.gram.stack import make_stack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.solvers import SolverOptions
-from kernelmosaic.solvers.program import DEFAULTS
+from kernelmosaic.solvers.program import DEFAULTS, SolverOptions
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
 
 N = 300

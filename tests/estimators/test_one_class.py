@@ -15,7 +15,7 @@ from tests.reference.conic import solve_mkl_conic
 
 from kernelmosaic import LocalizedMKLOneClass, MKLOneClass
 from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Precomputed
-from kernelmosaic.solvers import Program
+from kernelmosaic.solvers.program import Program
 from reproduction.data import make_ringnorm
 
 BOTH = [MKLOneClass, LocalizedMKLOneClass]

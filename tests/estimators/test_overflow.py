@@ -18,7 +18,7 @@ from kernelmosaic import (
     PosteriorMKLClassifier,
 )
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.solvers import relative_gap
+from kernelmosaic.solvers.program import relative_gap
 
 KERNELS = [Linear(), Gaussian(1.0)]
 HUGE = [1e200 * Linear(), 1e200 * Gaussian(1.0)]

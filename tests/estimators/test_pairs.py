@@ -20,8 +20,9 @@ from kernelmosaic import (
     save,
 )
 from kernelmosaic.engine.expansion import PairSums
-from kernelmosaic.gram import KernelSet, make_pair_stack
+from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.options import StackOptions
+from kernelmosaic.gram.pairs import make_pair_stack
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, pairwise
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.learning.ridge_weights import PairForm, RidgeOptions, RidgePoint, RidgeProblem, RidgeTargets

@@ -20,13 +20,13 @@ from kernelmosaic import (
     load,
     save,
 )
-from kernelmosaic.gram import SubsetKernels, SubsetStack
+from kernelmosaic.gram.subsets import SubsetKernels, SubsetStack
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Subsets
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.learning import LearnerOptions
 from kernelmosaic.learning.newton import ColumnGeneration
 from kernelmosaic.learning.norms import SumNorm
-from kernelmosaic.machines import SVC
+from kernelmosaic.learning.problem import LearnerOptions
+from kernelmosaic.machines.base import SVC
 
 PAIRS = Subsets(Gaussian(), size=(1, 2), factor=[0.5, 2.0])
 COLUMNS = range(8)

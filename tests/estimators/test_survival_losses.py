@@ -15,8 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import MKLSurvival, MKLSurvivalCV, load, save
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Subsets
-from kernelmosaic.machines import Cox, Ranking
-from kernelmosaic.machines.survival import OrderedPairs
+from kernelmosaic.machines.survival import Cox, OrderedPairs, Ranking
 from kernelmosaic.metrics import StepFunction, concordance_index, integrated_brier_score, kaplan_meier
 
 RNG = np.random.RandomState(0)

@@ -18,7 +18,7 @@ from kernelmosaic.gpu.programs import (
 )
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.machines.base import SVC, SVR, Huber
-from kernelmosaic.solvers import solve_smo
+from kernelmosaic.solvers.smo import solve_smo
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -52,7 +52,7 @@ def test_intercepts_and_nearest_points_are_those_of_each_program(name):
     near = batch.nearest(torch.tensor(beta)).numpy()
     intercepts = batch.intercepts(batch.target - torch.tensor(values))
     losses = batch.losses(torch.tensor(values), intercepts).numpy()
-    linear = batch.linear_term(torch.tensor(near)).numpy()
+    linear = batch.linear_value(torch.tensor(near)).numpy()
     for k, program in enumerate(programs):
         np.testing.assert_allclose(near[k], program.feasible(beta[k]), atol=1e-8)
         assert abs(near[k].sum()) < 1e-10

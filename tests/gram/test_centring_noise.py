@@ -11,9 +11,10 @@ from scipy import sparse
 from sklearn.svm import SVC
 
 from kernelmosaic import MKLClassifier
-from kernelmosaic.gram import KernelSet, make_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.row_blocks import open_rows
+from kernelmosaic.gram.stack import make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Sum
 from kernelmosaic.kernels.views import KernelSpec
 

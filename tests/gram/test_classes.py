@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmosaic.gram import GramStack, StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.gram.stack import StackClasses
+from kernelmosaic.gram.stack import GramStack, StackClasses, StoredStack
 
 
 def make_stack(n=37, P=4, dtype=np.float64):

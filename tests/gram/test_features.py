@@ -7,15 +7,18 @@ import pytest
 from scipy import sparse
 
 from kernelmosaic import MKLClassifier
-from kernelmosaic.gram import KernelSet, make_feature_stack, make_stack
+from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import ColumnsMap, FeatureMaps, FourierMap, NystroemMap
 from kernelmosaic.gram.feature_stack import ComputedFeatures, StoredFeatures
+from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.options import PassOptions
 from kernelmosaic.gram.row_blocks import open_rows
+from kernelmosaic.gram.stack import make_stack
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Precomputed, Spectrum
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.machines import SVC
-from kernelmosaic.solvers import SolverOptions, solve_factored
+from kernelmosaic.machines.base import SVC
+from kernelmosaic.solvers.factored import solve_factored
+from kernelmosaic.solvers.program import SolverOptions
 
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((60, 5)) + np.array([2.0, 0.0, 0.0, -1.0, 0.0])

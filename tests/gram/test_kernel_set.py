@@ -11,7 +11,8 @@ from scipy.linalg import expm
 from scipy.spatial import distance
 from sklearn.base import clone
 
-from kernelmosaic.gram import ComputedStack, KernelSet, make_stack, take_rows
+from kernelmosaic.gram.kernel_set import KernelSet, take_rows
+from kernelmosaic.gram.stack import ComputedStack, make_stack
 from kernelmosaic.kernels import (
     Correlation,
     Diffusion,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmosaic.gram import KernelSet, make_pair_stack
+from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.options import StackOptions
-from kernelmosaic.gram.pairs import PairFactors, PairStack
+from kernelmosaic.gram.pairs import PairFactors, PairStack, make_pair_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Spectrum, pairwise
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 

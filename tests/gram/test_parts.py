@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import KernelSet, StoredStack, make_stack
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.gram.stack import ComputedStack
+from kernelmosaic.gram.kernel_set import KernelSet
+from kernelmosaic.gram.stack import ComputedStack, StoredStack, make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.solvers import Program
 from kernelmosaic.solvers.interior_point import CentralPath
+from kernelmosaic.solvers.program import Program
 
 ROWS = np.array([1, 4, 5, 11, 29])
 torch_only = pytest.mark.torch

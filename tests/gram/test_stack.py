@@ -11,8 +11,10 @@ import pytest
 
 from kernelmosaic import backend
 from kernelmosaic.backend import NUMPY
-from kernelmosaic.gram import ComputedStack, DenseGram, KernelSet, StoredStack, make_stack
+from kernelmosaic.gram.gram import DenseGram
+from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.options import StackOptions
+from kernelmosaic.gram.stack import ComputedStack, StoredStack, make_stack
 from kernelmosaic.kernels import Correlation, Gaussian, Kernel, Laplacian, Linear, Polynomial, Precomputed, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 

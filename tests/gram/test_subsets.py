@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from kernelmosaic.gram import SubsetKernels, SubsetStack
+from kernelmosaic.gram.subsets import SubsetKernels, SubsetStack
 from kernelmosaic.kernels import Gaussian, Laplacian, Subsets
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from kernelmosaic.backend import has_device, is_tensor, require_device, tensor_device, to_host, torch_backend
-from kernelmosaic.gram import DenseGram, KernelSet, StoredStack
-from kernelmosaic.gram import make_stack as make_any_stack
+from kernelmosaic.gram.gram import DenseGram
+from kernelmosaic.gram.kernel_set import KernelSet
+from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.gram.stack import make_stack as make_any_stack
 from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, family
 from kernelmosaic.kernels.base import StatisticKernel
 from kernelmosaic.kernels.views import lay_specs, read_kernels

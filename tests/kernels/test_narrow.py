@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from kernelmosaic import MKLClassifier
-from kernelmosaic.gram import KernelSet, make_stack
-from kernelmosaic.gram.stack import ComputedStack
+from kernelmosaic.gram.kernel_set import KernelSet
+from kernelmosaic.gram.stack import ComputedStack, make_stack
 from kernelmosaic.kernels import FFT, Gaussian, Laplacian, Projected
 from kernelmosaic.kernels.base import StatisticKernel
 from kernelmosaic.kernels.distances import ERRORS, squared_distances, unreliable_share

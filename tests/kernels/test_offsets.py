@@ -12,10 +12,11 @@ from scipy.spatial.distance import cdist
 from sklearn.svm import SVC
 
 from kernelmosaic import MKLClassifier
-from kernelmosaic.gram import KernelSet, make_stack
 from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.row_blocks import open_rows
+from kernelmosaic.gram.stack import make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Projected
 from kernelmosaic.kernels.views import KernelSpec
 

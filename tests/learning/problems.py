@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.learning.problem import LearnerOptions
-from kernelmosaic.machines import SVC, SVR, Huber, OneClass
+from kernelmosaic.machines.base import SVC, SVR, Huber, OneClass
 
-KINDS = ("svc", "svc squared", "svr", "svr squared", "one class", "least squares", "huber")
+#: Machines by kind, of labels y, numbers f and C.
+MACHINES = {
+    "svc": lambda y, f, C: SVC(y, C),
+    "svc squared": lambda y, f, C: SVC(y, C, slack=2),
+    "svr": lambda y, f, C: SVR(f, C, 0.1),
+    "svr squared": lambda y, f, C: SVR(f, C, 0.1, slack=2),
+    "one class": lambda y, f, C: OneClass(len(y), max(C, 2.0) / len(y)),
+    "least squares": lambda y, f, C: SVR(f, C, 0.0, slack=2),
+    "huber": lambda y, f, C: Huber(f, C, 0.5),
+}
+KINDS = tuple(MACHINES)
 
 
 def make_kernels(rng, n, P):
@@ -25,18 +35,8 @@ def make_kernels(rng, n, P):
 
 
 def make_machine(kind, rng, X, C):
-    n = len(X)
-    f = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.3 * rng.standard_normal(n)
-    y = np.where(f > 0, 1.0, -1.0)
-    return {
-        "svc": lambda: SVC(y, C),
-        "svc squared": lambda: SVC(y, C, slack=2),
-        "svr": lambda: SVR(f, C, 0.1),
-        "svr squared": lambda: SVR(f, C, 0.1, slack=2),
-        "one class": lambda: OneClass(n, max(C, 2.0) / n),
-        "huber": lambda: Huber(f, C, 0.5),
-        "least squares": lambda: SVR(f, C, 0.0, slack=2),
-    }[kind]()
+    f = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.3 * rng.standard_normal(len(X))
+    return MACHINES[kind](np.where(f > 0, 1.0, -1.0), f, C)
 
 
 def make_problem(kind, seed, n=40, P=6):

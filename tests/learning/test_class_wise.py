@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning import FixedWeights, LearnerOptions, Newton
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.class_wise import ClassNewton, ClassWiseProblem, ProjectedGradient, QuasiNewton
+from kernelmosaic.learning.fixed import FixedWeights
+from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import PowerNorm, SumNorm
+from kernelmosaic.learning.problem import LearnerOptions
 from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
 
 pytest.importorskip("clarabel")

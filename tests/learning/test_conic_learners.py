@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic import MKLClassifier
-from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.conic import QCQP, SDP, _lower_bound
 from kernelmosaic.solvers.conic import ConicError, ConicProgram, pack_symmetric, unpack_symmetric
@@ -100,9 +100,9 @@ def test_largest_eigenvalue_as_a_conic_program():
     M = M + M.T
     model = ConicProgram(np.ones(1), np.zeros(1))
     block = model.require("semidefinite", -pack_symmetric(np.eye(4))[:, np.newaxis], -pack_symmetric(M))
-    found = model.solve()
-    assert found.x[0] == pytest.approx(np.linalg.eigvalsh(M).max(), abs=1e-6)
-    assert np.trace(unpack_symmetric(found.multipliers[block])) == pytest.approx(1.0, abs=1e-6)
+    x, multipliers = model.solve()
+    assert x[0] == pytest.approx(np.linalg.eigvalsh(M).max(), abs=1e-6)
+    assert np.trace(unpack_symmetric(multipliers[block])) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_infeasible_is_said():

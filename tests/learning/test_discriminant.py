@@ -7,11 +7,12 @@ import pytest
 from tests.reference.criteria import least_squares_value, within_class_value
 from tests.reference.discriminant import solve_matrix_fractional
 
-from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning import FixedWeights, LearnerOptions, Parameters, make_learner
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.discriminant import DiscriminantProblem, centered_traces, trace_penalties
-from kernelmosaic.learning.factory import SOLVERS
+from kernelmosaic.learning.factory import SOLVERS, Parameters, make_learner
+from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.norms import SumNorm
+from kernelmosaic.learning.problem import LearnerOptions
 from kernelmosaic.machines.discriminant import Discriminant, center
 
 EXACT = ("newton", "silp", "qcqp", "sdp")

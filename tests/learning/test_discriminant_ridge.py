@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.learning import LearnerOptions
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.discriminant import (
     DiscriminantProblem,
     FeatureRidge,
@@ -18,6 +17,7 @@ from kernelmosaic.learning.discriminant import (
 )
 from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.norms import SumNorm
+from kernelmosaic.learning.problem import LearnerOptions
 from kernelmosaic.machines.discriminant import Discriminant
 
 N, WIDTHS = 50, (4, 1, 7)

@@ -9,7 +9,7 @@ from tests.calls import recorded
 
 from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
 from kernelmosaic.datasets import make_gaussians
-from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.factory import SOLVERS, Parameters, make_learner
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.hard_margin import LearnedC

@@ -9,8 +9,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic.gating import GATINGS, Constant, Softmax
-from kernelmosaic.gram import KernelSet, make_stack
-from kernelmosaic.gram.stack import ComputedStack, StoredStack
+from kernelmosaic.gram.kernel_set import KernelSet
+from kernelmosaic.gram.stack import ComputedStack, StoredStack, make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Projected
 from kernelmosaic.kernels.views import KernelSpec
 from kernelmosaic.learning.gated import (
@@ -23,8 +23,7 @@ from kernelmosaic.learning.gated import (
     make_step,
 )
 from kernelmosaic.learning.problem import Evaluation
-from kernelmosaic.machines import SVC, SVR, OneClass
-from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
+from kernelmosaic.machines.base import SVC, SVR, CrammerSinger, OneClass, PairwiseSlack
 
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(40, 3))
@@ -109,6 +108,10 @@ def test_line_searched_steps_never_climb(step, machine):
     assert learned.objective == values[-1]
 
 
+def weights_of(projections):
+    return np.concatenate([projections.kernel(m).W_.ravel() for m in projections.numbers])
+
+
 @pytest.mark.parametrize(
     ("name", "normalize"),
     [
@@ -120,13 +123,13 @@ def test_line_searched_steps_never_climb(step, machine):
 def test_projections_descend_with_the_gates(name, normalize):
     kernel_set = mosaic_of([Projected(Linear(), 2), Projected(Gaussian(2.0), 1)], normalize)
     projections = Projections(kernel_set, kernel_set.views(X), np.ones(40))
-    before = projections.read()
+    before = weights_of(projections)
     # The machine's own gap is at most a tenth of tol: what is left of the tolerance below is not its.
     learned = GateLearner(Softmax(), tol=1e-5, max_iter=4).learn(
         projections.stack, MACHINES[name], X, np.random.RandomState(0), projections
     )
     assert np.all(np.diff([line.objective for line in learned.history]) < 0)
-    assert not np.allclose(projections.read(), before)
+    assert not np.allclose(weights_of(projections), before)
     # What is returned belongs together: the value is that of the projections and gates in place.
     problem = GatedProblem(projections.stack, MACHINES[name], Softmax(), X)
     assert_allclose(problem.evaluate(learned.V, None, 1e-9).upper, learned.objective, rtol=1e-5)
@@ -139,7 +142,8 @@ def test_matrices_that_are_recomputed_follow_the_projections(normalize):
         kernel_set = mosaic_of([Projected(Polynomial(), 2), Projected(Gaussian(2.0), 1)], normalize)
         projections = Projections(kernel_set, kernel_set.views(X), np.ones(len(X)), budget)
         assert isinstance(projections.stack, kind)
-        projections.write(projections.read() + np.random.RandomState(0).normal(size=projections.read().shape))
+        before = weights_of(projections)
+        projections.write(before + np.random.RandomState(0).normal(size=before.shape))
         found.append(np.asarray(projections.stack.combine(np.array([1.0, 2.0]))))
     assert_allclose(*found, atol=1e-10)
 

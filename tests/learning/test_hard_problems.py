@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.machines.base import MulticlassMachine
-from kernelmosaic.solvers.multiclass_interior import _State
+from kernelmosaic.solvers.interior_point import _State
 from kernelmosaic.solvers.smo import SMOState
 
 

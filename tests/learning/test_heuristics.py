@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import LinearConstraint, minimize
 from tests.learning.problems import learn, make_problem, options
 
-from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.fixed import Alignment, EasyMKL, aligned_weights, centred_products
 
 

@@ -7,13 +7,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic import MKLClassifier
-from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.hard_margin import HardMargin, LearnedC, WithIdentity
 from kernelmosaic.learning.newton import Newton
-from kernelmosaic.machines import SVC
-from kernelmosaic.solvers import solve_smo
+from kernelmosaic.machines.base import SVC
+from kernelmosaic.solvers.smo import solve_smo
 
 pytest.importorskip("clarabel")
 from tests.learning.problems import learn, make_kernels, make_problem, options

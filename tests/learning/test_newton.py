@@ -7,12 +7,12 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
-from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.learning.problem import MachineProblem
 from kernelmosaic.learning.simplex import ReducedGradient
-from kernelmosaic.machines import SVC
+from kernelmosaic.machines.base import SVC
 
 pytest.importorskip("clarabel")
 from tests.learning.problems import KINDS, learn, make_kernels, make_problem, options, slopes
@@ -114,7 +114,7 @@ def test_a_part_that_says_it_all_spares_the_whole_its_steps():
 
 
 def test_a_part_without_a_feasible_machine_is_no_start():
-    from kernelmosaic.machines import OneClass
+    from kernelmosaic.machines.base import OneClass
 
     rng = np.random.RandomState(0)
     X = rng.standard_normal((100, 2)) + 3.0

@@ -9,7 +9,7 @@ from tests.learning.problems import make_kernels
 
 from kernelmosaic import MKLClassifier
 from kernelmosaic.datasets import make_gaussians
-from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.norms import large_eigenvalues, make_penalties
 

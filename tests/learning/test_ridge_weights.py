@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 
 from kernelmosaic.backend import NUMPY, torch_backend
-from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.gram.options import PassOptions
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Laplacian
 from kernelmosaic.kernels.numeric import RadialWidths
 from kernelmosaic.learning.ridge_weights import (

@@ -11,7 +11,7 @@ from tests.reference.criteria import least_squares_value
 
 from kernelmosaic import DiscriminantMKLClassifier, MKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed
-from kernelmosaic.learning.discriminant_sdp import _unit_rows
+from kernelmosaic.learning.discriminant import _unit_rows
 from kernelmosaic.machines.discriminant import binary_targets, class_targets
 
 

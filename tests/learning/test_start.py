@@ -8,15 +8,14 @@ from sklearn.datasets import load_iris
 from tests.learning.problems import options
 
 from kernelmosaic import DiscriminantMKLClassifier
-from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.learning import FixedWeights
 from kernelmosaic.learning.certificate import CombinedKernel, Start
 from kernelmosaic.learning.class_wise import ClassNewton
 from kernelmosaic.learning.factory import SOLVERS
+from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.problem import MachineProblem
-from kernelmosaic.machines import SVC
-from kernelmosaic.machines.base import CrammerSinger, SharedMachines
+from kernelmosaic.machines.base import SVC, CrammerSinger, SharedMachines
 from kernelmosaic.model_selection import SharedKernels
 
 RNG = np.random.RandomState(0)

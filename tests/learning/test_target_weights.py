@@ -9,8 +9,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic.backend import NUMPY, torch_backend
-from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets, learn_ridge
 from kernelmosaic.learning.target_weights import Kriging, TargetOptions, learn_frequencies, learn_target_weights
 

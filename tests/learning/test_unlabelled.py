@@ -8,7 +8,7 @@ from scipy.stats import chi2
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.neighbors import kneighbors_graph
 
-from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.unlabelled import (
     EmbeddingOptions,
     ViewSimilarity,

@@ -10,11 +10,11 @@ from numpy.testing import assert_allclose
 from tests.learning.problems import learn, options
 
 from kernelmosaic import MKLRegressor
-from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.problem import MachineProblem
-from kernelmosaic.machines import SVR
+from kernelmosaic.machines.base import SVR
 
 
 def few_samples(seed):

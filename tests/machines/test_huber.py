@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 from kernelmosaic import MKLRegressor
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.machines import SVR, Huber
+from kernelmosaic.machines.base import SVR, Huber
 
 rng = np.random.RandomState(0)
 X = rng.standard_normal((50, 3))

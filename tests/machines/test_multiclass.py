@@ -10,10 +10,11 @@ from numpy.testing import assert_allclose
 from sklearn.svm import LinearSVC
 
 from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
-from kernelmosaic.solvers import Program, SolverOptions, solve_multiclass, solve_smo
 from kernelmosaic.solvers._numba_multiclass import solve_sample
-from kernelmosaic.solvers.multiclass import ClassMatrices
-from kernelmosaic.solvers.multiclass_interior import solve_interior
+from kernelmosaic.solvers.interior_point import solve_interior
+from kernelmosaic.solvers.multiclass import ClassMatrices, solve_multiclass
+from kernelmosaic.solvers.program import Program, SolverOptions
+from kernelmosaic.solvers.smo import solve_smo
 
 MACHINES = [CrammerSinger, PairwiseSlack]
 

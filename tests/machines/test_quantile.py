@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import LocalizedMKLRegressor, MKLRegressor, MKLRegressorCV, load, save
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.machines import SVR, Quantile
+from kernelmosaic.machines.base import SVR, Quantile
 
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((60, 2))

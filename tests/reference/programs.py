@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from kernelmosaic.solvers import Program
+from kernelmosaic.solvers.program import Program
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import LinearConstraint, minimize, minimize_scalar
 
-from kernelmosaic.solvers import Program
+from kernelmosaic.solvers.program import Program
 
 pytest.importorskip("clarabel")
 from tests.reference.conic import solve_mkl_conic, solve_mkl_lp_generic, solve_program_conic

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import DenseGram, StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.gram.stack import StackClasses
+from kernelmosaic.gram.gram import DenseGram
+from kernelmosaic.gram.stack import StackClasses, StoredStack
 from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
-from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_multiclass
-from kernelmosaic.solvers.multiclass import ClassMatrices
-from kernelmosaic.solvers.multiclass_interior import solve_interior
-from kernelmosaic.solvers.multiclass_program import MulticlassProgram
+from kernelmosaic.solvers.interior_point import solve_interior
+from kernelmosaic.solvers.multiclass import ClassMatrices, solve_multiclass
+from kernelmosaic.solvers.program import MulticlassProgram, RoundOptions, SolverOptions
 
 pytest.importorskip("clarabel")
 from tests.reference.joint import solve_joint_conic

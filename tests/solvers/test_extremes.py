@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from tests.reference.programs import MAKERS, assert_feasible, gram, labels, make_case, one_class, svm
 
-from kernelmosaic.solvers import solve_smo
-from kernelmosaic.solvers.smo import most_steps
+from kernelmosaic.solvers.smo import most_steps, solve_smo
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,18 @@ from tests.reference.programs import assert_feasible, svm
 
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.machines import SVC, SVR
-from kernelmosaic.solvers import Program, SolverOptions, solve_factored, solve_smo
-from kernelmosaic.solvers.factored import FactoredRounds, _compensation, _is_narrow, round_to_bounds, solve_stored
+from kernelmosaic.machines.base import SVC, SVR
+from kernelmosaic.solvers.factored import (
+    FactoredRounds,
+    _compensation,
+    _is_narrow,
+    round_to_bounds,
+    solve_factored,
+    solve_stored,
+)
 from kernelmosaic.solvers.interior_point import CentralPath
-from kernelmosaic.solvers.program import DEFAULTS, assess
+from kernelmosaic.solvers.program import DEFAULTS, Program, SolverOptions, assess
+from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.working_set import SingleOutput
 
 RNG = np.random.RandomState(0)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.reference.programs import LINEAR, MAKERS, assert_feasible, cases, labels, make_case, one_class, svm
 
 from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.machines import SVC, SVR, OneClass
-from kernelmosaic.solvers import Program, solve_factored, solve_smo
-from kernelmosaic.solvers.factored import FactoredRounds
+from kernelmosaic.machines.base import SVC, SVR, OneClass
+from kernelmosaic.solvers.factored import FactoredRounds, solve_factored
 from kernelmosaic.solvers.interior_point import CentralPath
-from kernelmosaic.solvers.program import DEFAULTS
+from kernelmosaic.solvers.program import DEFAULTS, Program
+from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.working_set import SingleOutput
 
 often = settings(max_examples=80, derandomize=True, deadline=None)
@@ -58,8 +58,9 @@ def test_the_optimum_is_reached_and_the_gap_is_a_true_bound(conic, case):
 def test_few_matrices_are_factorised(kind):
     for seed, shape in enumerate(("wide", "narrow", "linear", "repeated")):
         case = make_case(kind, 200, 3.0, shape, seed)
-        path = CentralPath(in_factors(case.exact), case.program).follow(1e-6)
-        assert path.gap <= 1e-6
+        path = CentralPath(in_factors(case.exact), case.program)
+        path.follow(1e-6)
+        assert path.gap() <= 1e-6
         assert path.n_iter <= (1 if kind in LINEAR else 25)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from tests.reference.programs import LINEAR, cases
 
-from kernelmosaic.solvers import solve_smo
+from kernelmosaic.solvers.smo import solve_smo
 
 
 @settings(max_examples=60, derandomize=True, deadline=None)

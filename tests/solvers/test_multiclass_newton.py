@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
-from kernelmosaic.solvers import solve_multiclass
+from kernelmosaic.solvers.multiclass import solve_multiclass
 from kernelmosaic.solvers.multiclass_newton import DampedNewton
 
 MACHINES = [CrammerSinger, PairwiseSlack]

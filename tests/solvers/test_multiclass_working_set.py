@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.gram.stack import StackClasses
+from kernelmosaic.gram.stack import StackClasses, StoredStack
 from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
-from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_multiclass
-from kernelmosaic.solvers.multiclass import MultiOutput
+from kernelmosaic.solvers.multiclass import MultiOutput, solve_multiclass
 from kernelmosaic.solvers.multiclass_newton import multiclass_curvature
+from kernelmosaic.solvers.program import RoundOptions, SolverOptions
 
 MACHINES = [CrammerSinger, PairwiseSlack]
 N, K, P, WIDTH = 150, 4, 3, 12
@@ -92,7 +91,9 @@ def test_equals_the_solver_of_arrays(form, machine, C):
     sample_C[::7] = 0.0
     program = machine(y, C, K, sample_C).program
     expected = solve_multiclass(K_, program, tol=1e-7)
-    rounds = MultiOutput(make(features), program, program.start(None), options=rounds_of(25))
+    rounds = MultiOutput(
+        make(features), program, np.zeros(program.margins.shape), None, rounds_of(25), np.float64, 0.0, 10**7
+    )
     found = rounds.solve(1e-6, lambda: rounds.n_iter > 10**7)
     assert rounds.n_rounds > 5
     assert found.gap <= 1e-6

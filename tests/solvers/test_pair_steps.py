@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from tests.calls import recorded
 
-from kernelmosaic.solvers import Program, SolverOptions, smo, solve_smo
-from kernelmosaic.solvers.smo import maximise
+from kernelmosaic.solvers import smo
+from kernelmosaic.solvers.program import Program, SolverOptions
+from kernelmosaic.solvers.smo import maximise, solve_smo
 
 
 def program(n, C, epsilon):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from tests.reference.programs import MAKERS, cases, make_case
 
-from kernelmosaic.solvers import Program, certify, relative_gap, solve_smo
+from kernelmosaic.solvers.program import Program, certify, relative_gap
+from kernelmosaic.solvers.smo import solve_smo
 
 often = settings(max_examples=80, derandomize=True, deadline=None)
 #: Kinds whose coefficients have a sum to keep, so that there is an intercept to find.

@@ -7,9 +7,10 @@ from sklearn.svm import SVR as LibSVR
 from tests.calls import recorded
 
 from kernelmosaic.gram.factored import DenseFactors
-from kernelmosaic.machines import SVC, SVR, Huber
-from kernelmosaic.solvers import SolverOptions, solve_factored
+from kernelmosaic.machines.base import SVC, SVR, Huber
+from kernelmosaic.solvers.factored import solve_factored
 from kernelmosaic.solvers.interior_point import CentralPath
+from kernelmosaic.solvers.program import SolverOptions
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 
 rng = np.random.RandomState(0)

@@ -24,7 +24,8 @@ _MODULES = sorted(
 # the last bit shows.
 _FIT = """
 import numpy as np
-from kernelmosaic.solvers import Program, solve_smo
+from kernelmosaic.solvers.program import Program
+from kernelmosaic.solvers.smo import solve_smo
 
 rng = np.random.RandomState(0)
 X = rng.standard_normal((300, 8))

@@ -7,8 +7,9 @@ import pytest
 
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.learning.hard_margin import HardMargin
-from kernelmosaic.machines import SVC, SVR
-from kernelmosaic.solvers import certify, solve_smo
+from kernelmosaic.machines.base import SVC, SVR
+from kernelmosaic.solvers.program import certify
+from kernelmosaic.solvers.smo import solve_smo
 
 N = 90
 

@@ -10,9 +10,11 @@ from sklearn.svm import SVC, SVR, OneClassSVM
 from tests.calls import recorded
 from tests.reference.programs import MAKERS, assert_feasible, cases, make_case, one_class, svm
 
-from kernelmosaic.gram import DenseGram
-from kernelmosaic.solvers import Program, SolverOptions, free_newton, smo, solve_smo
+from kernelmosaic.gram.gram import DenseGram
+from kernelmosaic.solvers import free_newton, smo
 from kernelmosaic.solvers.free_newton import GramForm, InverseForm, LowRankForm, block_form, newton_on_free
+from kernelmosaic.solvers.program import Program, SolverOptions
+from kernelmosaic.solvers.smo import solve_smo
 
 often = settings(max_examples=100, derandomize=True, deadline=None)
 sometimes = settings(max_examples=50, derandomize=True, deadline=None)

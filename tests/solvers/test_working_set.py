@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference.programs import LINEAR, MAKERS, SHAPES, assert_feasible, cases, make_case, svm
 
-from kernelmosaic.gram import DenseGram
+from kernelmosaic.gram.gram import DenseGram
 from kernelmosaic.gram.linear_algebra import solve_block
 from kernelmosaic.gram.options import BlockOptions
-from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_smo, solve_working_set
-from kernelmosaic.solvers.smo import initial_point
-from kernelmosaic.solvers.working_set import MostViolating, SingleOutput
+from kernelmosaic.solvers.program import RoundOptions, SolverOptions
+from kernelmosaic.solvers.smo import initial_point, solve_smo
+from kernelmosaic.solvers.working_set import MostViolating, SingleOutput, solve_working_set
 
 sometimes = settings(max_examples=60, derandomize=True, deadline=None)
 

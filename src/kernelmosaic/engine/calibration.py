@@ -13,7 +13,7 @@ from scipy.special import log_softmax
 
 from kernelmosaic._typing import AnyArray, SampleWeight
 from kernelmosaic.gram.factored import DenseFactors
-from kernelmosaic.machines import Survival
+from kernelmosaic.machines.base import Survival
 from kernelmosaic.machines.survival import PartialLikelihood
 from kernelmosaic.metrics import StepFunction, kaplan_meier
 

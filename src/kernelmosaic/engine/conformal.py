@@ -217,8 +217,7 @@ def predict_interval(self: Any, X: MatrixLike, coverage: float = 0.9) -> Array:
     ndarray of shape (n_samples, 2), or (n_samples, 2, targets)
     """
     check_is_fitted(self)
-    found: Array = self._unseen().interval(X, coverage)
-    return found
+    return np.asarray(self._unseen().interval(X, coverage))
 
 
 def predict_set(self: Any, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.bool_]:
@@ -243,8 +242,7 @@ def predict_set(self: Any, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.b
         Whether each of `classes_` is in the set; the class predicted always is, so that none is empty.
     """
     check_is_fitted(self)
-    found: NDArray[np.bool_] = self._unseen().classes_within(X, coverage, self.predict(X))
-    return found
+    return np.asarray(self._unseen().classes_within(X, coverage, self.predict(X)))
 
 
 # Scores ---------------------------------------------------------------------------------------------------------------

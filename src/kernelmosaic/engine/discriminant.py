@@ -15,17 +15,18 @@ from kernelmosaic.engine.expansion import ProjectedFunction
 from kernelmosaic.engine.fit import Fit, Method, history_of
 from kernelmosaic.engine.tasks import Indicators, Task
 from kernelmosaic.engine.training_set import TrainingSet
-from kernelmosaic.learning import Iteration, Learned, Learner, Parameters, make_learner
-from kernelmosaic.learning.certificate import Start
+from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.discriminant import centered_traces, trace_penalties
+from kernelmosaic.learning.factory import Parameters, make_learner
 from kernelmosaic.learning.fixed import given_weights
+from kernelmosaic.learning.problem import Learner
 from kernelmosaic.machines.discriminant import (
     Discriminant,
     Projection,
     discriminant_projection,
     within_from_least_squares,
 )
-from kernelmosaic.solvers import relative_gap
+from kernelmosaic.solvers.program import relative_gap
 
 Matrix = NDArray[np.float64]
 
@@ -119,7 +120,7 @@ class TraceMethod(Method):
 def left_out(fit: Fit) -> Matrix:
     """Return the decision values of every sample by all others, (n, outputs)."""
     rule, (learned,), (machine,) = fit.rule, fit.learned, fit.machines
-    found: Matrix = learned.solution.left_out(machine.targets)
+    found = learned.solution.left_out(machine.targets)
     return np.asarray(found @ rule.projection.rotation @ rule.linear.slopes.T + rule.linear.constants)
 
 

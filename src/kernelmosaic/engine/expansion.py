@@ -19,8 +19,8 @@ from kernelmosaic.backend import (
     row_strips,
     torch_backend,
 )
-from kernelmosaic.gram import KernelSet, Views, take_rows
 from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.kernel_set import KernelSet, Views, take_rows
 from kernelmosaic.gram.missing import MissingViews
 from kernelmosaic.gram.options import device_entries
 from kernelmosaic.gram.pairs import PairFactors
@@ -296,8 +296,7 @@ class Expansion:
 
     def diagonal(self, X: MatrixLike) -> Array:
         """Return Σ_m η_m k_m(x, x) by the weights of the first output, of shape (n,); of support samples only."""
-        kernels = self.sums.kernel_set
-        assert isinstance(kernels, KernelSet)
+        kernels: Any = self.sums.kernel_set
         return np.asarray(self.eta[0] @ kernels.diagonals(kernels.views(X)))
 
     def n_evaluations(self, gates: Array) -> int:

@@ -21,16 +21,16 @@ from kernelmosaic._typing import AnyArray, MatrixLike, Settings
 from kernelmosaic.backend import default_budget, format_bytes, map_threads
 from kernelmosaic.engine.expansion import DifferenceFunction, Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, count_samples
-from kernelmosaic.engine.store import KernelStore
 from kernelmosaic.engine.tasks import Classes, Novelty, Task
-from kernelmosaic.engine.training_set import KernelOptions, TrainingSet, read_training_set
-from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning import Learned, Learner, Parameters, make_learner
-from kernelmosaic.learning.certificate import COLD, SharedProducts, Start
+from kernelmosaic.engine.training_set import KernelOptions, KernelStore, TrainingSet, read_training_set
+from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.learning.certificate import COLD, Learned, SharedProducts, Start
 from kernelmosaic.learning.class_wise import matrix_dtype
+from kernelmosaic.learning.factory import Parameters, make_learner
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.hard_margin import learn_hard_margin
 from kernelmosaic.learning.norms import read_fixed
+from kernelmosaic.learning.problem import Learner
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -144,12 +144,8 @@ class WeightMethod(Method):
 
     def learner(self, task: Task, data: TrainingSet, machines: Sequence[Any]) -> Learner:
         learner = make_learner(self.parameters, data.stack, machines)
-        if self.parameters.family == "class-wise" and data.stack.writes_matrices:
-            self._require_memory(task, data, learner)
-        return learner
-
-    def _require_memory(self, task: Task, data: TrainingSet, learner: Learner) -> None:
-        assert task.classes is not None
+        if self.parameters.family != "class-wise" or not data.stack.writes_matrices:
+            return learner
         stack, classes = data.stack, len(task.classes)
         need = classes * stack.n_samples**2 * matrix_dtype(stack, learner.options).itemsize
         stored = stack.matrices.nbytes if isinstance(stack, StoredStack) else 0
@@ -159,6 +155,7 @@ class WeightMethod(Method):
                 f"One combined matrix for each of {classes} classes needs {format_bytes(need)}, the budget "
                 f"leaves {format_bytes(left)}: use fewer samples, raise memory_budget, or use approximation='nystroem'."
             )
+        return learner
 
     def learn(self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]) -> list[Any]:
         if self.states_gap(task):
@@ -413,9 +410,10 @@ def spread(beta: Array, rows: Rows, n: int) -> Array:
 def training_set(recipe: Recipe, task: Task, given: FitInput, store: KernelStore | None = None) -> TrainingSet:
     """Return the kernels of a recipe, fitted to the samples that count."""
     options = recipe.kernels
-    counted = DistinctSamples.all_of(given.X.shape[0], given.weight)
     if task.merges_repeats:
         counted = count_samples(options.approximation, given.X, given.y, given.weight)
+    else:
+        counted = DistinctSamples.all_of(given.X.shape[0], given.weight)
     y = None if given.y is None else given.y[counted.rows]
     task.machines(y, counted.weight)  # parameters that do not serve are refused before the kernels are computed
     read = read_training_set if store is None else store.training_set

@@ -29,7 +29,7 @@ from kernelmosaic.kernels.views import Entry, lay_specs, take_columns
 from kernelmosaic.learning.certificate import Start
 from kernelmosaic.learning.gated import GateLearner, LearnedGates, projected_kernels
 from kernelmosaic.learning.problem import ROUNDING
-from kernelmosaic.machines import Machine
+from kernelmosaic.machines.base import Machine
 
 Array = NDArray[np.float64]
 
@@ -137,10 +137,8 @@ class GateInputs:
             view = in_double(take_columns(X, spec.columns))
             space = KernelSpace.fit(kernel, view, weight)
             Z = space.coordinates(view)
-            if not standardize:
-                return cls(spec.columns, space, np.zeros(Z.shape[1]), np.ones(Z.shape[1]))
             # One scale for all coordinates: the leading ones shall weigh more, as they do in the kernel's space.
-            leading = float(np.sqrt(np.average(Z[:, 0] ** 2, weights=weight))) if Z.shape[1] else 1.0
+            leading = float(np.sqrt(np.average(Z[:, 0] ** 2, weights=weight))) if standardize and Z.shape[1] else 1.0
             return cls(spec.columns, space, np.zeros(Z.shape[1]), np.full(Z.shape[1], leading or 1.0))
         dense = np.concatenate([_numbers(view) for view in _views(X, spec.columns, strip_bytes)])
         if not standardize:
@@ -331,7 +329,7 @@ class GateMethod(Method):
     random_state: Seed
     verbose: bool
     kinds: set[str]
-    reader: GateReader | None = None
+    reader: Any = None
 
     first_iteration: ClassVar[int] = 0
     is_plain: ClassVar[bool] = False
@@ -362,18 +360,16 @@ class GateMethod(Method):
         )
 
     def learn(self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]) -> list[Any]:
-        assert self.reader is not None
         Z, present = self.reader(data.samples)[0], getattr(data, "present", None)
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=self.n_init)
         projected = isinstance(data, ExactSet) and bool(projected_kernels(data.kernel_set))
         if projected and present is not None:
             raise ValueError("X lacks views of some samples, and projected kernels are learned from all of them.")
-        shared = None if projected else data.stack
+        shared: Any = None if projected else data.stack
 
         def attempt(machine: Machine, seed: int) -> LearnedGates:
             own = data.projections() if isinstance(data, ExactSet) and projected else None
             stack = shared if own is None else own.stack
-            assert stack is not None
             found: LearnedGates = learner.learn(stack, machine, Z, np.random.RandomState(seed), own)
             return found if present is None else replace(found, gates=found.gates * present)
 
@@ -388,7 +384,6 @@ class GateMethod(Method):
         return [one.certified(data.stack, sizes, machine, learner) for machine, one in each]
 
     def function(self, fit: Fit) -> GatedFunction:
-        assert self.reader is not None
         data, support = fit.data, fit.support
         # One expansion for all machines; one each where they have learned projections of their own.
         machines = [(np.atleast_2d(one.solution.beta.T), one.gates) for one in fit.learned]
@@ -404,7 +399,6 @@ class GateMethod(Method):
         )
 
     def attributes(self, fit: Fit) -> Settings:
-        assert self.reader is not None
         gating, inputs = make_gating(self.gating), self.reader.inputs
         units = [gating.in_user_units(one.V, inputs.mean, inputs.scale) for one in fit.learned]
         return {"gating_params_": units[0] if len(units) == 1 else units}

@@ -8,8 +8,9 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -316,19 +317,6 @@ class Standardizer:
 # Columns so unlike in scale that a kernel sees only the largest of them ----------------------------------------------
 
 
-class _Extremes(NamedTuple):
-    """The columns of largest and smallest standard deviation that a kernel reads."""
-
-    kernel: str
-    large: int
-    small: int
-    deviations: tuple[float, float]
-
-    @property
-    def ratio(self) -> float:
-        return self.deviations[0] / self.deviations[1]
-
-
 def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixLike, table: Any) -> None:
     """Warn once where one kernel reads columns whose standard deviations are 100 times apart or more.
 
@@ -345,20 +333,20 @@ def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixL
         X = samples[:: -(-n // most)]
     if sparse.issparse(X):
         return
-    seen: dict[bytes | None, _Extremes | None] = {}
+    seen: dict[bytes | None, tuple[Any, ...] | None] = {}
     for spec in specs:
         key = None if spec.columns is None else spec.columns.tobytes()
         if key not in seen and _reads_scale(spec.kernel):
             V = take_columns(X, spec.columns)
             there = V if sparse.issparse(V) else V[~is_missing(V).all(axis=1)]
             seen[key] = _extremes(spec, spec.kernel.validate(there)) if there.shape[0] else None
-    worst = max(filter(None, seen.values()), key=lambda one: one.ratio, default=None)
-    if worst is None:
+    extremes = list(filter(None, seen.values()))
+    if not extremes:
         return
+    _, kernel, first, second, large, small = max(extremes, key=itemgetter(0))
     names = getattr(table, "columns", range(X.shape[1]))
-    large, small = worst.deviations
     warnings.warn(
-        f"X: columns {names[worst.large]!r} and {names[worst.small]!r}, which kernel {worst.kernel!r} reads, have "
+        f"X: columns {names[first]!r} and {names[second]!r}, which kernel {kernel!r} reads, have "
         f"standard deviations of {large:.3g} and {small:.3g}: the first dominates the second. Scale them, "
         f"as in make_pipeline(StandardScaler(), {estimator}(...)), or give them kernels of their own.",
         UserWarning,
@@ -384,8 +372,11 @@ def _reads_scale(kernel: Kernel | SubsetFamily) -> bool:
     return any(isinstance(part, Kernel) and _reads_scale(part) for part in parts)
 
 
-def _extremes(spec: KernelSpec, X: AnyArray, factor: float = 100.0) -> _Extremes | None:
-    """Return the columns of largest and smallest deviation, None unless these are `factor` times apart."""
+def _extremes(spec: KernelSpec, X: AnyArray) -> tuple[Any, ...] | None:
+    """Return the columns of largest and smallest deviation, None unless these are 100 times apart.
+
+    They come with the ratio of the deviations and the name of the kernel before them, and both deviations after.
+    """
     X = X.astype(np.float64, copy=False)
     low, high = X.min(axis=0), X.max(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -395,9 +386,8 @@ def _extremes(spec: KernelSpec, X: AnyArray, factor: float = 100.0) -> _Extremes
         return None
     large, small = counted[np.argmax(deviation[counted])], counted[np.argmin(deviation[counted])]
     # Not a quotient: a deviation may underflow to zero.
-    if any(of[large] < factor * of[small] or of[small] <= 0 for of in (deviation, spread)):
+    if any(of[large] < 100.0 * of[small] or of[small] <= 0 for of in (deviation, spread)):
         return None
     place = np.arange(X.shape[1]) if spec.columns is None else spec.columns
-    return _Extremes(
-        spec.name, int(place[large]), int(place[small]), (float(deviation[large]), float(deviation[small]))
-    )
+    ends = int(place[large]), int(place[small]), deviation[large], deviation[small]
+    return deviation[large] / deviation[small], spec.name, *ends

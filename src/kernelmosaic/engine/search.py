@@ -102,17 +102,12 @@ class HeldOut:
 
     outputs: Array
     predicted: AnyArray
-    classes: AnyArray | None
+    classes: Any
     weights: Array
     gap: float
     fit: Fit | None = None
     starts: list[Start] | None = None
     lead: Lead | None = None
-
-    @property
-    def is_untried(self) -> bool:
-        """Whether no fit was made."""
-        return self is UNTRIED
 
     def starts_of(self, n: int) -> list[Start] | None:
         """Return where a like fit to the same n samples starts; None where the coefficients are not kept."""
@@ -123,7 +118,6 @@ class HeldOut:
 
         A class that the fold has no training sample of has −`NEVER`, as in scikit-learn's ``cross_val_predict``.
         """
-        assert self.classes is not None
         outputs, n = self.outputs, len(self.outputs)
         if len(classes) == 2:
             if len(self.classes) == 1:
@@ -222,12 +216,6 @@ def _follow(
 def _held_out(fit: Fit, values: Array) -> HeldOut:
     kept = fit.light() if fit.method.is_plain and fit.rule is None else None
     return HeldOut(values, fit.decide(values), fit.task.classes, fit.weights, fit.gap, kept, lead=fit.lead)
-
-
-def leads_of(found: Held) -> Leads | None:
-    """Return what the same paths of other folds are led by; None where a fold has left out a path."""
-    leads = [[one.lead for one in path if one.lead is not None] for path in found]
-    return leads if list(map(len, leads)) == list(map(len, found)) else None
 
 
 # All folds -----------------------------------------------------------------------------------------------------------
@@ -391,7 +379,7 @@ class PathResult:
         missing = np.full((len(self.norms), len(self.Cs)), count)
         for m, i in np.ndindex(*missing.shape):
             every = [path[i] for path in self.found[m]]
-            if count and not any(one.is_untried for one in every):
+            if count and not any(one is UNTRIED for one in every):
                 missing[m, i] -= len(np.unique(np.concatenate([one.predicted for one in every])))
         return missing
 
@@ -467,7 +455,7 @@ class PathResult:
         None as well of what predicts neither numbers nor one class.
         """
         every, n = [path[i] for path in self.found[m]], self.given.X.shape[0]
-        if not self._is_predictor() or any(one.is_untried for one in every):
+        if not self._is_predictor() or any(one is UNTRIED for one in every):
             return None
         if self.classes is not None and any(
             one.classes is None or not np.array_equal(one.classes, self.classes) for one in every
@@ -650,7 +638,9 @@ def _with(model: Estimator, **params: Any) -> Estimator:
 def _run(tasks: Iterator[Any], n_jobs: int | None, n_threads: int) -> Generator[Held, None, None]:
     leader = _follow_fold_quietly(*next(tasks))
     yield leader
-    leads = leads_of(leader)
+    # What the same paths of the other folds are led by; nothing where this fold has left out a path.
+    known = [[one.lead for one in path if one.lead is not None] for path in leader]
+    leads = known if list(map(len, known)) == list(map(len, leader)) else None
     if n_jobs is None and effective_n_jobs(None) == 1 and n_threads > 1:
         context, config = copy_context(), get_config()
 
@@ -818,7 +808,6 @@ def cross_calibrate(model: Estimator, crossed: CalibrationFolds, fit: Fit, n: in
             inside, own = crossed.samples.take(train), [one.take(train) for one in starts]
             found += follow_paths([[part.recipe(inside)]], inside, crossed.samples.X[held], starts=own)[0]
     held_out = [held for _, held in crossed.folds]
-    assert fit.task.classes is not None
     return calibration_of(found, held_out, crossed.samples, model, fit.task.classes, model.calibration)
 
 
@@ -898,8 +887,10 @@ def choose(
     """
     means = scores.mean(axis=1)
     margin = resolution(means, tol)
-    if sizes is not None and _are_shares(scores, sizes):
-        # Folds of 16 and 17 samples: as many right answers differ by less than one sample in their mean.
+    counts = np.zeros(0) if sizes is None else (scores * np.reshape(sizes, (-1, 1)))[np.isfinite(scores)]
+    if sizes is not None and np.all(np.abs(counts - np.round(counts)) < 1e-6):
+        # All scores are numbers of samples divided by those held out. Of folds of 16 and 17 samples, as many right
+        # answers differ by less than one sample in their mean.
         margin = max(margin, 0.5 / (len(sizes) * int(np.max(sizes))))
     m, i = _smoothest(means, margin, margin, descending)
     if check_choice("rule", rule, RULES) == "best" or scores.shape[1] == 1:
@@ -936,9 +927,3 @@ def _smoothest(means: Array, margin: float, between_norms: float, descending: bo
     values = np.flatnonzero(tied.any(axis=0))
     i = int(values[-1 if descending else 0])
     return int(np.argmax(means[:, i] >= np.nanmax(means[:, i]) - between_norms)), i
-
-
-def _are_shares(scores: Array, sizes: NDArray[np.intp]) -> bool:
-    """Whether all scores are numbers of samples divided by those held out."""
-    counts = (scores * np.reshape(sizes, (-1, 1)))[np.isfinite(scores)]
-    return bool(np.all(np.abs(counts - np.round(counts)) < 1e-6))

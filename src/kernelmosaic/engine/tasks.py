@@ -19,16 +19,22 @@ from kernelmosaic._typing import AnyArray, SampleWeight, TargetLike
 from kernelmosaic.engine.samples import FitInput, level_of_caller
 from kernelmosaic.engine.training_set import TrainingSet
 from kernelmosaic.learning.ridge_weights import RidgeTargets
-from kernelmosaic.machines import SVC, SVR, Cox, Huber, OneClass, Quantile, Ranking, Survival
 from kernelmosaic.machines.base import (
+    SVC,
+    SVR,
     CrammerSinger,
+    Huber,
     Machine,
     MulticlassMachine,
+    OneClass,
     PairwiseSlack,
+    Quantile,
     SharedMachines,
+    Survival,
     posterior_machine,
 )
 from kernelmosaic.machines.discriminant import Discriminant, LabelDiscriminant
+from kernelmosaic.machines.survival import Cox, Ranking
 
 Array = NDArray[np.float64]
 Score = Callable[[Any, Any, Any], float]
@@ -132,7 +138,7 @@ class Task(ABC):
     """
 
     name: str
-    classes: AnyArray | None = None
+    classes: Any = None
 
     #: Up to how many samples the host is faster than a GPU, which waits for it between small steps.
     host_samples: ClassVar[int] = 2000
@@ -200,20 +206,12 @@ class ClassTask(Task):
 
     def labels(self, y: TargetLike) -> NDArray[np.intp]:
         """Return the places of classes among all."""
-        assert self.classes is not None
         return Labels(self.classes).codes(y)
 
-    def factors(self, y: TargetLike, weight: Array) -> Array:
-        """Return the factor of C of each sample."""
-        assert self.classes is not None
-        return class_factors(self.class_weight, y, weight, self.classes)
-
     def decide(self, outputs: Array, intercept: Array) -> AnyArray:
-        assert self.classes is not None
         return Labels(self.classes).decide(outputs)
 
     def count_support(self, y: TargetLike, support: NDArray[np.intp]) -> NDArray[np.intp]:
-        assert self.classes is not None
         return np.bincount(self.labels(np.asarray(y)[support]), minlength=len(self.classes))
 
 
@@ -249,13 +247,12 @@ class Classes(ClassTask):
         return isinstance(self.C, float | np.floating) and bool(np.isposinf(self.C))
 
     def machines(self, y: TargetLike, weight: Array) -> list[Any]:
-        assert self.classes is not None
         positive = self.classes[1:] if len(self.classes) == 2 else self.classes
         if self.is_hard:
             if self.multi_class != "ovr" and len(positive) > 1:
                 raise ValueError(f"C=inf needs multi_class='ovr', not multi_class={self.multi_class!r}.")
             return [SVC(np.where(y == c, 1.0, -1.0), sample_weight=(weight > 0).astype(np.float64)) for c in positive]
-        sample_C = weight * self.factors(y, weight)
+        sample_C = weight * class_factors(self.class_weight, y, weight, self.classes)
         shared = self.multi_class == "ovr-shared" and len(positive) > 1
         if isinstance(self.C, str) and (self.C != "learn" or not self.learned or shared or self.is_joint):
             raise ValueError(
@@ -275,7 +272,8 @@ class Classes(ClassTask):
         return [SharedMachines(machines)] if shared else machines
 
     def ridge_targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
-        return RidgeTargets.of_classes(self.labels(y), weight * self.factors(y, weight))
+        factors = class_factors(self.class_weight, y, weight, self.classes)
+        return RidgeTargets.of_classes(self.labels(y), weight * factors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +284,6 @@ class BilinearClasses(ClassTask):
     host_samples: ClassVar[int] = 10_000
 
     def machines(self, y: TargetLike, weight: Array) -> list[Any]:
-        assert self.classes is not None
         return [CrammerSinger(self.labels(y), self.kappa, len(self.classes), weight)]
 
 
@@ -305,13 +302,11 @@ class Posteriors(ClassTask):
     def decide(self, outputs: Array, intercept: Array) -> AnyArray:
         if outputs.shape[1] == 1:
             return super().decide(outputs, intercept)
-        assert self.classes is not None
         # Two posteriors that are equal have equal outputs: of outputs that differ by rounding only, the first is taken.
         best = outputs.max(axis=1, keepdims=True)
         return np.asarray(self.classes[(outputs >= best - 1e-9 * (1.0 + np.abs(best))).argmax(axis=1)])
 
     def count_support(self, y: TargetLike, support: NDArray[np.intp]) -> NDArray[np.intp]:
-        assert self.classes is not None
         return np.bincount(y[support, 0].astype(np.intp), minlength=len(self.classes))
 
 

@@ -44,17 +44,16 @@ from kernelmosaic.engine.samples import (
     read_sample_weight,
     validate_rows,
 )
-from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import PathRule, Task
-from kernelmosaic.engine.training_set import KernelOptions
+from kernelmosaic.engine.training_set import KernelOptions, active_store
 from kernelmosaic.estimators.card import summary_html
 from kernelmosaic.gram.missing import GATED, RULES
 from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.graphs import graph_table
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
-from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.certificate import AIM
+from kernelmosaic.learning.factory import Parameters
 from kernelmosaic.learning.norms import numbers
 from kernelmosaic.stacking import are_tables, by_view, check_row_names, refuse_annotated, stack_tables
 

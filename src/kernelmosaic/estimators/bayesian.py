@@ -16,12 +16,11 @@ from kernelmosaic._checks import check_count, check_positive
 from kernelmosaic._typing import AnyArray, Array, KernelsLike, MatrixLike, Settings, TargetLike
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples
-from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import Labels, find_classes
-from kernelmosaic.engine.training_set import read_training_set
+from kernelmosaic.engine.training_set import active_store, read_training_set
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.problem import progress
 
 

@@ -20,9 +20,8 @@ from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.search import CalibrationFolds, cross_calibrate
 from kernelmosaic.engine.tasks import BilinearClasses, Classes, ClassTask, PathRule, accuracy, find_classes, single
 from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, KernelEstimator, parameters
-from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.certificate import AIM
-from kernelmosaic.learning.factory import solver_class
+from kernelmosaic.learning.factory import Parameters, solver_class
 from kernelmosaic.stacking import check_row_names
 
 

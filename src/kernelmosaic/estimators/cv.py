@@ -27,8 +27,8 @@ from kernelmosaic.engine.search import (
     search_paths,
     warn_of_gaps,
 )
-from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import mean_deviation
+from kernelmosaic.engine.training_set import active_store
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor, MKLSurvival

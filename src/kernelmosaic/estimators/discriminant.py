@@ -18,12 +18,11 @@ from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.engine.discriminant import TraceMethod, left_out, make_rule
 from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.samples import FitInput
-from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import Indicators, PathRule, accuracy, single
+from kernelmosaic.engine.training_set import active_store
 from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
-from kernelmosaic.learning import Parameters
-from kernelmosaic.learning.factory import solver_class
+from kernelmosaic.learning.factory import Parameters, solver_class
 
 
 @parameters(without=WEIGHTS)
@@ -181,7 +180,9 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one column per label."
             )
         if self.decision != "least_squares":
-            raise ValueError(f"decision={self.decision!r} tells classes apart; labels need 'least_squares'.")
+            raise ValueError(
+                f"decision={self.decision!r} is for one class per sample; several labels need 'least_squares'."
+            )
         return replace(given, y=np.asarray(y.toarray() if issparse(y) else y))
 
     def fit_input(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:

@@ -14,8 +14,8 @@ from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import AnyArray, Array, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.backend import row_strips, to_host
 from kernelmosaic.engine.fit import fit
-from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import Labels, PathRule, Posteriors, find_classes, per_class
+from kernelmosaic.engine.training_set import active_store
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource

@@ -35,9 +35,15 @@ from kernelmosaic.engine import conformal
 from kernelmosaic.engine.conformal import BLOCK, Unseen, own_misfits
 from kernelmosaic.engine.expansion import Function, StripFunction
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, Standardizer, is_streamed, level_of_caller
-from kernelmosaic.engine.store import active_store
 from kernelmosaic.engine.tasks import Labels, find_classes, per_class
-from kernelmosaic.engine.training_set import ExactSet, FeatureSet, KernelOptions, TrainingSet, read_training_set
+from kernelmosaic.engine.training_set import (
+    ExactSet,
+    FeatureSet,
+    KernelOptions,
+    TrainingSet,
+    active_store,
+    read_training_set,
+)
 from kernelmosaic.estimators._base import KernelEstimator, parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram.feature_maps import FeatureMaps

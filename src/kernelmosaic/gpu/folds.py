@@ -16,10 +16,10 @@ from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import Task
 from kernelmosaic.engine.training_set import ExactSet
 from kernelmosaic.gpu.paths import learn_paths
-from kernelmosaic.gram import StoredStack, make_stack
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
-from kernelmosaic.learning import make_learner
+from kernelmosaic.gram.stack import StoredStack, make_stack
 from kernelmosaic.learning.certificate import Learned, Start
+from kernelmosaic.learning.factory import make_learner
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.machines.base import Machine

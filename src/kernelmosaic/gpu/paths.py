@@ -20,11 +20,11 @@ from kernelmosaic.gpu.programs import (
     solve_free_blocks,
     take_steps,
 )
+from kernelmosaic.gram.linear_algebra import free_curvature, keep_sum
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.certificate import AIM, Iteration, Learned, Start, known_forms
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.problem import Learner, steepest_curvature
-from kernelmosaic.solvers.free_newton import free_curvature, keep_sum
 from kernelmosaic.solvers.program import Solution, relative_gap
 
 Array = NDArray[np.float64]
@@ -371,7 +371,7 @@ class _Search:
         values = xp.einsum("bm,mbn->bn", self.backend.asarray(eta), each)
         intercept = program.intercepts(program.target - values)
         q = (0.5 * xp.einsum("bn,mbn->bm", beta, each)).clip(0.0, None)
-        sums = xp.stack([program.linear_term(beta), program.losses(values, intercept)], 1)
+        sums = xp.stack([program.linear_value(beta), program.losses(values, intercept)], 1)
         return _Bounds(beta, each, values, intercept, xp.cat([sums, q], 1))
 
     def _worth(self, left: NDArray[np.intp], numbers: Array) -> _Worth:
@@ -434,7 +434,9 @@ class _Search:
             solution = Solution(coefficients[k], float(constants[k]), V[k], np.nan, np.inf, 0)
             rough = Learned(eta[k], solution, np.inf, np.inf, 0, [Iteration(np.inf, np.inf)])
             known = known_forms(self.sizes, coefficients[k], eta[k], V[k], sums[k, 2:])
-            one = rough.proved_by(known, self.machines[b], self.learners[b])
+            constant, q = self.machines[b].linear_bound(solution), known.q + known.q_error
+            lower = self.learners[b].lower_bound(constant, q, eta[k])
+            one = rough.state(self.machines[b].program, known, lower)
             best = self.best[b]
             if best is None or one.gap < best.gap:
                 self.best[b] = one

@@ -197,10 +197,9 @@ class DenseGram(Gram):
         """Add to the diagonal in place, and return the matrix with it."""
         diagonal = self.backend.diagonal_view(self.matrix)
         diagonal += self.backend.asarray(values, self.dtype)
-        exact = self.exact
-        if exact is None:
+        if self.exact is None:
             return self
-        inner: ExactProduct = exact
+        inner = self.exact
 
         def shifted(support: NDArray[np.intp], beta: Array) -> Array:
             out = inner(support, beta)
@@ -324,17 +323,13 @@ class OnDemandGram(Gram):
         columns = self.backend.zeros((self.n_samples, len(some)))
         for strip in row_strips(self.n_samples, 2**24 // len(some)):
             for m, block in self.stack.placed_blocks(active_kernels(self.factors), strip, some):
-                columns[strip] += self._factor(m, strip, some) * block
+                gates = self.factors[:, m] if self.factors.ndim == 2 else None
+                factor = self.factors[m] if gates is None else np.outer(gates[strip], gates[some])
+                columns[strip] += self.backend.asarray(factor) * block
         among = columns[self.backend.index(some)]
         with suppress(np.linalg.LinAlgError):
             return columns @ Cholesky(among, rounding_jitter(self.dtype, among.diagonal()), 0.01).inverse_root().T
         return None
-
-    def _factor(self, m: int, rows: slice, columns: NDArray[np.intp]) -> ArrayOrTensor:
-        """Return what a block of one kernel is multiplied with."""
-        if self.factors.ndim == 1:
-            return float(self.factors[m])
-        return self.backend.asarray(np.outer(self.factors[rows, m], self.factors[columns, m]))
 
     def diagonal(self) -> Array:
         each = self.stack.diagonals()

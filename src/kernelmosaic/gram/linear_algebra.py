@@ -167,6 +167,29 @@ def conjugate_gradients(
     return x
 
 
+def keep_sum(x: ArrayOrTensor, ones: ArrayOrTensor) -> ArrayOrTensor:
+    """Return solutions x = A⁻¹r less the multiples of A⁻¹1, given as `ones`, with which their last axes sum to zero."""
+    return x - _share_of_sum(x.sum(-1), ones)[..., None] * ones
+
+
+def free_curvature(V: ArrayOrTensor, answer: ArrayOrTensor, ones: ArrayOrTensor | None = None) -> ArrayOrTensor:
+    """Return VᵀA⁻¹V of columns V with A⁻¹V as `answer`; less what keeping the sum takes off where A⁻¹1 is given.
+
+    The first axes of the arrays, if there are more than two, are problems side by side.
+    """
+    H = V.swapaxes(-1, -2) @ answer
+    if ones is None:
+        return H
+    shift = (V * ones[..., None]).sum(-2)
+    return H - shift[..., :, None] * _share_of_sum(shift, ones[..., None, :])[..., None, :]
+
+
+def _share_of_sum(x: ArrayOrTensor, ones: ArrayOrTensor) -> ArrayOrTensor:
+    """Return x over the sum of the ones; zero where rounding leaves nothing of it."""
+    xp, total = backend_of(x).xp, ones.sum(-1)
+    return xp.where(total > 0, x / xp.where(total > 0, total, 1.0), 0.0)
+
+
 def multiply(A: ArrayOrTensor, x: ArrayOrTensor) -> ArrayOrTensor:
     """Return A x in the precision of x, a few rows of A at a time where that is another one."""
     backend = backend_of(A)

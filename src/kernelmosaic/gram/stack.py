@@ -127,8 +127,7 @@ class GramStack(ABC):
 
     def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> NDArray[np.float64]:
         """Return (Σ_m g_m g_mᵀ ∘ K_m) β from entries in double precision, for gates of shape (n, P)."""
-        found: NDArray[np.float64] = self.combine(gates).products(beta, exact=True)
-        return found
+        return np.asarray(self.combine(gates).products(beta, exact=True))
 
     @property
     def part_samples(self) -> int:
@@ -174,8 +173,7 @@ class MatrixStack(GramStack):
     exact: Any = None
 
     def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = (self.exact if self.has_exact else self).products(beta, rows)
-        return found
+        return np.asarray((self.exact if self.has_exact else self).products(beta, rows))
 
     def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> NDArray[np.float64]:
         if not self.has_exact:
@@ -357,7 +355,7 @@ class ComputedStack(MatrixStack):
         for m, block in self.kernel_set.blocks(left, right, [int(m) for m in kernels], self.dtype):
             yield m, self.backend.astype(block, self.dtype)
 
-    def write_square(self, kernels: Kernels, square: tuple[slice, slice], matrices: AnyArray, loops: Any) -> None:
+    def write_square(self, kernels: Kernels, matrices: AnyArray, loops: Any, square: tuple[slice, slice]) -> None:
         """Write a square of the lower triangle of matrices on the host, and its mirror image."""
         (rows, columns), rest = square, [int(m) for m in kernels]
         left, right = self.samples.take(rows), self.samples.take(columns)
@@ -664,13 +662,11 @@ class StoredStack(MatrixStack):
             cheap = computed.cheap_in_squares()
             kernels = [m for m in kernels if m not in cheap]
 
-            def fill(square: tuple[slice, slice]) -> None:
-                computed.write_square(cheap, square, matrices, loops)
-
             # A statistic and the kernels that are functions of it stay in the cache; memory is written to once an
             # entry, and never read.
             with one_blas_thread():
-                run_threads(fill, computed.squares() if cheap else [], matrices.nbytes)
+                write = partial(computed.write_square, cheap, matrices, loops)
+                run_threads(write, computed.squares() if cheap else [], matrices.nbytes)
         for rows, columns in computed.pieces(n, n, lower=True) if kernels else ():
             for m, block in computed.placed_blocks(kernels, rows, columns):
                 matrices[m][rows, columns] = block
@@ -719,8 +715,7 @@ class StoredStack(MatrixStack):
     ) -> NDArray[np.float64]:
         if self.loops is None:
             return super().products(beta, rows, kernels)
-        found: NDArray[np.float64] = self.loops.products(self.matrices, beta, rows, kernels, self.entries)
-        return found
+        return np.asarray(self.loops.products(self.matrices, beta, rows, kernels, self.entries))
 
     def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
         # Whole rows at a time: picking columns out of them would take longer than what it saves.

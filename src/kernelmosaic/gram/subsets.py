@@ -124,8 +124,6 @@ class SubsetStack(GramStack):
         The samples as `SubsetKernels.views` returns them.
     dtype, budget, device : optional
         Of the matrices of a few kernels, as for `make_stack`.
-    options : StackOptions, optional
-        Sizes that it works with.
     """
 
     is_implicit = True
@@ -137,9 +135,8 @@ class SubsetStack(GramStack):
         dtype: DType = None,
         budget: float | None = None,
         device: str | None = None,
-        options: StackOptions | None = None,
     ) -> None:
-        self.kernel_set, self.views, self.options = kernel_set, views, options or StackOptions()
+        self.kernel_set, self.views, self.options = kernel_set, views, StackOptions()
         self.budget, self.device = budget, device
         self.n_samples, self.n_kernels = views[0].shape[0], len(kernel_set)
         self.dtype = matrix_dtype(self.n_samples, dtype)

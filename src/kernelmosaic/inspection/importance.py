@@ -24,9 +24,8 @@ from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, SampleW
 from kernelmosaic.engine.expansion import PartialSums, SupportSums
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.search import HeldOutPredictor
-from kernelmosaic.engine.store import SharedKernels
 from kernelmosaic.engine.tasks import accuracy, r_squared, single
-from kernelmosaic.engine.training_set import TrainingSet, may_lack
+from kernelmosaic.engine.training_set import SharedKernels, TrainingSet, may_lack
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor, MKLSurvival
 from kernelmosaic.gram.kernel_set import FittedKernel

@@ -21,13 +21,12 @@ from kernelmosaic.engine import pipelines
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed, read_sample_weight
 from kernelmosaic.engine.search import warn_of_gaps
-from kernelmosaic.engine.store import SharedKernels, active_store
 from kernelmosaic.engine.tasks import Labels
-from kernelmosaic.engine.training_set import TrainingSet, read_training_set
+from kernelmosaic.engine.training_set import SharedKernels, TrainingSet, active_store, read_training_set
 from kernelmosaic.estimators._base import BaseMKL, KernelEstimator
 from kernelmosaic.estimators.cv import PathSearch
 from kernelmosaic.estimators.regressor import MKLSurvival
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.stacking import are_tables, check_row_names

@@ -66,6 +66,8 @@ class _Pair(_Composite):
 
     parts: ClassVar[tuple[str, ...]] = ("left", "right")
     learned: ClassVar[str] = "left_"
+    #: Combines the two entry by entry.
+    join: ClassVar[np.ufunc]
     left_: Kernel
     right_: Kernel
 
@@ -76,15 +78,10 @@ class _Pair(_Composite):
         self._check_parameters()
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        return self._join(self.left_._block(X, Y), self.right_._block(X, Y))
+        return np.asarray(self.join(self.left_._block(X, Y), self.right_._block(X, Y)))
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        return self._join(self.left_._diagonal(X), self.right_._diagonal(X))
-
-    @staticmethod
-    @abstractmethod
-    def _join(left: Block, right: Block) -> Block:
-        """Combine the two entry by entry."""
+        return np.asarray(self.join(self.left_._diagonal(X), self.right_._diagonal(X)))
 
     def entry_roundings(self, X: MatrixLike) -> float:
         return self.left.entry_roundings(X) + self.right.entry_roundings(X)
@@ -105,6 +102,10 @@ class _Pair(_Composite):
 
     def _check_parameters(self) -> None:
         _ = self.input_kind
+
+    @abstractmethod
+    def __repr__(self) -> str:
+        """Return what builds it again."""
 
 
 class Sum(_Pair):
@@ -127,9 +128,7 @@ class Sum(_Pair):
     Linear() + Gaussian(width=1.0)
     """
 
-    @staticmethod
-    def _join(left: Block, right: Block) -> Block:
-        return np.add(left, right)
+    join = np.add
 
     def __repr__(self) -> str:
         return f"{self.left!r} + {_operand(self.right, Sum)}"
@@ -155,9 +154,7 @@ class Product(_Pair):
     Linear() * Gaussian(width=1.0)
     """
 
-    @staticmethod
-    def _join(left: Block, right: Block) -> Block:
-        return np.multiply(left, right)
+    join = np.multiply
 
     def draw_frequencies(
         self, n_columns: int, count: int, random: np.random.RandomState

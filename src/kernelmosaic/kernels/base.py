@@ -74,8 +74,7 @@ class Kernel(BaseEstimator, ABC):
     @cache
     def _get_param_names(cls) -> list[str]:
         # Looked up for every kernel of every fit: reading a signature takes longer than many a formula.
-        names: list[str] = super()._get_param_names()
-        return names
+        return list(super()._get_param_names())
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         """Learn the parameters that depend on the training set; most kernels have none."""

@@ -138,7 +138,11 @@ def square_matrix(given: object, name: str, owner: str) -> tuple[AnyArray, bool]
     with np.errstate(invalid="ignore"):  # infinity less infinity
         largest, off, excess = _scan(A)
     if not np.isfinite(largest + off):
-        _refuse_infinite(A, name)
+        i, j = np.argwhere(~np.isfinite(A))[0]
+        raise ValueError(
+            f"{name}[{i}, {j}] is {A[i, j]}: {name} must be finite; fill missing entries, or leave out the samples "
+            "that have them."
+        )
     if off > ROUNDING[A.dtype] * largest:
         _refuse_asymmetric(A, name, ROUNDING[A.dtype] * largest)
     return A, excess <= 0
@@ -172,14 +176,6 @@ def _scan(A: AnyArray) -> tuple[float, float, float]:
 def _largest(A: AnyArray) -> Any:
     """Return the largest |A_ij|."""
     return np.maximum(A.max(), -A.min())
-
-
-def _refuse_infinite(A: AnyArray, name: str) -> None:
-    i, j = np.argwhere(~np.isfinite(A))[0]
-    raise ValueError(
-        f"{name}[{i}, {j}] is {A[i, j]}: {name} must be finite; fill missing entries, or leave out the samples that "
-        "have them."
-    )
 
 
 def _refuse_asymmetric(A: AnyArray, name: str, allowed: float) -> None:
@@ -240,7 +236,12 @@ class Precomputed(MatrixRows):
             filled[there] = np.asarray(given)[there]
             given = filled
         K, likely = square_matrix(given, "K", "Precomputed")
-        _check_positive(K, likely)
+        # A factorisation proves that no eigenvalue is negative beyond rounding; of many samples it takes longer than
+        # learning from them. Large matrices are checked among some samples, and after every fit among its support.
+        if len(K) <= _PROVED or not likely:
+            _prove_positive(K)
+        else:
+            _probe_positive(K, np.random.RandomState(0).choice(len(K), _ELIMINATED, replace=False))
         return K
 
     @property
@@ -325,18 +326,6 @@ def join_samples(kernel: Precomputed, block: NDArray[np.float64]) -> None:
     joined[:n, :n], joined[n:, :n], joined[:n, n:] = old, block, block.T
     kernel.set_params(K=joined)
     kernel._share().result = joined
-
-
-def _check_positive(K: AnyArray, likely: bool) -> None:
-    """Refuse a matrix with an eigenvalue that is negative beyond rounding, as far as that costs little to decide.
-
-    A factorisation proves that there is none; of many samples it takes longer than learning from them. Large matrices
-    are checked among some samples, and after every fit among its support samples.
-    """
-    if len(K) <= _PROVED or not likely:
-        _prove_positive(K)
-    else:
-        _probe_positive(K, np.random.RandomState(0).choice(len(K), _ELIMINATED, replace=False))
 
 
 def _probe_positive(K: AnyArray, rows: NDArray[np.intp], coefficients: AnyArray | None = None) -> None:

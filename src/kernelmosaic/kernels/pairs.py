@@ -160,23 +160,17 @@ class Pairwise(Kernel):
         sides = X[:, : self.split], X[:, self.split :]
         return Members.of_one_kind(*sides) if MODES[self.mode] else (Members.of(sides[0]), Members.of(sides[1]))
 
-    def side_matrices(self, left: tuple[Members, Members], right: tuple[Members, Members]) -> list[tuple[Block, Block]]:
-        """Return A and B of every term A ⊗ B between the distinct members of pairs."""
-        (a, b), (c, d) = left, right
-        return [
-            (compare(first, self.left_, a.values, c.values), compare(second, self.right_, b.values, d.values))
-            for first, second in TERMS[self.mode]
-        ]
-
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        left = self.members(X)
-        right = left if Y is X else self.members(Y)
-        (a, b), (c, d) = ([one.codes for one in side] for side in (left, right))
+        a, b = self.members(X)
+        c, d = (a, b) if Y is X else self.members(Y)
         K: Any = 0.0
-        for A, B in self.side_matrices(left, right):
-            term = A[np.ix_(a, c)] * B[np.ix_(b, d)]
+        for first, second in TERMS[self.mode]:
+            # A and B of the term A ⊗ B between the distinct members.
+            A = compare(first, self.left_, a.values, c.values)
+            B = compare(second, self.right_, b.values, d.values)
+            term = A[np.ix_(a.codes, c.codes)] * B[np.ix_(b.codes, d.codes)]
             if MODES[self.mode]:
-                term = self._both_orders(X, term, A[np.ix_(a, d)] * B[np.ix_(b, c)])
+                term = self._both_orders(X, term, A[np.ix_(a.codes, d.codes)] * B[np.ix_(b.codes, c.codes)])
             K = K + term
         return np.asarray(K)
 

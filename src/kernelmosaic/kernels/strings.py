@@ -96,7 +96,9 @@ class Spectrum(SequenceKernel):
         words, ends, count = self._words(X if Y is X else np.concatenate([X, Y]))
         # Counts of all words, multiplied as matrices, beat meeting equal words one by one where there are few of them.
         if count <= 3 * words.size / max(len(ends), 1):
-            counts = _counts(words, ends, count)
+            owner = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+            flat = np.bincount(owner * count + words, minlength=len(ends) * count)
+            counts = flat.reshape(len(ends), count).astype(np.float64)
             return np.asarray(counts @ counts.T if Y is X else counts[: len(X)] @ counts[len(X) :].T)
         from kernelmosaic.kernels._numba_pairs import shared_words
 
@@ -154,12 +156,6 @@ def _renumbered(values: AnyArray, most: int = 2**18) -> tuple[int, AnyArray]:
     occurs[values] = True
     ranks = np.cumsum(occurs) - 1
     return int(ranks[-1]) + 1, ranks[values]
-
-
-def _counts(words: NDArray[np.int64], ends: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Return how often each word is in each string."""
-    owner = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-    return np.bincount(owner * count + words, minlength=len(ends) * count).reshape(len(ends), count).astype(np.float64)
 
 
 class WeightedDegree(SequenceKernel):

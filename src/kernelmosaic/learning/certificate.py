@@ -20,8 +20,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.linear_algebra import nonzero_rows, rounding
+from kernelmosaic.gram.stack import GramStack
 
 Array = NDArray[np.float64]
 #: Learners stop at this share of the gap asked for: the certificate adds bounds of rounding to theirs.
@@ -197,20 +197,16 @@ class Learned:
             # The largest in the set of the weights is exact, which is all that its bound asks for.
             penalties = learner.options.penalties
             spread = 0.5 * rounding(np.float64, stack.n_samples) * _spread(sizes, solution.beta) ** 2
-            q = stack.quadratic_forms(solution.beta, None, penalties**-2.0) * penalties**2 + _per_kernel(spread)
+            q = stack.quadratic_forms(solution.beta, None, penalties**-2.0) * penalties**2
+            q = q + spread.reshape(len(q), -1).sum(axis=1)
         else:
-            q = _per_kernel(forms.q + forms.q_error)
+            q = (forms.q + forms.q_error).reshape(len(used), -1).sum(axis=1)
         constant = machine.linear_bound(solution)
         lower = learner.lower_bound(constant, q, weights)
         if self.lower is not None:
             # Rounding may lift it above what the machine proves at these weights.
-            lower = min(self.lower, constant - float(weights[used] @ _per_kernel(forms.q))) - forms.quadratic_error
+            lower = min(self.lower, constant - forms.quadratic) - forms.quadratic_error
         return self.state(program, forms, lower)
-
-    def proved_by(self, forms: Forms, machine: Any, learner: Any) -> Self:
-        """Return the same with the objective and the gap that forms of its weights and coefficients prove."""
-        lower = learner.lower_bound(machine.linear_bound(self.solution), forms.q + forms.q_error, self.weights)
-        return self.state(machine.program, forms, lower)
 
     def state(self, program: Any, forms: Forms, lower: float, regulariser: float = 0.0) -> Self:
         """Return the same with the primal value of forms, plus a regulariser, and its gap to a lower bound."""
@@ -392,8 +388,3 @@ def _spread(sizes: Array, beta: Array) -> Array:
 def _quadratic(products: Array, beta: Array) -> Array:
     """Return ½ βᵀK_mβ, which rounding may make negative, output by output."""
     return np.asarray(np.maximum(0.5 * np.einsum("mi...,i...->m...", products, beta), 0.0))
-
-
-def _per_kernel(forms: Array) -> Array:
-    """Return the sum over the outputs."""
-    return forms if forms.ndim == 1 else np.asarray(forms.sum(axis=1))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, LearnedClasses, Start
 from kernelmosaic.learning.norms import damped, trusted_floor
 from kernelmosaic.learning.problem import (
@@ -26,9 +26,10 @@ from kernelmosaic.learning.problem import (
     gap_progress,
     joint_curvature,
 )
-from kernelmosaic.machines import Machine
-from kernelmosaic.solvers import Program, Solution, certify, solve_smo
+from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.line_search import Trials, line_search
+from kernelmosaic.solvers.program import Program, Solution, certify
+from kernelmosaic.solvers.smo import solve_smo
 
 Array = NDArray[np.float64]
 
@@ -286,17 +287,12 @@ def _lowest_point(theta: Array, q: Array, H: NDArray[np.float64]) -> Array:
     A = damped(H)
     # The steps of weights that are to grow are lengthened by their slopes instead.
     floor = np.minimum(trusted_floor(theta, q, np.diag(H), common=0.5), theta)
+    # The slopes upward, q − ½, are made longer where a weight is far too small. There q falls like θ⁻², and q^(−½) is
+    # nearly linear in θ: Newton's method for the root of q^(−½) − 2^½ has the same matrix and this right-hand side, and
+    # takes a step where the plain one would take many of half that length.
+    upward = np.where((theta > 0) & (q > 0.5), 2.0 * q * (np.sqrt(2.0 * q) - 1.0), q - 0.5)
     # The quadratic model over a box is itself a program of the one form all machines share.
     zero = np.zeros(len(theta))
     # No weight becomes larger in one step than ten times the largest.
-    box = Program(_lengthened(theta, q) + A @ (theta - floor), zero, zero + 10.0 * theta.max(), zero, total=None)
+    box = Program(upward + A @ (theta - floor), zero, zero + 10.0 * theta.max(), zero, total=None)
     return np.asarray(floor + solve_smo(A, box, warm_start=theta - floor, tol=1e-10, max_iter=100_000).beta)
-
-
-def _lengthened(theta: Array, q: Array) -> Array:
-    """Return the slopes upward, q − ½, made longer where a weight is far too small.
-
-    There q falls like θ⁻², and q^(−½) is nearly linear in θ: Newton's method for the root of q^(−½) − 2^½ has the same
-    matrix and this right-hand side, and takes a step where the plain one would take many of half that length.
-    """
-    return np.where((theta > 0) & (q > 0.5), 2.0 * q * (np.sqrt(2.0 * q) - 1.0), q - 0.5)

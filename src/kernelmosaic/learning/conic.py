@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigvalsh
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor
-from kernelmosaic.gram import GramStack
+from kernelmosaic._typing import ArrayOrTensor
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights
@@ -23,10 +23,9 @@ from kernelmosaic.learning.problem import (
     MachineProblem,
     gap_progress,
 )
-from kernelmosaic.machines import Machine
-from kernelmosaic.solvers import Program, relative_gap
+from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.conic import ConicError, ConicProgram, pack_symmetric, unpack_symmetric
-from kernelmosaic.solvers.program import Vector, require_finite
+from kernelmosaic.solvers.program import Program, Vector, relative_gap, require_finite
 
 
 class QCQP(Learner):
@@ -75,18 +74,21 @@ class QCQP(Learner):
         unit = np.sqrt(2.0 * scale) if scale > 0 else 1.0
         blocks = []
         for m in range(len(d2)):
-            L = _factor(problem.stack.row_block(m, slice(0, n)))
+            eigenvalues, V = np.linalg.eigh(np.asarray(problem.stack.row_block(m, slice(0, n)), dtype=np.float64))
+            # Smaller eigenvalues are rounding; L Lᵀ is the kernel.
+            keep = eigenvalues > 1e-12 * max(float(eigenvalues[-1]), 1e-300)
+            L = V[:, keep] * np.sqrt(eigenvalues[keep])
             # ‖Lᵀβ‖² ≤ 2 d²γ is ‖(Lᵀβ, d²γ/u − u/2)‖ ≤ d²γ/u + u/2, with u such that both terms on the right are alike.
             A = np.zeros((2 + L.shape[1], gamma + 1))
             A[:2, gamma] = -d2[m] / unit
             A[2:, :n] = -L.T
             b = np.concatenate([[0.5 * unit, -0.5 * unit], np.zeros(L.shape[1])])
             blocks.append(model.require("second order", A, b))
-        found = model.solve()
-        theta = d2 * np.array([found.multipliers[k][0] + found.multipliers[k][1] for k in blocks]) / unit
+        x, multipliers = model.solve()
+        theta = d2 * np.array([multipliers[k][0] + multipliers[k][1] for k in blocks]) / unit
         # Smaller multipliers belong to constraints that are not active.
         theta = np.where(theta > 1e-7 * theta.max(), theta, 0.0)
-        return problem.retract(theta), program.feasible(found.x[:n])
+        return problem.retract(theta), program.feasible(x[:n])
 
 
 def linear_model(program: Program) -> ConicProgram:
@@ -110,14 +112,6 @@ def linear_model(program: Program) -> ConicProgram:
     if program.total is not None:
         model.require("zero", wide(sparse.csr_matrix(np.ones((1, n)))), np.array([program.total]))
     return model
-
-
-def _factor(K: AnyArray) -> NDArray[np.float64]:
-    """Return L of shape (n, rank) with L Lᵀ = K."""
-    eigenvalues, V = np.linalg.eigh(np.asarray(K, dtype=np.float64))
-    # Smaller eigenvalues are rounding.
-    keep = eigenvalues > 1e-12 * max(float(eigenvalues[-1]), 1e-300)
-    return np.asarray(V[:, keep] * np.sqrt(eigenvalues[keep]))
 
 
 class SDP(Learner):
@@ -165,7 +159,8 @@ class SDP(Learner):
             try:
                 eta, beta, W = _solve(Ks, machine.program)
             except ConicError:  # too badly conditioned to have a point: equal shares of the trace, honestly certified
-                eta, beta, W = _equal_shares(Ks), None, None
+                r, beta, W = np.trace(Ks, axis1=1, axis2=2) / n, None, None
+                eta = np.divide(1.0, r, out=np.zeros(len(r)), where=r > 0) / max(np.count_nonzero(r > 0), 1)
             K = np.ascontiguousarray(np.tensordot(eta, Ks, 1))
             solution = machine.solve(K, beta, 0.01 * self.options.tol)
             upper = machine.primal_value(solution)
@@ -180,13 +175,6 @@ class SDP(Learner):
     def lower_bound(self, constant: float, q: Weights, weights: Weights) -> float:
         """Return that β alone proves nothing: weights may be negative."""
         return -np.inf
-
-
-def _equal_shares(Ks: NDArray[np.float64]) -> Vector:
-    """Return weights that give every kernel that has a trace the same share of it."""
-    r = np.trace(Ks, axis1=1, axis2=2) / Ks.shape[1]
-    shares = np.divide(1.0, r, out=np.zeros(len(r)), where=r > 0)
-    return np.asarray(shares / max(np.count_nonzero(shares), 1))
 
 
 def _solve(Ks: NDArray[np.float64], program: Program) -> tuple[Vector, Vector, NDArray[np.float64]]:
@@ -205,10 +193,10 @@ def _solve(Ks: NDArray[np.float64], program: Program) -> tuple[Vector, Vector, N
     trace[0, :P] = np.trace(Ks, axis1=1, axis2=2) / n
     model.require("zero", trace, np.ones(1))
     block = model.require("semidefinite", _matrix_rows(Ks, width), np.zeros((n + 1) * (n + 2) // 2))
-    found = model.solve()
-    M = unpack_symmetric(found.multipliers[block])
+    x, multipliers = model.solve()
+    M = unpack_symmetric(multipliers[block])
     # A kernel with a smaller share of the trace is rounding.
-    eta = np.where(np.abs(found.x[:P] * trace[0, :P]) > 1e-7, found.x[:P], 0.0)
+    eta = np.where(np.abs(x[:P] * trace[0, :P]) > 1e-7, x[:P], 0.0)
     return eta / float(eta @ trace[0, :P]), program.feasible(-2.0 * M[:n, n]), M[:n, :n]
 
 
@@ -255,4 +243,4 @@ def _lower_bound(Ks: NDArray[np.float64], program: Program, beta: Vector, W: NDA
     Z = W - 0.5 * np.outer(beta, beta) + np.tensordot(share, Ks, 1)
     # ... and lift it to be positive semi-definite; ⟨I, K_m⟩ is n r_m, so that only raises γ.
     lift = max(-float(eigvalsh(Z, subset_by_index=[0, 0])[0]), 0.0)
-    return program.linear_value(beta) - gamma - program.n_samples * lift
+    return float(program.linear_value(beta)) - gamma - program.n_samples * lift

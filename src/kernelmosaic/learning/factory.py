@@ -11,10 +11,10 @@ import numpy as np
 
 from kernelmosaic._checks import check_choice, check_count
 from kernelmosaic._typing import ArrayOrTensor
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.conic import QCQP, SDP
-from kernelmosaic.learning.discriminant_sdp import (
+from kernelmosaic.learning.discriminant import (
     DiscriminantApproximateSDP,
     DiscriminantKim,
     DiscriminantQCQP,
@@ -103,7 +103,14 @@ def make_learner(
     if parameters.weights is not None:
         if not isinstance(parameters.penalties, str):
             make_penalties(parameters.penalties, parameters.penalty_power, stack)
-        return FixedWeights(_all_weights(parameters, stack.n_kernels), parameters.tol)
+        if parameters.fixed is None:
+            return FixedWeights(given_weights(parameters.weights, stack.n_kernels), parameters.tol)
+        if not isinstance(parameters.weights, str) or parameters.weights != "uniform":
+            raise ValueError(
+                "fixed_weights: the other weights are learned (weights=None) or equal (weights='uniform')."
+            )
+        free = np.isnan(parameters.fixed)
+        return FixedWeights(np.where(free, 1.0 / free.sum(), parameters.fixed), parameters.tol)
     if parameters.fixed is not None:
         norm = BesideFixed(norm, parameters.fixed)
     learner.require(parameters.solver, norm)
@@ -116,16 +123,6 @@ def make_learner(
         # Weights that are kept are no part of a norm, and the norm reads all kernels by their places.
         options = replace(options, penalties=np.where(np.isnan(parameters.fixed), penalties, 1.0), near=0.0)
     return learner(options)
-
-
-def _all_weights(parameters: Parameters, P: int) -> Weights:
-    """Return given weights; equal ones stand beside those that kernels keep."""
-    if parameters.fixed is None:
-        return given_weights(parameters.weights, P)
-    if not isinstance(parameters.weights, str) or parameters.weights != "uniform":
-        raise ValueError("fixed_weights: the other weights are learned (weights=None) or equal (weights='uniform').")
-    free = np.isnan(parameters.fixed)
-    return np.where(free, 1.0 / free.sum(), parameters.fixed)
 
 
 def _check_generated(parameters: Parameters, norm: WeightNorm) -> None:

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from kernelmosaic._typing import ArrayOrTensor
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.norms import SumNorm, Weights, numbers
 from kernelmosaic.learning.problem import Evaluation, Learner, LearnerOptions, make_problem
-from kernelmosaic.machines import SVC, Machine
-from kernelmosaic.solvers import Program
+from kernelmosaic.machines.base import SVC, Machine
 
 
 class WeightsByRule(Learner):
@@ -144,19 +143,13 @@ class EasyMKL(WeightsByRule):
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
         self.require("easymkl", machine=machine)
         d2 = self.options.penalties**2
-        beta = self._mixtures(stack, machine.program)
+        # The nearest points of two hulls are, up to scale, the coefficients of the machine with the hardest margin,
+        # whose 2-norm slack has the ridge λ / (1 − λ): they are Yγ up to a factor.
+        hard = SVC(machine.program.target, (1.0 - self.lam) / self.lam, slack=2)
+        # An error δ in the value is one of √δ in the mixtures, and so in the weights.
+        tol = max(self.options.tol**2, 10 * self.options.sharpest)
+        beta = hard.solve(stack.combine(np.ones(stack.n_kernels)), tol=tol).beta
         shares = np.maximum(stack.quadratic_forms(beta), 0.0) / d2
         shares = shares if np.any(shares > 0) else np.ones(stack.n_kernels)
         eta = self.options.norm.retract(shares) / d2
         return replace(FixedWeights(eta, self.options.tol)._learn(stack, machine, start), n_solves=2)
-
-    def _mixtures(self, stack: GramStack, program: Program) -> Any:
-        """Return Yγ up to a factor.
-
-        The nearest points of two hulls are, up to scale, the coefficients of the machine with the hardest margin, whose
-        2-norm slack has the ridge λ / (1 − λ).
-        """
-        hard = SVC(program.target, (1.0 - self.lam) / self.lam, slack=2)
-        # An error δ in the value is one of √δ in the mixtures, and so in the weights.
-        tol = max(self.options.tol**2, 10 * self.options.sharpest)
-        return hard.solve(stack.combine(np.ones(stack.n_kernels)), tol=tol).beta

@@ -7,20 +7,21 @@ from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic.gram import GramStack, KernelSet, Views, make_stack, take_rows
+from kernelmosaic.gating import Gating
+from kernelmosaic.gram.kernel_set import KernelSet, Views, take_rows
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
-from kernelmosaic.gram.stack import ComputedStack, StoredStack
+from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
 from kernelmosaic.kernels.transformed import Projected
 from kernelmosaic.learning.certificate import Iteration, Learned, gated_forms
 from kernelmosaic.learning.problem import Evaluation, ExhaustedError, Numbers, Problem, progress
-from kernelmosaic.machines import Machine
+from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.program import relative_gap
 
@@ -28,16 +29,6 @@ Array = NDArray[np.float64]
 
 
 # The problem ---------------------------------------------------------------------------------------------------------
-
-
-class GateModel(Protocol):
-    """What is asked of a gating."""
-
-    def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array: ...
-
-    def values(self, V: Array, Z: Array) -> Array: ...
-
-    def vjp(self, V: Array, Z: Array, G: Array) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -90,7 +81,7 @@ class GatedProblem(Problem):
     machine, which share the gates. J is not convex, and no evaluation bounds it from below.
     """
 
-    def __init__(self, stack: GramStack, machine: Machine, gating: GateModel, Z: Array) -> None:
+    def __init__(self, stack: GramStack, machine: Machine, gating: Gating, Z: Array) -> None:
         super().__init__(stack, machine)
         self.gating, self.Z = gating, Z
         self._K: Any = None
@@ -121,7 +112,7 @@ class GateLearner:
 
     Parameters
     ----------
-    gating : GateModel
+    gating : Gating
         The gates.
     step : str or Step
         How to move; see `make_step`.
@@ -135,7 +126,7 @@ class GateLearner:
         Short iterations in a row at which to stop: between copies of one kernel, one is not the end.
     """
 
-    gating: GateModel
+    gating: Gating
     step: str | Step = "armijo"
     tol: float = 1e-3
     max_iter: int = 100
@@ -278,10 +269,6 @@ class Projections:
         assert isinstance(kernel, Projected)
         return kernel
 
-    def read(self) -> Array:
-        """Return all W as one vector."""
-        return np.concatenate([self.kernel(m).W_.ravel() for m in self.numbers])
-
     def start(self, rng: np.random.RandomState) -> Array:
         """Return where to begin, each kernel elsewhere if there are several."""
         alone = len(self.numbers) == 1
@@ -297,20 +284,17 @@ class Projections:
             at += size
             self.kernel_set.fitted[m].normalization.fit(kernel, view, self.weight)
         if isinstance(self.stack, StoredStack):
-            self._refill(self.stack)
+            for strip in self.stack.row_strips(self.stack.n_samples):
+                rows = take_rows(self.views, strip)
+                for m, block in self.kernel_set.blocks(rows, self.views, self.numbers, self.stack.dtype):
+                    self.stack.matrices[m, strip] = block
+            for m in self.numbers:
+                # Strips round differently on the two sides of the diagonal.
+                K = self.stack.matrices[m]
+                K[...] = 0.5 * (K + K.T)
         elif isinstance(self.stack, ComputedStack):
             # What the normalisations know of the samples has changed with W.
             self.stack.samples = self.kernel_set.samples(self.views)
-
-    def _refill(self, stack: StoredStack) -> None:
-        for strip in stack.row_strips(stack.n_samples):
-            rows = take_rows(self.views, strip)
-            for m, block in self.kernel_set.blocks(rows, self.views, self.numbers, stack.dtype):
-                stack.matrices[m, strip] = block
-        for m in self.numbers:
-            # Strips round differently on the two sides of the diagonal.
-            K = stack.matrices[m]
-            K[...] = 0.5 * (K + K.T)
 
     def slope(self, beta: Array, gates: Array) -> Array:
         """Return ∂J/∂W of all projections: −½ Σ_c Σ_ij u_ic u_jc ∂k(x_i, x_j)/∂W with u_c = η_m ∘ β_c."""

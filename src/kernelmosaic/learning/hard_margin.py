@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
-from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.row_blocks import Rows
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.learning.certificate import CombinedKernel, Learned, Start
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import WeightNorm
 from kernelmosaic.learning.problem import Learner, LearnerOptions
-from kernelmosaic.machines import SVC, Machine
-from kernelmosaic.solvers import Program, certify
-from kernelmosaic.solvers.program import Vector
+from kernelmosaic.machines.base import SVC, Machine
+from kernelmosaic.solvers.program import Program, Vector, certify
 
 # The machine ---------------------------------------------------------------------------------------------------------
 
@@ -111,10 +110,12 @@ def learn_hard_margin(
         machine = SVC(y, C / diagonal)
         found = learner.learn(stack, machine, start)
         n_solves += found.n_solves
-        hard = _without_slack(found, y)
-        hard = None if hard is None else hard.certified(stack, sizes, HardMargin(machine.program), learner)
-        if hard is not None and (best is None or hard.gap < best.gap):
-            best = hard
+        low, high = float(found.solution.values[y > 0].min()), float(found.solution.values[y < 0].max())
+        # Near the optimum the margin is one; what is left of a sample that both classes have is rounding.
+        if 0.5 * (low - high) > 0.1:
+            hard = replace(found, solution=replace(found.solution, intercept=-0.5 * (low + high)))
+            hard = hard.certified(stack, sizes, HardMargin(machine.program), learner)
+            best = hard if best is None or hard.gap < best.gap else best
         if best is not None and best.gap <= tol:
             break
     if best is None:
@@ -123,16 +124,6 @@ def learn_hard_margin(
             "finite C, or kernels that separate them, such as a narrower Gaussian()."
         )
     return replace(best, n_solves=n_solves)
-
-
-def _without_slack(found: Learned, y: NDArray[np.float64], least_margin: float = 0.1) -> Learned | None:
-    """Return the same with the intercept of the problem without slack; None if the classes overlap."""
-    solution = found.solution
-    low, high = float(solution.values[y > 0].min()), float(solution.values[y < 0].max())
-    # Near the optimum the margin is one; what is left of a sample that both classes have is rounding.
-    if not 0.5 * (low - high) > least_margin:
-        return None
-    return replace(found, solution=replace(solution, intercept=-0.5 * (low + high)))
 
 
 # C learned -----------------------------------------------------------------------------------------------------------

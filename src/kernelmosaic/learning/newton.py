@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
@@ -21,7 +21,7 @@ from kernelmosaic.learning.problem import (
     gap_progress,
     make_problem,
 )
-from kernelmosaic.solvers import relative_gap
+from kernelmosaic.solvers.program import relative_gap
 
 
 class Newton(Learner):

@@ -13,9 +13,10 @@ from scipy.linalg import eigvalsh
 from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import default_budget, format_bytes
-from kernelmosaic.gram import GramStack
-from kernelmosaic.solvers import Program, solve_smo
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.solvers.conic import solve_master
+from kernelmosaic.solvers.program import Program
+from kernelmosaic.solvers.smo import solve_smo
 
 Weights = NDArray[np.float64]
 
@@ -371,7 +372,9 @@ def make_penalties(penalties: Any, power: Any, stack: GramStack) -> NDArray[np.f
     if isinstance(penalties, str):
         if penalties != "eigenvalue":
             raise ValueError(f"penalties={penalties!r}: give 'eigenvalue', {P} positive numbers, or None.")
-        return eigenvalue_penalties(stack, check_power(power))
+        if isinstance(power, bool) or not isinstance(power, int | float | np.number) or not 0 <= power < np.inf:
+            raise ValueError(f"penalty_power={power!r}: give a number of at least 0; 0 penalises all kernels alike.")
+        return eigenvalue_penalties(stack, float(power))
     d = numbers("penalties", penalties, P)
     if np.any(d <= 0):
         raise ValueError(f"penalties={penalties!r}: every penalty must be positive.")
@@ -408,13 +411,6 @@ def large_eigenvalues(stack: GramStack, m: int) -> int:
     K /= norms
     K /= norms[:, np.newaxis]
     return max(int(np.count_nonzero(eigvalsh(K, overwrite_a=True, check_finite=False) > 0.5)), 1)
-
-
-def check_power(power: Any) -> float:
-    """Return γ, or raise naming it."""
-    if isinstance(power, bool) or not isinstance(power, int | float | np.number) or not 0 <= power < np.inf:
-        raise ValueError(f"penalty_power={power!r}: give a number of at least 0; 0 penalises all kernels alike.")
-    return float(power)
 
 
 def numbers(name: str, values: ArrayOrTensor, P: int) -> NDArray[np.float64]:

@@ -12,19 +12,18 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from itertools import count
 from math import log10
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import GramStack
-from kernelmosaic.gram.linear_algebra import nonzero_rows
+from kernelmosaic.gram.linear_algebra import free_curvature, nonzero_rows
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import COLD, CombinedKernel, Iteration, Learned, Start
 from kernelmosaic.learning.norms import WeightNorm, Weights
-from kernelmosaic.solvers import certify, relative_gap
-from kernelmosaic.solvers.free_newton import free_curvature
 from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
+from kernelmosaic.solvers.program import certify, relative_gap
 from kernelmosaic.solvers.smooth_newton import solve_curved
 
 Array = NDArray[np.float64]
@@ -268,10 +267,6 @@ class Problem(ABC):
         """Return ∂²J/∂θ² among the kernels whose slopes are known; None where it is unknown or costs too much."""
         return None
 
-    def lower(self, at: Evaluation) -> float:
-        """Return what an evaluation proves of the optimum over θ."""
-        return -np.inf
-
 
 class WeightProblem(Problem):
     """The same as a function of the weights θ, which live in the set of a norm.
@@ -366,7 +361,7 @@ class MachineProblem(WeightProblem):
         return self.solve_machine(self.combine(theta), warm_start, tol)
 
     def evaluate(self, theta: Weights, warm_start: Array | None, tol: float, kernels: Numbers = None) -> Evaluation:
-        return self.evaluation(theta, self.solve(theta, warm_start, tol), kernels)
+        return self.evaluation(theta, self.solve_machine(self.combine(theta), warm_start, tol), kernels)
 
     def known(self, start: Start) -> Evaluation | None:
         if start.weights is None:
@@ -670,11 +665,8 @@ class BoundTracker:
 # Progress: a bar where rich is installed, else plain lines on stdout -----------------------------------------------
 
 
-class Advance(Protocol):
-    """Says where a run is: in words and, where an end is known, how much of `total` is done."""
-
-    def __call__(self, state: str, completed: float | None = None, total: float | None = None) -> None:
-        """Show it."""
+#: Says where a run is: in words and, where an end is known, how much of a total is done.
+Advance = Callable[..., None]
 
 
 @contextmanager

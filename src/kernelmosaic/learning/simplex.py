@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Learned, Start
 from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import ROUNDING, BoundTracker, Evaluation, Learner, WeightProblem, make_problem
-from kernelmosaic.solvers.conic import Master
+from kernelmosaic.solvers.conic import solve_master
 
 # Descent along the reduced gradient ----------------------------------------------------------------------------------
 
@@ -46,11 +46,19 @@ class _Descent(BoundTracker):
     def step(self) -> bool:
         """Go down once, or solve the machine more exactly; False when rounding is all that is left."""
         before = self.best
-        direction = reduced_direction(before.theta, before.q)
+        # The steepest feasible direction when the largest weight balances all others, for the slopes −q.
+        pivot = int(np.argmax(before.theta))
+        direction = before.q - before.q[pivot]
+        direction[(before.theta <= 0) & (direction < 0)] = 0.0
+        direction[pivot] = 0.0
+        direction[pivot] = -direction.sum()
         # Its length does not matter; that of huge slopes would overflow in products.
         direction /= max(float(np.abs(direction).max()), 1e-300)
         while float(self.best.q @ direction) > 0:
-            longest, first = _longest_step(self.best.theta, direction)
+            # How far the direction may be followed, and which weight reaches zero there.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                steps = np.where(direction < 0, -self.best.theta / direction, np.inf)
+            first, longest = int(np.argmin(steps)), float(steps.min())
             # Rounding may leave a direction in which nothing shrinks.
             if not np.isfinite(longest):
                 break
@@ -65,7 +73,14 @@ class _Descent(BoundTracker):
             # That weight has had its turn; the largest takes over its share of the direction.
             direction[np.argmax(self.best.theta)] += direction[first]
             direction[first] = 0.0
-        return self.best is not before or self._solve_again()
+        if self.best is not before:
+            return True
+        if not self.sharpen():
+            return False
+        trial = self._evaluate(self.best.theta)
+        # The same weights again: keep the sharper β, and whichever primal value is the lower.
+        self.best = trial if trial.upper <= self.best.upper else self.best
+        return True
 
     def _search(self, direction: Weights, longest: float, end: Evaluation, most_cuts: int = 12) -> None:
         """Look between the best point and `end` for the lowest one: where the slope along the line vanishes.
@@ -95,33 +110,6 @@ class _Descent(BoundTracker):
         trial = self.problem.evaluate(self.problem.retract(theta), self.best.solution.beta, self.inner)
         self.note(trial)
         return trial
-
-    def _solve_again(self) -> bool:
-        """Solve the machine at the best weights more exactly; False when rounding is all that is left."""
-        if not self.sharpen():
-            return False
-        trial = self._evaluate(self.best.theta)
-        # The same weights again: keep the sharper β, and whichever primal value is the lower.
-        self.best = trial if trial.upper <= self.best.upper else self.best
-        return True
-
-
-def reduced_direction(theta: Weights, q: Weights) -> Weights:
-    """Return the steepest feasible direction when the largest weight balances all others, for the slopes −q."""
-    pivot = int(np.argmax(theta))
-    direction = q - q[pivot]
-    direction[(theta <= 0) & (direction < 0)] = 0.0
-    direction[pivot] = 0.0
-    direction[pivot] = -direction.sum()
-    return np.asarray(direction)
-
-
-def _longest_step(theta: Weights, direction: Weights) -> tuple[float, int]:
-    """Return how far the direction may be followed, and which weight reaches zero there."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        steps = np.where(direction < 0, -theta / direction, np.inf)
-    first = int(np.argmin(steps))
-    return float(steps[first]), first
 
 
 # Column generation: a linear program over the weights, and the machine as the oracle of its constraints --------------
@@ -160,14 +148,14 @@ class _Master(BoundTracker):
         self.inner = 0.1 * problem.options.tol
         # The step from the best weights towards the master's.
         self.share = 0.3
-        start = problem.start()
-        self.planes = Master(len(start))
+        self.planes: list[tuple[float, Weights]] = []
         self.betas: list[Weights] = []
-        super().__init__(problem, self._ask(problem, start, warm_start))
+        super().__init__(problem, self._ask(problem, problem.start(), warm_start))
 
     def step(self) -> bool:
         """Solve the master problem and ask the machine for one more plane; False when nothing new comes."""
-        corner, lower, shares = self.planes.solve()
+        constants, slopes = map(np.array, zip(*self.planes, strict=True))
+        corner, lower, shares = solve_master(constants, slopes)
         mixture = sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share)
         self.lower = max(self.lower, lower)
         self.note(self.problem.assess(self.best.theta, mixture))
@@ -187,6 +175,6 @@ class _Master(BoundTracker):
 
     def _ask(self, problem: WeightProblem, theta: Weights, warm_start: Weights | None) -> Evaluation:
         trial = problem.evaluate(theta, warm_start, self.inner)
-        if self.planes.add(*problem.plane(trial)):
-            self.betas.append(trial.solution.beta)
+        self.planes.append(problem.plane(trial))
+        self.betas.append(trial.solution.beta)
         return trial

@@ -17,6 +17,7 @@ Every target keeps the least criterion, so that none does worse than with the be
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -24,6 +25,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.cluster.vq import kmeans2, vq
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
 from kernelmosaic.backend import NUMPY, Backend, backend_of, default_budget, is_tensor, row_strips, to_host
@@ -190,7 +192,7 @@ def learn_target_weights(
                 evaluate(between.ratios(centres), search.add)
             else:
                 z = between.means(search, np.arange(T))
-                nearest = _distances(z, centres).argmin(axis=1)
+                nearest = vq(z, centres)[0]
                 members = [np.flatnonzero(nearest == c) for c in range(len(centres))]
                 evaluate((own for own in members if len(own)), partial(search.refine, between, z))
     if not fixed and between is None:
@@ -585,22 +587,13 @@ def learn_frequencies(values: Array, steps: int = 50) -> Array:
     return found
 
 
-def find_centres(z: Array, count: int, rng: np.random.RandomState, steps: int = 20) -> Array:
+def find_centres(z: Array, count: int, rng: np.random.RandomState) -> Array:
     """Return the centres of so many groups of points, by k-means."""
     if count >= len(z):
         return z
-    centres = z[rng.permutation(len(z))[:count]]
-    for _ in range(steps):
-        nearest = _distances(z, centres).argmin(axis=1)
-        sizes = np.bincount(nearest, minlength=count)
-        sums = np.column_stack([np.bincount(nearest, column, count) for column in z.T])
-        centres[sizes > 0] = sums[sizes > 0] / sizes[sizes > 0, np.newaxis]
-    return centres
-
-
-def _distances(z: Array, centres: Array) -> Array:
-    """Return squared distances, but for what is the same for all centres."""
-    return np.asarray((centres**2).sum(axis=1) - 2.0 * z @ centres.T)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a group without points keeps its centre
+        return np.asarray(kmeans2(z, z[rng.permutation(len(z))[:count]], 20, minit="matrix")[0])
 
 
 @dataclass(frozen=True)

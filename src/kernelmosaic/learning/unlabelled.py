@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 
 from kernelmosaic._typing import ArrayOrTensor, Seed
 from kernelmosaic.backend import as_slice, row_strips
-from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import GramStack
 
 Array = NDArray[np.float64]
 

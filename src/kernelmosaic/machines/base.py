@@ -14,20 +14,20 @@ from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import as_gram
-from kernelmosaic.solvers import (
+from kernelmosaic.solvers.factored import solve_factored, solve_stored
+from kernelmosaic.solvers.multiclass import solve_multiclass, step_limit
+from kernelmosaic.solvers.program import (
+    DEFAULTS,
+    MulticlassProgram,
     Program,
     Solution,
+    SolverOptions,
+    Vector,
+    assess,
     certify,
-    solve_factored,
-    solve_multiclass,
-    solve_working_set,
 )
-from kernelmosaic.solvers.factored import solve_stored
-from kernelmosaic.solvers.multiclass import step_limit
-from kernelmosaic.solvers.multiclass_program import MulticlassProgram
-from kernelmosaic.solvers.program import DEFAULTS, SolverOptions, Vector, assess
-from kernelmosaic.solvers.smo import most_steps
-from kernelmosaic.solvers.working_set import solve_on_demand
+from kernelmosaic.solvers.smo import most_steps, solve_smo
+from kernelmosaic.solvers.working_set import solve_on_demand, solve_working_set
 
 Array = NDArray[np.float64]
 
@@ -77,8 +77,7 @@ class Machine:
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of β: one coefficient per sample, and per output where there are several."""
-        shape: tuple[int, ...] = self.program.target.shape
-        return shape
+        return tuple(self.program.target.shape)
 
     @property
     def most_steps(self) -> int:
@@ -97,9 +96,10 @@ class Machine:
             return solve_factored(gram, self.program, warm_start, tol, self.options)
         if gram.matrix is None:
             return solve_on_demand(gram, self.program, warm_start, tol, self.options)
-        if gram.backend is NUMPY:
-            return solve_stored(gram.matrix, self.program, warm_start, tol, self.options)
-        return solve_working_set(gram, self.program, warm_start, tol, options=self.options)
+        if gram.backend is not NUMPY:
+            return solve_working_set(gram, self.program, warm_start, tol, options=self.options)
+        solve = solve_stored if gram.n_samples <= self.options.few else solve_smo
+        return solve(gram.matrix, self.program, warm_start, tol, options=self.options)
 
     def assess(self, gram: Any, beta: Array) -> Solution:
         """Return a feasible β as a solution for a kernel, with what it is worth."""
@@ -107,8 +107,7 @@ class Machine:
 
     def continued(self, beta: Array, before: Machine) -> Array:
         """Return coefficients to start from where the solution of a like machine, with another C say, ended."""
-        start: Array = self.program.continued(beta, before.program)
-        return start
+        return np.asarray(self.program.continued(beta, before.program))
 
     def take(self, rows: NDArray[np.intp]) -> Machine:
         """Return the machine of some samples, each of which stands for several; see `Program.subsampled`."""
@@ -397,7 +396,7 @@ class IndependentOutputs:
 
     def linear_value(self, beta: Array) -> float:
         """Everything in the objective that does not read the kernel."""
-        return sum(one.linear_value(b) for one, b in zip(self.programs, beta.T, strict=True))
+        return sum(float(one.linear_value(b)) for one, b in zip(self.programs, beta.T, strict=True))
 
     def best_intercept(self, values: Array) -> Array:
         """Return the intercept of each output that minimises its primal objective given its Kβ."""

@@ -23,7 +23,7 @@ from sklearn.utils.validation import _check_method_params
 from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import Array, ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.engine.search import resolution
-from kernelmosaic.engine.store import SharedKernels
+from kernelmosaic.engine.training_set import SharedKernels
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.kernels.views import PerColumn, default_kernels, lay_specs, read_kernels, term_names
 from kernelmosaic.learning.problem import progress

@@ -30,28 +30,6 @@ class ConicError(RuntimeError):
     """Clarabel finds a program infeasible or unbounded, or breaks down before it has a point."""
 
 
-@dataclass(frozen=True)
-class ConicSolution:
-    """Where the solver stopped.
-
-    Attributes
-    ----------
-    x : ndarray
-        The variables.
-    multipliers : list of ndarray
-        The dual variables, one array per block, in the order the blocks were added.
-    status : str
-        What Clarabel says of them; only "Solved" is an optimum within its tolerance.
-    n_iter : int
-        Interior-point iterations.
-    """
-
-    x: Vector
-    multipliers: list[Vector]
-    status: str
-    n_iter: int
-
-
 @dataclass
 class ConicProgram:
     """min ½ Σ quadraticᵢ xᵢ² + ⟨linear, x⟩ where b − Ax of every block lies in its cone.
@@ -74,15 +52,18 @@ class ConicProgram:
         self._blocks.append((cone, sparse.csc_matrix(A), np.asarray(b, dtype=np.float64)))
         return len(self._blocks) - 1
 
-    def solve(self, tol: float = 1e-9, max_iter: int = 200) -> ConicSolution:
-        """Solve by interior points.
+    def solve(self, tol: float = 1e-9, max_iter: int = 200) -> tuple[Vector, list[Vector]]:
+        """Return the variables, and the dual ones in one array per block, by interior points.
 
         Raises
         ------
         ConicError
             If Clarabel finds the program infeasible or unbounded, or breaks down before it has a point.
         """
-        clarabel = import_clarabel()
+        try:
+            import clarabel
+        except ImportError:
+            raise ImportError('Conic programs need Clarabel: pip install "kernelmosaic[conic]".') from None
         settings = clarabel.DefaultSettings()
         settings.verbose = False
         settings.max_iter = max_iter
@@ -99,7 +80,7 @@ class ConicProgram:
                 f"Clarabel stopped with the status {status!r}: the conic program has no optimum it can reach."
             )
         ends = np.cumsum([len(b) for _, _, b in self._blocks])[:-1]
-        return ConicSolution(x, np.split(z, ends), status, int(found.iterations))
+        return x, np.split(z, ends)
 
 
 def pack_symmetric(M: AnyArray) -> Vector:
@@ -119,15 +100,6 @@ def unpack_symmetric(packed: Vector) -> NDArray[np.float64]:
     M = np.zeros((n, n))
     M[row, column] = M[column, row] = packed / np.where(row == column, 1.0, np.sqrt(2.0))
     return M
-
-
-def import_clarabel() -> Any:
-    """Return the module, or raise naming the extra that brings it."""
-    try:
-        import clarabel
-    except ImportError:
-        raise ImportError('Conic programs need Clarabel: pip install "kernelmosaic[conic]".') from None
-    return clarabel
 
 
 def _order(cone: str, length: int) -> int:
@@ -163,7 +135,7 @@ class MatrixInequality:
 
 
 @dataclass(frozen=True)
-class MatrixSolution:
+class BarrierSolution:
     """Where the barrier stopped.
 
     Attributes
@@ -187,7 +159,7 @@ class MatrixSolution:
 
 def solve_matrix_inequalities(
     linear: Vector, inequalities: list[MatrixInequality], s: Vector, t: Vector, tol: float = 1e-8
-) -> MatrixSolution:
+) -> BarrierSolution:
     """Minimise ⟨linear, (s, t)⟩ over s ≥ 0, Σ s = 1 and t with every inequality, from a point strictly inside.
 
     Each Newton step multiplies every matrix by one inverse; nothing of the size of a packed matrix is factorised. Where
@@ -208,7 +180,7 @@ def solve_matrix_inequalities(
     order = P + sum(len(one.constant) for one in inequalities)
     steepness, n_iter, decrement = order / max(float(np.abs(linear) @ np.abs(x)), 1e-300), 0, 0.0
     if not np.isfinite(_barrier(steepness * linear, inequalities, x, P).upper):
-        return MatrixSolution(s, t, [np.eye(len(one.constant)) for one in inequalities], np.inf, 0)
+        return BarrierSolution(s, t, [np.eye(len(one.constant)) for one in inequalities], np.inf, 0)
 
     def line(here: _Inside) -> tuple[Callable[[float], _Inside], float] | None:
         nonlocal n_iter, decrement
@@ -226,7 +198,7 @@ def solve_matrix_inequalities(
         # A thousand steps are about ten times what the hardest problems take that rounding does not hide.
         if gap <= tol * float(np.abs(linear) @ np.abs(x)) or decrement > 1.0 or n_iter >= 1000:
             inverses = [Cholesky(one.value(x[:P], x[P:]), most=0.0).inverse() for one in inequalities]
-            return MatrixSolution(x[:P], x[P:], [F / steepness for F in inverses], gap, n_iter)
+            return BarrierSolution(x[:P], x[P:], [F / steepness for F in inverses], gap, n_iter)
         steepness *= 3.0
 
 
@@ -237,29 +209,23 @@ class _Inside(NamedTuple):
     x: Vector
 
 
-def _derivatives(inequalities: list[MatrixInequality], x: Vector, P: int) -> tuple[Vector, Matrix]:
-    """Return gradient and Hessian of −Σ log det − Σ log s."""
-    gradient, H = np.zeros(len(x)), np.zeros((len(x), len(x)))
-    gradient[:P] -= 1.0 / x[:P]
+def _newton(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: int) -> tuple[Vector, float] | None:
+    """Return the step that keeps Σ s, and its decrement squared; None where rounding hides the curvature."""
+    # The slope and the Hessian of the objective − Σ log det − Σ log s.
+    slope, H = linear.copy(), np.zeros((len(x), len(x)))
+    slope[:P] -= 1.0 / x[:P]
     H[np.arange(P), np.arange(P)] += 1.0 / x[:P] ** 2
     for one in inequalities:
         inverse = Cholesky(one.value(x[:P], x[P:]), most=0.0).inverse()
         products = np.matmul(inverse, one.matrices)
-        gradient[:P] -= np.trace(products, axis1=1, axis2=2)
+        slope[:P] -= np.trace(products, axis1=1, axis2=2)
         H[:P, :P] += np.einsum("iab,jba->ij", products, products, optimize=True)
         for j, place in one.bounds:
-            gradient[P + j] -= inverse[place, place]
+            slope[P + j] -= inverse[place, place]
             H[:P, P + j] += products[:, place] @ inverse[:, place]
             for other, elsewhere in one.bounds:
                 H[P + j, P + other] += inverse[place, elsewhere] ** 2
     H[P:, :P] = H[:P, P:].T
-    return gradient, H
-
-
-def _newton(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: int) -> tuple[Vector, float] | None:
-    """Return the step that keeps Σ s, and its decrement squared; None where rounding hides the curvature."""
-    gradient, H = _derivatives(inequalities, x, P)
-    slope = linear + gradient
     # The Hessian of a barrier is positive definite: what is not, or overflows, is rounding.
     if not (np.all(np.diag(H) > 0) and np.all(np.isfinite(H)) and np.all(np.isfinite(slope))):
         return None
@@ -284,80 +250,26 @@ def _barrier(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P:
     return _Inside(value, x)
 
 
-# Cutting planes over the simplex: Master needs highspy, which keeps its program warm; all at once, SciPy's HiGHS serves
-
-
-class Master:
-    """Minimise the largest of constants_k − ⟨slopes_k, θ⟩ over θ ≥ 0 with Σθ = 1, the planes k coming one by one.
-
-    The solver keeps its basis, so that one plane more costs it a few pivots and not a new start.
-
-    Parameters
-    ----------
-    n_weights : int
-        The length of θ.
-    """
-
-    def __init__(self, n_weights: int) -> None:
-        import highspy
-
-        self.n_weights = n_weights
-        self.constants: list[float] = []
-        self.slopes: list[Vector] = []
-        self._scale = 0.0
-        untyped: Any = highspy.Highs
-        self._highs = untyped()
-        self._highs.setOptionValue("output_flag", False)
-        infinity = highspy.kHighsInf
-        all_columns = np.arange(n_weights + 1, dtype=np.int32)
-        none = np.empty(0, dtype=np.int32)
-        costs, floor = np.append(np.zeros(n_weights), 1.0), np.append(np.zeros(n_weights), -infinity)
-        self._highs.addCols(n_weights + 1, costs, floor, np.full(n_weights + 1, infinity), 0, none, none, np.empty(0))
-        self._highs.addRow(1.0, 1.0, n_weights, all_columns[:-1], np.ones(n_weights))
-        self._all_columns, self._infinity, self._refused = all_columns, infinity, highspy.HighsStatus.kError
-
-    def add(self, constant: float, slopes: Vector) -> bool:
-        """Add the plane constant − ⟨slopes, θ⟩, unless its numbers are too large; return whether it was added."""
-        if not self._scale:
-            self._scale = max(abs(constant), float(np.abs(slopes).max())) or 1.0
-        status = self._highs.addRow(
-            constant / self._scale,
-            self._infinity,
-            self.n_weights + 1,
-            self._all_columns,
-            np.append(slopes / self._scale, 1.0),
-        )
-        # Numbers beyond 10¹⁵ are refused; the bound of the other planes holds without this one.
-        accepted = bool(status != self._refused)
-        if accepted:
-            self.constants.append(float(constant))
-            self.slopes.append(slopes)
-        return accepted
-
-    def solve(self) -> tuple[Vector, float, Vector]:
-        """Return a minimiser, a lower bound of the minimum, and the shares of the planes that prove it.
-
-        Returns
-        -------
-        theta : ndarray of shape (n_weights,)
-            In the simplex to the last digit.
-        value : float
-            No more than any θ attains, whatever the linear program's own rounding.
-        shares : ndarray of shape (planes,)
-            Not negative, of sum one: the planes mixed by them have this bound.
-        """
-        self._highs.run()
-        found = self._highs.getSolution()
-        if not found.value_valid:
-            status = self._highs.modelStatusToString(self._highs.getModelStatus())
-            raise RuntimeError(f"HiGHS could not solve the master problem: {status}")
-        theta = np.maximum(np.asarray(found.col_value)[:-1], 0.0)
-        shares = np.asarray(found.row_dual)[1:]
-        return theta / theta.sum(), *_mixed_bound(shares, np.array(self.constants), np.array(self.slopes))
+# Cutting planes over the simplex -------------------------------------------------------------------------------------
 
 
 def solve_master(constants: Vector, slopes: NDArray[np.float64]) -> tuple[Vector, float, Vector]:
-    """Return what `Master` finds, for planes given all at once; `slopes` has shape (cuts, n_weights)."""
+    """Minimise the largest of constants_k − ⟨slopes_k, θ⟩ over θ ≥ 0 with Σθ = 1.
+
+    Parameters
+    ----------
+    constants, slopes : ndarray of shape (planes,) and (planes, n_weights)
+        The planes.
+
+    Returns
+    -------
+    theta : ndarray of shape (n_weights,)
+        A minimiser, in the simplex to the last digit.
+    value : float
+        No more than any θ attains, whatever the linear program's own rounding.
+    shares : ndarray of shape (planes,)
+        Not negative, of sum one: the planes mixed by them have this bound.
+    """
     # Loads a good part of SciPy, which most fits do without.
     from scipy.optimize import linprog
 
@@ -375,14 +287,7 @@ def solve_master(constants: Vector, slopes: NDArray[np.float64]) -> tuple[Vector
     if found.x is None:
         raise RuntimeError(f"HiGHS could not solve the master problem: {found.message}")
     theta = np.maximum(found.x[:-1], 0.0)
-    return theta / theta.sum(), *_mixed_bound(-found.ineqlin.marginals, constants, slopes)
-
-
-def _mixed_bound(shares: Vector, constants: Vector, slopes: NDArray[np.float64]) -> tuple[float, Vector]:
-    """Return the bound of the planes mixed by these multipliers, and the shares of the mixture.
-
-    Any mixture of the planes bounds the minimum from below, so the multipliers need not be exact for it to hold.
-    """
-    shares = np.maximum(shares, 0.0)
-    shares = shares / shares.sum() if shares.sum() > 0 else np.full(len(shares), 1.0 / len(shares))
-    return float(shares @ constants - (shares @ slopes).max()), shares
+    # Any mixture of the planes bounds the minimum from below, so the multipliers need not be exact for it to hold.
+    shares = np.maximum(-found.ineqlin.marginals, 0.0)
+    shares = shares / shares.sum() if shares.sum() > 0 else np.full(cuts, 1.0 / cuts)
+    return theta / theta.sum(), float(shares @ constants - (shares @ slopes).max()), shares

@@ -71,12 +71,12 @@ def solve_stored(
     tol: float = 1e-3,
     options: SolverOptions = DEFAULTS,
 ) -> Solution:
-    """Solve the dual program for a stored matrix, by pair steps and, of few samples, interior points where those stall.
+    """Solve the dual program for a stored matrix of few samples, by pair steps and interior points where those stall.
 
     See `solve_smo` for the parameters. Pair steps at a large C on a kernel of low rank shrink the gap by little each;
     interior points on the eigenvectors of the kernel need some thirty factorisations.
     """
-    if len(K) > options.few or not (program.has_losses and _has_interior(program)):
+    if not (program.has_losses and _has_interior(program)):
         return solve_smo(K, program, warm_start, tol, options=options)
     limit = options.pairs * len(K)
     best = solve_smo(K, program, warm_start, tol, limit, options)
@@ -261,6 +261,6 @@ class FactoredRounds(FreeThenViolating):
 
         def dual_value(one: Vector) -> float:
             w = part.adjoint(one)
-            return inside.linear_value(one) - 0.5 * float(w @ w)
+            return float(inside.linear_value(one)) - 0.5 * float(w @ w)
 
         return max(candidates, key=dual_value)

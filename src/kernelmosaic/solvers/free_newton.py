@@ -14,7 +14,7 @@ from scipy.linalg.lapack import dpstrf
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, RowIndex
 from kernelmosaic.backend import NUMPY, backend_of
 from kernelmosaic.gram.gram import Gram
-from kernelmosaic.gram.linear_algebra import Cholesky, conjugate_gradients, rounding_jitter
+from kernelmosaic.gram.linear_algebra import Cholesky, conjugate_gradients, keep_sum, rounding_jitter
 from kernelmosaic.gram.options import BLOCKS
 from kernelmosaic.solvers.program import Vector
 
@@ -47,29 +47,6 @@ class Form(ABC):
             x = keep_sum(x, ones)
             x = x - x.mean()  # along a flat direction both terms are huge, and what they leave rounds badly
         return x
-
-
-def keep_sum(x: ArrayOrTensor, ones: ArrayOrTensor) -> ArrayOrTensor:
-    """Return solutions x = A⁻¹r less the multiples of A⁻¹1, given as `ones`, with which their last axes sum to zero."""
-    return x - _share_of_sum(x.sum(-1), ones)[..., None] * ones
-
-
-def free_curvature(V: ArrayOrTensor, answer: ArrayOrTensor, ones: ArrayOrTensor | None = None) -> ArrayOrTensor:
-    """Return VᵀA⁻¹V of columns V with A⁻¹V as `answer`; less what keeping the sum takes off where A⁻¹1 is given.
-
-    The first axes of the arrays, if there are more than two, are problems side by side.
-    """
-    H = V.swapaxes(-1, -2) @ answer
-    if ones is None:
-        return H
-    shift = (V * ones[..., None]).sum(-2)
-    return H - shift[..., :, None] * _share_of_sum(shift, ones[..., None, :])[..., None, :]
-
-
-def _share_of_sum(x: ArrayOrTensor, ones: ArrayOrTensor) -> ArrayOrTensor:
-    """Return x over the sum of the ones; zero where rounding leaves nothing of it."""
-    xp, total = backend_of(x).xp, ones.sum(-1)
-    return xp.where(total > 0, x / xp.where(total > 0, total, 1.0), 0.0)
 
 
 def newton_on_free(
@@ -292,21 +269,20 @@ class GramForm(Form):
         self.A, self.ridge = self.A.take(self.A.backend.nonzero(which)), self.ridge[which]
 
     def direction(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
-        K, self.factor = self.A.matrix, None
+        self.factor: Any = None
+        K = self.A.matrix
         if K is not None and len(K) <= self.factorised:
             jitter = rounding_jitter(self.A.dtype, K.diagonal() + self.ridge)
             with suppress(np.linalg.LinAlgError):
                 self.factor = Cholesky(K, self.ridge + jitter, 0.01, self.A.backend.dtype(self.ridge))
-        return self._iterate(slope, sums) if self.factor is None else super().direction(slope, sums)
-
-    def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
-        assert self.factor is not None
-        return self.factor.solve(right)
-
-    def _iterate(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
-        """Return about the direction by conjugate gradients, to a few digits."""
+        if self.factor is not None:
+            return super().direction(slope, sums)
+        # About the direction by conjugate gradients, to a few digits.
         diagonal = (self.A.backend.asarray(self.A.diagonal()) + self.ridge)[:, None]
         added = self.ridge[:, None] + rounding_jitter(self.A.dtype, diagonal)
         times = lambda p: self.A.products(p) + added * p  # noqa: E731
         options = BLOCKS[self.A.backend.name]
         return conjugate_gradients(times, lambda r: r / diagonal, slope[:, None], options, sums)[:, 0]
+
+    def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
+        return self.factor.solve(right)

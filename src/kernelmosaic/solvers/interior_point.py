@@ -1,18 +1,28 @@
-"""The dual program for a kernel in factors, K = Z Zᵀ: a primal–dual interior-point method that never forms K."""
+"""Primal–dual interior points: for kernels in factors, K = Z Zᵀ, without forming K, and for few samples in classes.
+
+Of several classes, every coefficient is kept strictly inside its bounds by a barrier, which adds to the diagonals of
+the classes' kernels; a step solves one system per class, and one more for the multipliers of the samples' and the
+classes' sums.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dgetrf, dgetrs
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram
+from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.gram.linear_algebra import Cholesky
-from kernelmosaic.solvers.program import Program, Vector, relative_gap
+from kernelmosaic.solvers.multiclass_newton import factorise, invert
+from kernelmosaic.solvers.program import Matrix, MulticlassProgram, Program, Solution, Vector, certify, relative_gap
 
 Array = NDArray[np.float64]
 
@@ -30,8 +40,6 @@ class PathEnd:
         Coefficients strictly within their bounds.
     at_lower, at_upper : ndarray of shape (n,)
         Whether the path leads to the sample's lower or upper bound; with a tube, to zero where both say so.
-    gap : float
-        Relative duality gap at β, up to its violation of the sum.
     n_iter : int
         Newton matrices factorised.
     """
@@ -39,7 +47,6 @@ class PathEnd:
     beta: Vector
     at_lower: NDArray[np.bool_]
     at_upper: NDArray[np.bool_]
-    gap: float
     n_iter: int
 
 
@@ -122,17 +129,27 @@ class CentralPath:
     """
 
     def __init__(self, gram: FactoredGram, program: Program) -> None:
-        self.gram, self.program = gram, program
-        self.xp = gram.backend.xp
-        self.n_iter = 0
-        start = _Start(gram, program)
-
-        def place(array: AnyArray) -> ArrayOrTensor:
-            return gram.backend.asarray(array, dtype=None)
-
-        self.sign, self.ridge, self.cost = place(start.sign), place(program.ridge), place(start.cost)
-        self.x, self.intercept, self.values = place(start.x), start.intercept, place(start.values)
-        self.moves, self.bounds = place(start.moves), Bounds(place(start.room), place(start.force), place(start.has))
+        self.gram, self.program, self.xp, self.n_iter = gram, program, gram.backend.xp, 0
+        p, split = program, bool(program.epsilon)
+        sign = np.array([[1.0], [-1.0]] if split else [[1.0]])
+        upper = np.stack([p.upper, -p.lower]) if split else p.upper[np.newaxis]
+        lower = np.zeros_like(upper) if split else p.lower[np.newaxis]
+        cost, moves = p.epsilon - sign * p.target, upper > lower
+        has = moves & np.isfinite(np.stack([lower, upper]))
+        # A point well between the bounds, with multipliers that match the slopes and keep all products of one size.
+        x = np.where(moves, _middle(gram, p, lower, upper, has), np.where(np.isfinite(lower), lower, 0.0))
+        x = x if p.total is None else _of_total(p.total, x, sign, lower, upper)
+        values = gram.apply(gram.adjoint((sign * x).sum(axis=0)))
+        self.intercept = p.best_intercept(values)
+        side = np.array([1.0, -1.0]).reshape(2, 1, 1)
+        room = np.where(has, side * (x - np.stack([lower, upper])), 1.0)
+        slope = p.ridge * x + sign * (values + self.intercept) + cost
+        nearest, bounded = np.where(has, room, np.inf).min(axis=0), has.any(axis=0)
+        mu = max(float(np.mean(np.abs(slope[bounded]) * nearest[bounded])) if bounded.any() else 0.0, 1e-12)
+        force = np.where(has, np.maximum(side * slope, 0.0) + mu / room, 0.0)
+        place = partial(gram.backend.asarray, dtype=None)
+        self.sign, self.ridge, self.cost, self.x, self.values = map(place, (sign, p.ridge, cost, x, values))
+        self.moves, self.bounds = place(moves), Bounds(place(room), place(force), place(has))
 
     def follow(self, tol: float) -> PathEnd:
         """Go on from where the iterate is until the relative gap is at most `tol`, or rounding ends it."""
@@ -146,13 +163,14 @@ class CentralPath:
                 self.n_iter += int(moved or self.bounds.count == 0)
                 if not moved:
                     break
-        return self.stop(self.n_iter)
+        return self.stop()
 
     @property
     def beta(self) -> ArrayOrTensor:
         return (self.sign * self.x).sum(axis=0)
 
     def gap(self) -> float:
+        """Return the relative duality gap at β, up to its violation of the sum."""
         p, beta, values = self.program, self._fetch(self.beta), self._fetch(self.values)
         quadratic = 0.5 * float(beta @ values)
         dual = p.linear_value(beta) - quadratic
@@ -181,20 +199,18 @@ class CentralPath:
         right = bounds.aimed(aim, predictor.x, predictor.force)
         chosen = self._direction(system, right)
         longest = bounds.longest_step(chosen.x, chosen.force)
-        # Corrections of outlying products, unless the step is long enough; each is to make it longer by 0.3.
+        # Corrections of products that are too small or too large, which makes steps short, unless the step is long
+        # enough; each is to make it longer by 0.3.
         for _ in range(3 if longest < 0.95 else 0):
-            right = right + self._outliers(chosen, min(longest + 0.3, 1.0), max(aim, ahead))
+            products, mu = bounds.products(chosen.x, chosen.force, min(longest + 0.3, 1.0)), max(aim, ahead)
+            outside = self.xp.clip(products, 0.1 * mu, 10 * mu) - products
+            right = right + bounds.only(self.xp.clip(outside, -10 * mu, None))
             other = self._direction(system, right)
             longer = bounds.longest_step(other.x, other.force)
             if longer < longest + 0.03:
                 break
             chosen, longest = other, longer
         return self._move(chosen, min(SHORT * longest, 1.0))
-
-    def _outliers(self, d: _Direction, size: float, mu: float) -> ArrayOrTensor:
-        """How much the products after a step are too small or too large, which is what makes steps short."""
-        clip, products = self.xp.clip, self.bounds.products(d.x, d.force, size)
-        return self.bounds.only(clip(clip(products, 0.1 * mu, 10 * mu) - products, -10 * mu, None))
 
     def _direction(self, system: _System, right: ArrayOrTensor) -> _Direction:
         """Solve the Newton system for the given right-hand sides of the products with the multipliers."""
@@ -220,7 +236,7 @@ class CentralPath:
         self.values = self.values + size * d.values
         return bounds.count > 0
 
-    def stop(self, n_iter: int) -> PathEnd:
+    def stop(self) -> PathEnd:
         """Say where the path leads: a bound is met if its multiplier outgrows the distance to it."""
         p, beta = self.program, self._fetch(self.beta)
         size = max(float(abs(self.x).max()), 1e-300)
@@ -228,74 +244,38 @@ class CentralPath:
         near = self.bounds.has & (self.bounds.room / size < self.bounds.force / slope)
         low, high = self._fetch(near[0] | ~self.moves), self._fetch(near[1])
         if not p.epsilon:
-            return PathEnd(beta, low[0], high[0], self.gap(), n_iter)
+            return PathEnd(beta, low[0], high[0], self.n_iter)
         zero = low.all(axis=0)
-        return PathEnd(beta, high[1] | zero, high[0] | zero, self.gap(), n_iter)
+        return PathEnd(beta, high[1] | zero, high[0] | zero, self.n_iter)
 
     def _fetch(self, array: ArrayOrTensor) -> AnyArray:
         return self.gram.backend.to_numpy(array)
 
 
-class _Start:
-    """A point well between the bounds, with multipliers that match the slopes and keep all products of one size."""
+def _middle(gram: FactoredGram, p: Program, lower: Array, upper: Array, has: NDArray[np.bool_]) -> Array:
+    """Return variables between their bounds, about as large as coefficients may become."""
+    n, total = p.n_samples, p.total or 0.0
+    sample = gram.rows(np.unique(np.linspace(0, n - 1, min(n, 200)).astype(np.intp)))
+    size = float(np.mean(np.einsum("ij,ij->i", sample, sample))) + float(p.ridge.mean()) or 1.0
+    expected = max(float(np.abs(p.target).mean()) / size, abs(total) / n, 1e-12)
+    width = np.where(has.all(axis=0), upper - lower, np.inf)
+    # Where coefficients end up far from there, at a distant bound, the first step would be lost in rounding.
+    inside = np.minimum(0.5 * width, np.maximum(expected, 1e-5 * np.where(np.isfinite(width), width, 0.0)))
+    base = np.where(has[0], lower, np.where(has[1], upper - 2 * inside, 0.0))
+    return np.asarray(base + np.where(has.any(axis=0), inside, 0.0))
 
-    def __init__(self, gram: FactoredGram, program: Program) -> None:
-        self.gram, self.program = gram, program
-        self._read_bounds()
-        self.x = self._middle()
-        self._meet_total()
-        self.values = gram.apply(gram.adjoint((self.sign * self.x).sum(axis=0)))
-        self.intercept = program.best_intercept(self.values)
-        side = np.array([1.0, -1.0]).reshape(2, 1, 1)
-        self.room = np.where(self.has, side * (self.x - np.stack([self.lower, self.upper])), 1.0)
-        slope = program.ridge * self.x + self.sign * (self.values + self.intercept) + self.cost
-        nearest, bounded = np.where(self.has, self.room, np.inf).min(axis=0), self.has.any(axis=0)
-        mu = max(float(np.mean(np.abs(slope[bounded]) * nearest[bounded])) if bounded.any() else 0.0, 1e-12)
-        self.force = np.where(self.has, np.maximum(side * slope, 0.0) + mu / self.room, 0.0)
 
-    def _read_bounds(self) -> None:
-        p = self.program
-        if p.epsilon:
-            self.sign = np.array([[1.0], [-1.0]])
-            self.upper = np.stack([p.upper, -p.lower])
-            self.lower = np.zeros_like(self.upper)
-        else:
-            self.sign = np.array([[1.0]])
-            self.lower, self.upper = p.lower[np.newaxis], p.upper[np.newaxis]
-        self.cost = p.epsilon - self.sign * p.target
-        self.moves = self.upper > self.lower
-        self.has = self.moves & np.isfinite(np.stack([self.lower, self.upper]))
-
-    def _middle(self) -> Array:
-        """Return variables between their bounds, about as large as coefficients may become."""
-        p = self.program
-        n, total = p.n_samples, p.total or 0.0
-        sample = self.gram.rows(np.unique(np.linspace(0, n - 1, min(n, 200)).astype(np.intp)))
-        size = float(np.mean(np.einsum("ij,ij->i", sample, sample))) + float(p.ridge.mean()) or 1.0
-        expected = max(float(np.abs(p.target).mean()) / size, abs(total) / n, 1e-12)
-        (has_lower, has_upper), bounded = self.has, self.has.any(axis=0)
-        width = np.where(self.has.all(axis=0), self.upper - self.lower, np.inf)
-        # Where coefficients end up far from there, at a distant bound, the first step would be lost in rounding.
-        inside = np.minimum(0.5 * width, np.maximum(expected, 1e-5 * np.where(np.isfinite(width), width, 0.0)))
-        base = np.where(has_lower, self.lower, np.where(has_upper, self.upper - 2 * inside, 0.0))
-        fixed = np.where(np.isfinite(self.lower), self.lower, 0.0)
-        return np.where(self.moves, base + np.where(bounded, inside, 0.0), fixed)
-
-    def _meet_total(self) -> None:
-        """Shrink the coefficients of one sign, or let them grow towards their bounds, until the sum is met."""
-        if self.program.total is None:
-            return
-        parts = self.sign * self.x
-        need = self.program.total - float(parts.sum())
-        shrinking = parts * need < 0
-        size = float(np.abs(parts[shrinking]).sum())
-        if 0 < abs(need) < size:
-            self.x = np.where(shrinking, self.x * (1.0 - abs(need) / size), self.x)
-            return
-        grows = np.where(self.sign * need > 0, self.upper, self.lower) - self.x
-        room = float(np.abs(grows).sum())
-        if abs(need) < room < np.inf:
-            self.x = self.x + abs(need) / room * grows
+def _of_total(total: float, x: Array, sign: Array, lower: Array, upper: Array) -> Array:
+    """Shrink the coefficients of one sign, or let them grow towards their bounds, until the sum is met."""
+    parts = sign * x
+    need = total - float(parts.sum())
+    shrinking = parts * need < 0
+    size = float(np.abs(parts[shrinking]).sum())
+    if 0 < abs(need) < size:
+        return np.where(shrinking, x * (1.0 - abs(need) / size), x)
+    grows = np.where(sign * need > 0, upper, lower) - x
+    room = float(np.abs(grows).sum())
+    return x + abs(need) / room * grows if abs(need) < room < np.inf else x
 
 
 @dataclass(frozen=True)
@@ -327,3 +307,183 @@ class _System:
         solution = self.factor.solve(right)
         D = self.gram.n_features
         return self.gram.apply(solution[:D]), float(solution[D]) if self.has_intercept else 0.0
+
+
+# Several classes, of a few samples: a few dozen steps, however badly the program is conditioned ----------------------
+
+
+def solve_interior(gram: ClassGram, program: MulticlassProgram, tol: float) -> Solution:
+    """Solve a multi-class dual to a relative gap of `tol`, if rounding allows, by primal-dual interior points.
+
+    Parameters
+    ----------
+    gram : ClassGram
+        The classes' kernels; its matrix has the shape (1, n, n) or (classes, n, n).
+    program : MulticlassProgram
+        The rest of the problem.
+    tol : float
+        The relative duality gap at which to stop.
+
+    Returns
+    -------
+    Solution
+        The best that was seen; `n_iter` counts the steps.
+    """
+    K: AnyArray = gram.matrix
+    counted = np.flatnonzero(program.sample_C > 0)
+    # Constants keep the coefficients of a class without samples at zero.
+    present = program.class_C > 0 if program.constants else np.ones(program.n_classes, dtype=bool)
+    classes = np.flatnonzero(present)
+
+    def certified(x: Matrix, b: Vector, n_iter: int) -> Solution:
+        beta, full = np.zeros(program.margins.shape), np.zeros(program.n_classes)
+        beta[np.ix_(counted, classes)] = x
+        beta, full[classes] = program.feasible(beta), b
+        if program.constants:
+            beta = program.balanced(beta)
+        values = np.asarray(gram.products(beta, exact=True))
+        return certify(program, beta, values, n_iter, intercept=program.best_intercept(values, full))
+
+    best = most = certified(np.zeros((len(counted), len(classes))), np.zeros(len(classes)), 0)
+    if len(counted) == 0 or len(classes) < 2:
+        return best
+    part = program.take(counted)
+    labels = np.searchsorted(classes, part.labels)
+    each = classes if len(K) > 1 else np.zeros(1, dtype=np.intp)
+    kernels = K[np.ix_(each, counted, counted)].astype(np.float64)
+    n_iter = 0
+    # Relative to the mean diagonal and the margins: what is added to the diagonals, so that a step along which neither
+    # the kernel nor the barrier bends the value is short; and less, which rounding bears less often, if these are too
+    # short.
+    for jitter in (1e-10, 1e-13):
+        state, left = _State(kernels, part.target[:, classes], labels, part, jitter), np.inf
+        halved, since = np.inf, 0
+        # Far below the gap asked for, coefficients that are not at their bounds are worth as much; six certified steps
+        # that do not halve the gap show rounding.
+        while n_iter < 80 and best.gap > tol and left > 1e-5 * tol and since < 6:
+            with np.errstate(all="ignore"):
+                moved = state.step()
+            if not moved:
+                break
+            n_iter, left = n_iter + 1, state.gap()
+            if left > 3.0 * tol:  # too far off to be certified
+                continue
+            # Coefficients that are exactly at their bounds are what makes a machine sparse.
+            best = min(best, certified(state.scale * state.snapped(), state.b, n_iter), key=attrgetter("gap"))
+            inside = certified(state.scale * state.x, state.b, n_iter) if best.gap > tol else best
+            most = min(most, inside, key=attrgetter("gap"))
+            reached = min(best.gap, most.gap)
+            halved, since = (reached, 0) if reached <= 0.5 * halved else (halved, since + 1)
+        if min(best.gap, most.gap) <= tol:
+            break
+    return replace(best if best.gap <= tol else min(best, most, key=attrgetter("gap")), n_iter=n_iter)
+
+
+class _State:
+    """Coefficients in units of the mean C, their multipliers, and those of the sums."""
+
+    def __init__(
+        self,
+        K: NDArray[np.float64],
+        target: Matrix,
+        labels: NDArray[np.intp],
+        program: MulticlassProgram,
+        jitter: float,
+    ) -> None:
+        from kernelmosaic.solvers import _numba_multiclass
+
+        self.loops = _numba_multiclass
+        n, k = target.shape
+        rows = np.arange(n)
+        self.scale = float(program.sample_C.mean())
+        C = (program.sample_C / self.scale)[:, np.newaxis]
+        own_upper = C * (k - 1) if program.pairwise else C
+        self.lower, self.upper = np.tile(-C, k), np.zeros((n, k))
+        self.lower[rows, labels], self.upper[rows, labels] = 0.0, own_upper[:, 0]
+        self.K, self.target, self.constants = self.scale * K, target, program.constants
+        self.jitter = jitter * float(np.diagonal(self.K, axis1=1, axis2=2).mean() + np.abs(target).max())
+        # In the middle, every sample's coefficients sum to zero.
+        self.x = np.tile(-0.5 * own_upper / (k - 1), k)
+        self.x[rows, labels] = 0.5 * own_upper[:, 0]
+        self.nu, self.b = np.zeros(n), np.zeros(k)
+        force = max(1.0, float(np.abs(self.target - _times(self.K, self.x)).max()))
+        both = np.ones((2, n, k))
+        self.bounds = Bounds(self._room(), force * both, both > 0)
+
+    def _room(self) -> NDArray[np.float64]:
+        return np.stack([self.x - self.lower, self.upper - self.x])
+
+    def gap(self) -> float:
+        """Return about the relative gap: what is left of the products, over the value."""
+        left = np.sum(self.bounds.products())
+        value = abs(np.sum(self.target * self.x) - 0.5 * np.sum(self.x * _times(self.K, self.x)))
+        return float(left / max(value, 1e-300))
+
+    def snapped(self) -> Matrix:
+        """Return the coefficients, those at their bounds whose multipliers are larger than the distance to these."""
+        lower, upper = self.bounds.room < self.bounds.force
+        return np.where(upper, self.upper, np.where(lower, self.lower, self.x))
+
+    def step(self) -> bool:
+        """Take a predictor and a corrector step; False if rounding is in the way."""
+        bounds, (n, k) = self.bounds, self.x.shape
+        D = bounds.stiffness() + self.jitter
+        A = np.repeat(self.K, k, axis=0) if len(self.K) == 1 else self.K.copy()
+        A[:, np.arange(n), np.arange(n)] += D.T
+        try:
+            for one in A:
+                factorise(one)
+                invert(one)
+                self.loops.mirror_lower(one)
+        except np.linalg.LinAlgError:
+            return False
+        inverses = A
+        ones = inverses.sum(axis=2)
+        # Of the classes' sums the last follows from the others and the samples'.
+        free = k - 1 if self.constants else 0
+        S = np.empty((n + free, n + free))
+        S[:n, :n] = inverses.sum(axis=0)
+        S[:n, n:], S[n:, :n] = ones[:free].T, ones[:free]
+        S[n:, n:] = np.diag(ones[:free].sum(axis=1))
+        lu, pivots, singular = dgetrf(S, overwrite_a=True)
+        if singular:
+            return False
+        slopes = self.target - _times(self.K, self.x) - self.nu[:, np.newaxis] - self.b
+
+        def solved(right: Matrix, sums: Vector, totals: Vector) -> tuple[Matrix, Vector, Vector]:
+            alone = _times(inverses, right)
+            missing = np.concatenate([alone.sum(axis=1) - sums, (alone.sum(axis=0) - totals)[:free]])
+            multipliers = dgetrs(lu, pivots, missing)[0]
+            b = np.concatenate([multipliers[n:], np.zeros(k - free)])
+            answer = _times(inverses, multipliers[:n, np.newaxis] + b)
+            return alone - answer, multipliers[:n], b
+
+        def direction(right: Matrix, refined: int = 2) -> tuple[Matrix, Vector, Vector]:
+            sums, totals = -self.x.sum(axis=1), -self.x.sum(axis=0)
+            dx, dnu, db = solved(right, sums, totals)
+            for _ in range(refined):
+                left = right - _times(self.K, dx) - D * dx - dnu[:, np.newaxis] - db
+                more = solved(left, sums - dx.sum(axis=1), totals - dx.sum(axis=0))
+                dx, dnu, db = dx + more[0], dnu + more[1], db + more[2]
+            return dx, dnu, db
+
+        dx, _, _ = direction(slopes, refined=0)
+        products = bounds.products()
+        change = bounds.change(dx, -products)
+        size = min(1.0, bounds.longest_step(dx, change))
+        mu, ahead = (float(one.mean()) for one in (products, bounds.products(dx, change, size)))
+        right = bounds.aimed(centring(mu, ahead), dx, change)
+        dx, dnu, db = direction(slopes + bounds.pull(right))
+        change = bounds.change(dx, right)
+        size = min(1.0, SHORT * bounds.longest_step(dx, change))
+        if not (np.isfinite(size) and np.all(np.isfinite(dx)) and np.all(np.isfinite(dnu)) and mu > 0):
+            return False
+        self.x = self.x + size * dx
+        bounds.room, bounds.force = self._room(), bounds.force + size * change
+        self.nu, self.b = self.nu + size * dnu, self.b + size * db
+        return bool(np.all(bounds.room > 0))
+
+
+def _times(K: NDArray[np.float64], x: Matrix) -> Matrix:
+    """Return K_c x_c, of the shape of x."""
+    return np.asarray((K @ x.T[:, :, np.newaxis])[:, :, 0].T)

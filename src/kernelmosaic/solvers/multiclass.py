@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import ClassGram
-from kernelmosaic.solvers.multiclass_interior import solve_interior
+from kernelmosaic.solvers.interior_point import solve_interior
 from kernelmosaic.solvers.multiclass_newton import DampedNewton, free_coefficients
-from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
-from kernelmosaic.solvers.program import DEFAULTS, Solution, SolverOptions, certify
+from kernelmosaic.solvers.program import DEFAULTS, Matrix, MulticlassProgram, Solution, SolverOptions, certify
 from kernelmosaic.solvers.working_set import RoundState, WorkingSet
 
 
@@ -78,7 +77,7 @@ def solve_multiclass(
         state = MultiOutput(gram, some, beta, f, options, kind, shift, most)
         return state.solve(gap, lambda: state.n_iter >= most)
 
-    beta = program.start(warm_start)
+    beta = np.zeros(program.margins.shape) if warm_start is None else program.feasible(warm_start)
     if program.constants:
         found = _maximise_with_constants(gram, maximise, program, beta, tol, limit)
     else:
@@ -182,7 +181,7 @@ class MultiOutput(WorkingSet[RoundState]):
         The rest of the problem.
     beta : ndarray of shape (n, classes)
         Feasible coefficients to start from.
-    values : ndarray of shape (n, classes), optional
+    values : ndarray of shape (n, classes) or None
         Their outputs, if they are known; the caller certifies the answer.
     options : SolverOptions
         How rounds are taken.
@@ -190,7 +189,7 @@ class MultiOutput(WorkingSet[RoundState]):
         Precision of the blocks, to begin with.
     shift : float
         Added to every entry of the kernel.
-    limit : int, optional
+    limit : int
         Most samples to solve.
     """
 
@@ -201,19 +200,19 @@ class MultiOutput(WorkingSet[RoundState]):
         gram: ClassGram,
         program: MulticlassProgram,
         beta: Matrix,
-        values: Matrix | None = None,
-        options: SolverOptions = DEFAULTS,
-        dtype: DType = np.float64,
-        shift: float = 0.0,
-        limit: int | None = None,
+        values: Matrix | None,
+        options: SolverOptions,
+        dtype: DType,
+        shift: float,
+        limit: int,
     ) -> None:
         from kernelmosaic.solvers import _numba_multiclass
 
         rounds = options.class_rounds
         super().__init__(gram, program, rounds)
         self.loops, self.n_newton = _numba_multiclass, options.class_newton
-        self.beta, self.trusted, self.dtype, self.shift = beta, values is not None, dtype, shift
-        self.limit = step_limit(program.n_samples) if limit is None else limit
+        self.beta, self.trusted, self.dtype = beta, values is not None, dtype
+        self.shift, self.limit = shift, limit
         self.whole = isinstance(gram, ClassMatrices)
         self.size = max(1, min(gram.block_samples, rounds.largest)) if rounds.size is None else rounds.size
         self.target = np.ascontiguousarray(program.target.T)
@@ -300,8 +299,7 @@ class MultiOutput(WorkingSet[RoundState]):
     def _block(self, which: Any) -> AnyArray:
         """Return the samples' kernels, of shape (1 or classes, q, q); those of the last round are at hand."""
         if self.whole:
-            matrices: AnyArray = self.gram.matrix
-            return matrices
+            return np.asarray(self.gram.matrix)
         if self._held is None or self._held[1].dtype != self.dtype or not np.array_equal(self._held[0], which):
             self._held = None  # two of them at once would be one too many
             block = self.gram.block(which)

@@ -19,7 +19,7 @@ from scipy.linalg import cho_solve, get_blas_funcs
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import NUMPY, one_blas_thread, run_threads
 from kernelmosaic.gram.factored import FeatureBlock
-from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
+from kernelmosaic.solvers.program import Matrix, MulticlassProgram
 
 
 def free_coefficients(program: MulticlassProgram, beta: Matrix) -> NDArray[np.bool_]:
@@ -88,11 +88,9 @@ def multiclass_curvature(
     with one_blas_thread():
         eliminate(system, blocks, free, shared, right)
         H = system.curvature()
-    return _without_constants(H, k, P) if program.constants else H
-
-
-def _without_constants(H: NDArray[np.float64], k: int, P: int) -> NDArray[np.float64]:
-    """Eliminate the last of every class's right-hand sides; those of all classes together are none."""
+    if not program.constants:
+        return H
+    # The last of every class's right-hand sides is eliminated; those of all classes together are none.
     last = np.arange(k) * (P + 1) + P
     others = np.delete(np.arange(k * (P + 1)), last)
     coupling = H[np.ix_(others, last)]
@@ -319,7 +317,10 @@ class DampedNewton:
         some = program.take(shared)
         with one_blas_thread():
             step = self._direction(K, free, shared, residual, shift)
-            step *= _longest_steps(some, beta[shared], step)[:, np.newaxis]
+            # How much of its step each sample can take, at most all of it.
+            lower, upper = some.bounds()
+            room, length = np.where(step > 0, upper - beta[shared], beta[shared] - lower), np.abs(step)
+            step *= np.divide(room, length, out=np.ones_like(room), where=length > room).min(axis=1, keepdims=True)
             moves = _products(K, shared, step) + shift * step.sum(axis=0)[:, np.newaxis]
         slope = float(np.sum(residual[:, shared].T * step))
         bend = float(np.sum(moves[:, shared].T * step))
@@ -352,16 +353,6 @@ class DampedNewton:
         inside = free[shared]
         step -= inside * (step.sum(axis=1) / inside.sum(axis=1))[:, np.newaxis]
         return step
-
-
-def _longest_steps(program: MulticlassProgram, beta: Matrix, step: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how much of its step each sample can take, at most all of it."""
-    own = np.arange(len(beta)), program.labels
-    lower, upper = np.tile(-program.sample_C[:, np.newaxis], beta.shape[1]), np.zeros(beta.shape)
-    lower[own], upper[own] = 0.0, program.own_upper
-    room, size = np.where(step > 0, upper - beta, beta - lower), np.abs(step)
-    share = np.divide(room, size, out=np.ones_like(room), where=size > room)
-    return np.asarray(share.min(axis=1))
 
 
 def _products(K: AnyArray, shared: NDArray[np.intp], step: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -85,7 +85,7 @@ class ProximalNewton:
         while True:
             # Between steps β may miss the total, which the intercept prices; what is certified meets it.
             quadratic = 0.5 * float(self.adjoint @ self.adjoint)
-            dual = p.linear_value(self.beta) - quadratic + self.intercept * self._missing()
+            dual = float(p.linear_value(self.beta)) - quadratic + self.intercept * self._missing()
             primal = 0.5 * float(self.w @ self.w) + float(p.losses(self.values, p.best_intercept(self.values)))
             gap = relative_gap(primal, dual)
             ends = not moved or self.n_iter >= max_iter
@@ -96,9 +96,12 @@ class ProximalNewton:
                     return best
             # A problem is solved once its own gap is a tenth of the program's, or next to nothing of the value itself
             # once only the certificate, whose w is Zᵀβ, is left to close.
-            if self.sigma and self._own_gap() <= (0.1 * (primal - dual) if gap > tol else 1e-9 * abs(primal)):
-                self.sigma *= 0.3
-                self._soften(self.beta)
+            if self.sigma:
+                apart = self.intercept - self.softened.best_intercept(self.values)
+                own = 0.5 * float(((self.w - self.adjoint) ** 2).sum()) + abs(apart * self._missing())
+                if own <= (0.1 * (primal - dual) if gap > tol else 1e-9 * abs(primal)):
+                    self.sigma *= 0.3
+                    self._soften(self.beta)
             moved = self._step()
 
     def _soften(self, centre: ArrayOrTensor) -> None:
@@ -131,11 +134,6 @@ class ProximalNewton:
     def _missing(self) -> float:
         """By how much β falls short of the total: the value's slope in the intercept."""
         return 0.0 if self.program.total is None else self.program.total - float(self.beta.sum())
-
-    def _own_gap(self) -> float:
-        """Return how far the present problem is from being solved."""
-        apart = self.intercept - self.softened.best_intercept(self.values)
-        return 0.5 * float(((self.w - self.adjoint) ** 2).sum()) + abs(apart * self._missing())
 
     def _certified(self) -> Solution:
         """Return the solution that w implies, its intercept being the best, so that β sums to the total."""

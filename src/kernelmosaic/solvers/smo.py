@@ -93,7 +93,6 @@ class SMOState:
         self.beta = np.ascontiguousarray(beta)
         self.options = options
         self.n_iter = 0
-        self.exhausted = False
         self.last_newton = 0
         self.is_few = program.n_samples <= options.few
         self.newton_after = options.newton_after / 6 if self.is_few else options.newton_after
@@ -105,9 +104,9 @@ class SMOState:
 
     def solve(self, tol: float, limit: int) -> Solution:
         """Take steps until the certified gap is at most `tol`, they are used up, or rounding hides what is left."""
-        n, looks = self.program.n_samples, 0
+        n, looks, options = self.program.n_samples, 0, self.options
         steps = max(n // 2, 100) if self.is_few else max(n, 1000)
-        gap = self.gap()
+        gap, exhausted = self.gap(), False
         while True:
             if gap <= tol:
                 solution = self.certified()
@@ -115,18 +114,29 @@ class SMOState:
                     return solution
                 # The suggested intercept's gap rounds to less than the best one's, even to zero.
                 gap = solution.gap
-            if self.n_iter >= limit or self.exhausted:
+            if self.n_iter >= limit or exhausted:
                 return self.certified()
             self.aim(gap, tol)
-            self.run(min(steps, limit - self.n_iter))
+            compiled = not self.is_few or self.n_iter >= options.numpy_steps * n
+            given = self.K, self.program, self.beta, self.residual, self.tolerance, min(steps, limit - self.n_iter)
+            taken, self.violation = maximise(*given, compiled=compiled)
+            self.n_iter += taken
+            # No step taken although the aim was not met: rounding hides whatever is left to gain.
+            scale = max(1.0, float(np.abs(self.residual).max(initial=0.0)))
+            exhausted = taken == 0 and (self.violation > self.tolerance or self.tolerance < 1e-15 * scale)
             gap = self.gap()
             looks += 1
             # A look at the gap takes as long as 100 steps of a few samples: after runs of a few steps each, the steps
             # are used up, too.
             if looks * 100 >= limit:
                 self.n_iter = max(self.n_iter, limit)
-            if gap > tol:
-                gap = self.advance(gap, tol, limit)
+            # The larger steps that pay when a run of pair steps was not enough.
+            if gap > tol and self.n_iter > self.newton_after * n:
+                gap = self.newton_step(gap)
+            if gap > tol and n >= options.compact_samples and len(active := self.active()) < options.compact_share * n:
+                self.aim(gap, tol)
+                self.run_alone(active, min(int(options.newton_after * n), limit - self.n_iter))
+                gap = self.gap()
 
     def refresh(self) -> None:
         """Recompute the residual from β: rounding gathers over many steps."""
@@ -158,7 +168,7 @@ class SMOState:
             intercept = self.intercept = 0.5 * (highest + lowest)
         else:  # no coefficient may grow, or none may shrink
             return np.inf
-        dual = self.program.linear_value(self.beta) - quadratic
+        dual = float(self.program.linear_value(self.beta)) - quadratic
         noise = self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
         return relative_gap(self.program.primal_value(quadratic, values, intercept), dual, noise)
 
@@ -187,17 +197,6 @@ class SMOState:
             return
         self.tolerance = max(self.tolerance, 1e-300)
 
-    def advance(self, gap: float, tol: float, limit: int) -> float:
-        """Take the larger steps that pay when a run of pair steps was not enough, and return the gap they leave."""
-        n, options = self.program.n_samples, self.options
-        if self.n_iter > self.newton_after * n:
-            gap = self.newton_step(gap)
-        if gap > tol and n >= options.compact_samples and len(active := self.active()) < options.compact_share * n:
-            self.aim(gap, tol)
-            self.run_alone(active, min(int(options.newton_after * n), limit - self.n_iter))
-            gap = self.gap()
-        return gap
-
     def newton_step(self, gap: float) -> float:
         """Take Newton steps on the free samples if they cost no more than the steps since the last ones.
 
@@ -221,16 +220,6 @@ class SMOState:
         self.last_newton = self.n_iter
         self.allowance *= 2
         return self.gap()
-
-    def run(self, max_steps: int) -> None:
-        """Take steps of all samples."""
-        compiled = not self.is_few or self.n_iter >= self.options.numpy_steps * self.program.n_samples
-        given = self.K, self.program, self.beta, self.residual, self.tolerance, max_steps
-        steps, self.violation = maximise(*given, compiled=compiled)
-        self.n_iter += steps
-        # No step taken although the aim was not met: rounding hides whatever is left to gain.
-        scale = max(1.0, float(np.abs(self.residual).max(initial=0.0)))
-        self.exhausted = steps == 0 and (self.violation > self.tolerance or self.tolerance < 1e-15 * scale)
 
     def active(self) -> NDArray[np.intp]:
         """Samples that are not pinned to a bound by a slope beyond all slopes still in play."""

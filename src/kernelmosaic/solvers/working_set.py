@@ -258,7 +258,7 @@ class SingleOutput(WorkingSet[Slopes]):
             intercept = 0.5 * (top + bottom)
             primal = quadratic
         # One transfer to the host.
-        numbers = xp.stack([top, bottom, p.linear_term(beta) - quadratic, primal, intercept]).tolist()
+        numbers = xp.stack([top, bottom, p.linear_value(beta) - quadratic, primal, intercept]).tolist()
         highest, lowest, dual, value, b = numbers
         if not p.has_losses:
             value = self.program.primal_value(value, self.backend.to_numpy(values), b)
