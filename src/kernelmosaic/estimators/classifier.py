@@ -286,7 +286,7 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
         rescaling.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale.
-    approximation : {"nystroem", "fourier"} or None, default=None
+    approximation : {"nystroem", "leading", "fourier"} or None, default=None
         As in `MKLClassifier`: each kernel becomes a block of features, cost grows with the number of samples, and X may
         be a memory map, the path of a Parquet file or a folder of them, or a Dask collection.
     rank : int or sequence of P int, default=500
