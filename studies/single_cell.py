@@ -36,7 +36,7 @@ from kernelmosaic.stats import t_test_resampled
 
 SIZES = {"generated, 2000": 2_000, "generated, 10000": 10_000, "generated, 100000": 100_000}
 SETS = ("pbmc68k", *SIZES)
-LINEAR, LEADING, GAUSSIAN = "linear sets", "linear sets, leading features", "Gaussian sets"
+LINEAR, LEADING, GAUSSIAN = "linear sets", "linear sets, 30 leading features", "Gaussian sets"
 RIDGE, BALANCED, SCMKL = "ridge, Gaussian sets", "ridge, Gaussian sets, classes weighted alike", "scMKL"
 #: Of the largest set there is one fit, with C as chosen for the set before.
 METHODS = {
@@ -123,8 +123,7 @@ def fit_ours(method: str, name: str, adata: Any, y: Any, sets: Any, train: Any, 
         chosen: Any = ""
     else:
         several = len(np.unique(y)) > 2
-        rank = 8 if len(train) < 4000 else 30
-        options: Row = {"approximation": "leading", "rank": rank} if method == LEADING else {}
+        options: Row = {"approximation": "leading", "rank": 30, "scale": False} if method == LEADING else {}
         if method == LINEAR and len(train) > 1000:
             options = {"approximation": "nystroem", "rank": 150}  # the genes themselves, which is exact
         cs = [0.03] if len(train) > 20_000 else [0.1, 0.3, 1.0, 3.0, 10.0] if several else CS
