@@ -136,14 +136,14 @@ class FactoredGram(Gram):
             diagonal += self.backend.asarray(self.shift[self.host_rows(rows)])
         return K
 
-    def written(self) -> Array:
+    def written(self) -> AnyArray:
         """Return all entries in single precision, which are kept for the curvature at the same weights."""
         if self._written is None:
             Z = self.placed_rows(np.arange(self.n_samples)).astype(np.float32)
             self._written = Z @ Z.T
             if self.shift is not None:
                 self._written[np.diag_indices_from(self._written)] += self.shift.astype(np.float32)
-        return self._written
+        return np.asarray(self._written)
 
     def diagonal(self) -> Array:
         norms = self.squared_norms()
