@@ -347,9 +347,9 @@ there are several cell types).
 
 - *linear sets*, *Gaussian sets*: {{class}}`~kernelmosaic.MKLClassifierCV` with norm 1 and one centred kernel per set,
   from {{func}}`~kernelmosaic.single_cell.views_from_anndata`, genes divided by their deviations.
-- *linear sets, 30 leading features*: the same with `approximation="leading"`, `rank=30` and genes as they are. Rank (4, 8,
-  16, 30, all) and scale were settled on the first split, by scores in its folds at 2,000 cells and with its held-out
-  figures at 10,000 in view; the other splits had no part in it.
+- *linear sets, 30 leading features*: the same with `approximation="leading"`, `rank=30` and genes as they are. Rank (4,
+  8, 16, 30, all) and scale were settled on the first split, by scores in its folds at 2,000 cells and with its held-out
+  figures at both sizes in view; the other splits had no part in it.
 - *ridge, Gaussian sets*: {{class}}`~kernelmosaic.MKLRidgeClassifierCV`, without folds; *classes weighted alike* with
   `class_weight="balanced"`.
 - *generated*: 5,000 genes and 50 sets, of which {true} determine the class, one of them by its square. The generator is
