@@ -172,6 +172,7 @@ def test_views_of_sparse_samples_are_the_columns():
     S = sparse.random(30, 40, 0.3, "csr", random_state=0)
     kernels = [(f"k{m}", Linear(), list(range(m, m + 7))) for m in range(6)]
     stack = fit(kernels, S)[1]
+    assert stack.form.startswith("42 features outnumber the 30 samples")
     dense = S.toarray()
     np.testing.assert_allclose(
         approximated(stack), [dense[:, m : m + 7] @ dense[:, m : m + 7].T for m in range(6)], atol=1e-12
