@@ -83,7 +83,7 @@ class NystroemMap:
         return projected
 
 
-def leading_eigenvectors(K: AnyArray, rank: float | None) -> tuple[AnyArray, AnyArray]:
+def leading_eigenvectors(K: AnyArray, rank: Any) -> tuple[AnyArray, AnyArray]:
     """Return eigenvalues, ascending, and eigenvectors: all, the `rank` largest, or those but a share of the trace."""
     n = len(K)
     if isinstance(rank, int):
@@ -402,7 +402,7 @@ def check_ranks(rank: Any, P: int, shares: bool = False) -> list[Any]:
     return [float(one) if isinstance(one, float | np.floating) else int(one) for one in ranks]
 
 
-def _landmark_count(rank: float) -> int:
+def _landmark_count(rank: Any) -> int:
     """Return of how many landmarks the leading features are taken: with as many as features, they would be noise."""
     return max(4 * rank, 400) if isinstance(rank, int) else 500
 
