@@ -198,6 +198,28 @@ def test_annotated_data_is_read_by_the_names_of_its_observations():
         MKLClassifier().fit(Modalities(rna=Annotated(rna)), labels)
 
 
+def test_sparse_annotated_data_stay_sparse_and_keep_their_names():
+    rng, cells = np.random.RandomState(0), [f"c{i}" for i in range(20)]
+    genes = pd.DataFrame(rng.poisson(1.0, (20, 3)) * 1.0, index=cells, columns=["g1", "g2", "g3"])
+    peaks = pd.DataFrame(rng.poisson(1.0, (20, 2)) * 1.0, index=cells, columns=["p1", "p2"])
+    both = Modalities(rna=Annotated(genes), atac=Annotated(peaks))
+    for one in both.mod.values():
+        one.X = sparse.csr_matrix(one.frame.to_numpy())
+    X, views = stack_views(both)
+    expected, same = stack_views(rna=genes, atac=peaks)
+    assert sparse.issparse(X)
+    assert views == same
+    assert X.columns.tolist() == list(expected.columns)
+    np.testing.assert_array_equal(X.toarray(), expected.to_numpy())
+    y = pd.Series(rng.randint(2, size=20), index=cells)
+    model, dense = MKLClassifier().fit(both, y), MKLClassifier().fit({"rna": genes, "atac": peaks}, y)
+    np.testing.assert_allclose(model.decision_function(both), dense.decision_function(expected), atol=1e-3)
+    assert model.kernel_names_ == dense.kernel_names_
+    # Rows in another order are joined by their names, in a frame.
+    both.mod["atac"].obs_names = both.mod["atac"].obs_names[::-1]
+    assert not sparse.issparse(stack_views(both).X)
+
+
 def test_a_dict_and_further_views():
     X, views = stack_views({"a b": A}, c=B)
     assert views == {"a b": [0, 1], "c": [2]}

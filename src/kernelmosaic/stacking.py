@@ -144,7 +144,8 @@ def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) ->
         columns named ``view__column``, numbered where a view has no names; else if one is sparse the result is sparse.
         Data frames of pandas whose indices name the samples, and differ, are joined by these names: a sample that a
         view does not have gets NaN for it, which estimators take for a missing view. Of an AnnData, `X` is read as a
-        data frame, its observations as rows and its variables as columns.
+        data frame, its observations as rows and its variables as columns; where all views are sparse AnnData of the
+        same observations, the result is a :class:`SparseTable` with these names.
 
     Returns
     -------
@@ -211,7 +212,7 @@ def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) ->
         views = dict(held) | views
     if not views:
         raise ValueError("stack_views needs at least one view: stack_views(name=array, other=array).")
-    tables = {name: _table(name, view) for name, view in views.items()}
+    tables = _read_tables(views)
     is_joined = _have_names(list(tables.values()))
     stacked = _side_by_side(_joined_rows(tables) if is_joined else tables)
     return stacked if y is None else _with_targets(stacked, y, is_joined)
@@ -266,7 +267,7 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
         return X
     listed = isinstance(X, list | tuple)
     views = {f"view{i}": one for i, one in enumerate(X)} if listed else dict(getattr(X, "mod", X))
-    tables = {str(name): _table(str(name), one) for name, one in views.items()}
+    tables = _read_tables({str(name): one for name, one in views.items()})
     check_row_names(X)
     if fitted is not None:
         if not tables or not {*tables} <= {*fitted}:
@@ -439,6 +440,20 @@ def _with_targets(stacked: StackedViews, y: TargetLike, is_joined: bool) -> tupl
 # Side by side --------------------------------------------------------------------------------------------------------
 
 
+def _read_tables(views: Settings) -> Settings:
+    """Return the views as tables: AnnData of the same observations stay sparse, where all are."""
+    index = getattr(next(iter(views.values()), None), "obs_names", None)
+    stay = index is not None and all(
+        _is_annotated(one) and sparse.issparse(getattr(one, "X", None)) and one.obs_names.equals(index)
+        for one in views.values()
+    )
+    tables = {
+        name: SparseTable(one.X, columns=one.var_names, index=one.obs_names) if stay else one
+        for name, one in views.items()
+    }
+    return {name: _table(name, one) for name, one in tables.items()}
+
+
 def _table(name: str, view: MatrixLike) -> MatrixLike:
     """The view as it is if it has columns, else as an array; refused unless it is a table with rows and columns."""
     if SEPARATOR in name:
@@ -517,7 +532,12 @@ def _stack_arrays(tables: Settings) -> StackedViews:
             raise TypeError(
                 f"view {text[0]!r} holds no numbers, which a sparse table cannot: give dense views or frames."
             )
-        return StackedViews(sparse.csr_array(sparse.hstack(parts, format="csr")), numbers)
+        stacked = sparse.hstack(parts, format="csr")
+        if not all(hasattr(part, "columns") and hasattr(part, "index") for part in parts):
+            return StackedViews(sparse.csr_array(stacked), numbers)
+        names = {view: [f"{view}{SEPARATOR}{label}" for label in table.columns] for view, table in tables.items()}
+        every = list(chain.from_iterable(names.values()))
+        return StackedViews(SparseTable(stacked, columns=every, index=parts[0].index), names)
     if 0 < len(text) < len(parts):
         # Numbers beside text stay numbers.
         parts = [part.astype(object) for part in parts]

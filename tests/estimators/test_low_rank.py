@@ -753,7 +753,7 @@ def test_single_precision_on_a_device_keeps_the_certificate():
 def test_what_does_not_go_together_is_refused(name, tmp_path):
     model, y, _, _ = LOW_RANK[name]
     for parameters, message in (
-        ({"approximation": "best"}, r"approximation='best'.*'nystroem', 'fourier'"),
+        ({"approximation": "best"}, r"approximation='best'.*'nystroem', 'leading', 'fourier'"),
         ({"approximation": "nystroem", "rank": 0}, "rank=0"),
         ({"approximation": "fourier", "kernels": [Polynomial(2)]}, "kernel 'polynomial'.*nystroem"),
     ):

@@ -134,6 +134,54 @@ def test_kernels_may_differ_in_rank():
     assert first.shape == dict(alone.blocks(fresh, [0]))[0].shape
 
 
+def best_of_rank(K, rank):
+    values, V = np.linalg.eigh(K)
+    return (V[:, -rank:] * values[-rank:]) @ V[:, -rank:].T
+
+
+@pytest.mark.parametrize("normalize", [None, "centered"])
+def test_leading_features_are_the_best_of_their_number(normalize):
+    kernels = [Gaussian(2.0), Linear(), Polynomial(2)]
+    _, stack = fit(kernels, X, rank=3, normalize=normalize, approximation="leading")
+    K = exact(kernels, X)
+    for m, found in enumerate(approximated(stack)):
+        best = best_of_rank(K[m] if normalize is None else K[m] - K[m].mean(0) - K[m].mean(0)[:, None] + K[m].mean(), 3)
+        best = best if normalize is None else best / np.trace(best) * len(X)
+        np.testing.assert_allclose(found, best, atol=1e-9 * np.abs(best).max())
+
+
+def test_leading_features_leave_out_no_larger_share_of_a_kernel():
+    kernels = [Gaussian(2.0), Linear()]
+    kernel_set, stack = fit(kernels, X, rank=0.2, approximation="leading")
+    for K, found, width in zip(exact(kernels, X), approximated(stack), kernel_set.widths, strict=True):
+        assert np.trace(K - found) <= 0.2 * np.trace(K) < np.trace(K - best_of_rank(K, width - 1))
+    with pytest.raises(ValueError, match=r"rank=1\.5.*below 1"):
+        fit(kernels, X, rank=1.5, approximation="leading")
+
+
+def test_leading_features_of_more_landmarks_than_features_lack_less():
+    rng = np.random.RandomState(0)
+    noisy = rng.standard_normal((600, 30))
+    K = exact([Gaussian("median")], noisy)[0]
+    lacking = {
+        name: np.trace(K - approximated(fit([Gaussian("median")], noisy, rank=40, approximation=name)[1])[0])
+        for name in ("nystroem", "leading")
+    }
+    best = np.trace(K - best_of_rank(K, 40))
+    assert lacking["leading"] - best < 0.5 * (lacking["nystroem"] - best)
+
+
+def test_views_of_sparse_samples_are_the_columns():
+    S = sparse.random(30, 40, 0.3, "csr", random_state=0)
+    kernels = [(f"k{m}", Linear(), list(range(m, m + 7))) for m in range(6)]
+    stack = fit(kernels, S)[1]
+    assert stack.form.startswith("42 features outnumber the 30 samples")
+    dense = S.toarray()
+    np.testing.assert_allclose(
+        approximated(stack), [dense[:, m : m + 7] @ dense[:, m : m + 7].T for m in range(6)], atol=1e-12
+    )
+
+
 def test_linear_kernels_keep_their_columns():
     kernel_set, stack = fit([Linear()], X, rank=5)
     assert isinstance(kernel_set.maps[0], ColumnsMap)
@@ -189,7 +237,7 @@ def test_what_cannot_be_served_says_so():
         fit([Linear()], X, rank=3, approximation="fourier")
     with pytest.raises(ValueError, match=r"rank=1.*pairs"):
         fit([Gaussian(1.0)], X, rank=1, approximation="fourier")
-    with pytest.raises(ValueError, match=r"approximation='cosine'.*'nystroem', 'fourier'"):
+    with pytest.raises(ValueError, match=r"approximation='cosine'.*'nystroem', 'leading', 'fourier'"):
         fit([Gaussian(1.0)], X, approximation="cosine")
     with pytest.raises(ValueError, match=r"rank=\[3\].*2 kernels"):
         fit([Gaussian(1.0), Linear()], X, rank=[3])

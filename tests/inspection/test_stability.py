@@ -80,3 +80,22 @@ def test_errors_say_what_would_do():
     ]:
         with pytest.raises(ValueError, match=said):
             stability(MKLClassifier(VIEWS), X, y, **wrong)
+
+
+def test_groups_are_drawn_whole():
+    donors, y = np.arange(40) % 4, (SCORE > 0).astype(int)
+    model = MKLClassifier(VIEWS, tol=1e-6)
+    found = stability(model, X, y, n_resamples=6, groups=donors, random_state=0).resampled_weights
+    pairs = [np.isin(donors, (a, b)) for a in range(4) for b in range(a)]
+    expected = np.array([clone(model).fit(X[rows], y[rows]).weights_ for rows in pairs])
+    apart = np.abs(found[:, np.newaxis] - expected).max(axis=2)
+    assert apart.min(axis=1).max() < 1e-2
+    assert len(set(apart.argmin(axis=1))) > 1
+
+
+def test_groups_that_cannot_be_drawn_say_so():
+    y = (SCORE > 0).astype(int)
+    with pytest.raises(ValueError, match=r"100 draws of 1 of the 2 groups lack a class; raise fraction"):
+        stability(MKLClassifier(VIEWS), X, y, n_resamples=2, groups=y)
+    with pytest.raises(ValueError, match=r"groups has 3 entries for 40 samples"):
+        stability(MKLClassifier(VIEWS), X, y, n_resamples=2, groups=[0, 1, 1])

@@ -22,6 +22,7 @@ from kernelmosaic.solvers.factored import (
 )
 from kernelmosaic.solvers.interior_point import CentralPath
 from kernelmosaic.solvers.program import DEFAULTS, Program, SolverOptions, assess
+from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.working_set import SingleOutput
 
@@ -82,6 +83,19 @@ def test_few_samples_are_solved_by_their_block():
     assert found.gap <= 1e-6
     libsvm = sklearn.svm.SVC(C=10.0, kernel="linear", tol=1e-6).fit(Z[rows], y)
     np.testing.assert_allclose(found.values + found.intercept, libsvm.decision_function(Z[rows]), atol=1e-2)
+
+
+@pytest.mark.parametrize("D", [5, 900])
+def test_samples_that_are_few_or_have_many_features_are_solved_by_pair_steps(D):
+    wide = np.hstack([Z[:700], 0.1 * np.random.RandomState(1).standard_normal((700, D - 5))])
+    gram, y = StoredFeatures([wide]).combine(np.ones(1)), np.where(F[:700] > 0, 1.0, -1.0)
+    with recorded(ProximalNewton.__init__) as steps, recorded(CentralPath.__init__) as paths:
+        found = solve_factored(gram, SVC(y, C=0.1).program, tol=1e-4)
+    assert not steps
+    assert not paths
+    assert found.gap <= 1e-4
+    libsvm = sklearn.svm.SVC(C=0.1, kernel="linear", tol=1e-6).fit(wide, y)
+    np.testing.assert_allclose(found.values + found.intercept, libsvm.decision_function(wide), atol=0.05)
 
 
 def test_few_samples_that_pair_steps_do_not_solve_are_left_to_interior_points():

@@ -227,7 +227,9 @@ class EmbedRequest(TableRequest):
         "screen", "Of the views: equal for those that depend on another one, equal for all, or by STATIS."
     )
     missing: Literal["neighbors", "zero"] = option("neighbors", "What stands in for a view that a row lacks.")
-    approximation: Literal["nystroem", "fourier"] | None = option(None, "Features in place of kernels, for many rows.")
+    approximation: Literal["nystroem", "leading", "fourier"] | None = option(
+        None, "Features in place of kernels, for many rows."
+    )
     components: int | None = option(None, "Coordinates. Default: 2; of clusters, twice their number.", min=1)
     seed: int = _seed(0, "Seed of random starts.")
     ids: tuple[str, ...] = option((), "Column to carry over to the output. Repeatable.", metavar="COLUMN")

@@ -465,8 +465,11 @@ class FeatureSet(TrainingSet):
             )
 
     def _make_stack(self) -> FeatureStack:
+        return self._features_of(self.kernel_set)
+
+    def _features_of(self, kernel_set: FeatureMaps) -> FeatureStack:
         with self.threads():
-            return make_feature_stack(self.kernel_set, self.rows, self.budget, self.device)
+            return make_feature_stack(kernel_set, self.rows, self.budget, self.device)
 
     def threads(self, few: int = TINY) -> AbstractContextManager[Any]:
         """Return a context for passes over strips of few features, whose products keep no more than one core busy.
@@ -486,9 +489,13 @@ class FeatureSet(TrainingSet):
         return self.budget is None and self.stack.shareable
 
     def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
-        kept = np.flatnonzero(np.any(eta != 0, axis=0))
-        sums = self.stack.sums(np.ascontiguousarray(beta.T), kept)
-        return self.feature_expansion([sums[int(m)] for m in kept], eta)
+        kept, columns = np.flatnonzero(np.any(eta != 0, axis=0)), np.ascontiguousarray(beta.T)
+        if self._stack is not None:
+            sums = self.stack.sums(columns, kept)
+            return self.feature_expansion([sums[int(m)] for m in kept], eta)
+        # Of a set without its features, those of the kernels with a weight are computed once.
+        sums = self._features_of(self.kernel_set.take(kept)).sums(columns, range(len(kept)))
+        return self.feature_expansion([sums[k] for k in range(len(kept))], eta)
 
     def feature_expansion(self, w: list[Array], eta: Array) -> Expansion:
         """Return the function with coefficients w_m = Z_mᵀ β of the kernels that have a weight."""

@@ -162,15 +162,17 @@ class MKLClassifier(KernelClassifier, BaseMKL):
         How kernels are put on one scale: mean diagonal 1 on the training set; unit diagonal; centred, then mean
         diagonal 1. A kernel that is constant on the training set is zero once centred; one of which rounding leaves
         fewer than three digits is refused.
-    approximation : {"nystroem", "fourier"} or None, default=None
+    approximation : {"nystroem", "leading", "fourier"} or None, default=None
         None computes the kernels exactly. Else each becomes a block of features whose inner products approximate it,
         and cost grows with the number of samples, not with its square: ``"nystroem"`` projects onto samples drawn as
-        landmarks and is for every kernel; ``"fourier"`` draws frequencies and is for Gaussian and Laplacian kernels.
-        Linear kernels of no more columns than `rank` stay exact. X may then be a memory map, or the path of a Parquet
-        file or a folder of them, which are read in blocks. Weights, objective and gap are those of the approximated
-        problem.
-    rank : int or sequence of P int, default=500
-        Maximum number of features per kernel.
+        landmarks and is for every kernel; ``"leading"`` does so with more landmarks, four times the rank and at least
+        400, and keeps the directions in which these vary most, which of noisy columns lack less than as many landmarks;
+        ``"fourier"`` draws frequencies and is for Gaussian and Laplacian kernels. Linear kernels of no more columns
+        than `rank` stay exact. X may then be a memory map, or the path of a Parquet file or a folder of them, which are
+        read in blocks. Weights, objective and gap are those of the approximated problem.
+    rank : int, float, or sequence of P such, default=500
+        Maximum number of features per kernel. With ``"leading"``, a number below 1 is the share of a kernel, of the
+        trace of its matrix between 500 landmarks, that its features may lack.
     missing : {"neighbors", "zero"}, default="neighbors"
         How a view that a sample lacks is replaced, at fit and at prediction. A sample lacks a view if all its columns
         are NaN, or if a :class:`~kernelmosaic.kernels.Precomputed` matrix has NaN in the row and column of the sample.
@@ -283,7 +285,7 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
         rescaling.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale.
-    approximation : {"nystroem", "fourier"} or None, default=None
+    approximation : {"nystroem", "leading", "fourier"} or None, default=None
         As in `MKLClassifier`: each kernel becomes a block of features, cost grows with the number of samples, and X may
         be a memory map, the path of a Parquet file or a folder of them, or a Dask collection.
     rank : int or sequence of P int, default=500

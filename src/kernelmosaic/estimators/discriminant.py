@@ -69,7 +69,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         nearest class centroid in the discriminant space.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale; as r_i follows, ``"trace"`` and None learn the same combination.
-    approximation : {"nystroem", "fourier"} or None, default=None
+    approximation : {"nystroem", "leading", "fourier"} or None, default=None
         As in `MKLClassifier`: None computes the kernels exactly, else each becomes a block of features. Serves the
         formulations ``"newton"``, ``"silp"`` and ``"qcqp"``, and given weights.
     rank : int or sequence of P int, default=500

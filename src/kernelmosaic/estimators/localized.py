@@ -219,7 +219,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         Norm of the slack.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale; see :class:`MKLClassifier`.
-    approximation : {"nystroem", "fourier"} or None, default=None
+    approximation : {"nystroem", "leading", "fourier"} or None, default=None
         None computes the kernels exactly; else each becomes a block of features, as in :class:`MKLClassifier`, and X
         may stay in a file. The columns of the gates are kept in memory: of many, name a few as `gating_columns`. The
         space of a `gating_kernel` is learned from at most a thousand samples then. Projected kernels must be exact.

@@ -172,7 +172,7 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
         kernel stays positive semi-definite. None refuses such samples.
     normalize : {"centered", "trace", "diagonal"} or None, default="centered"
         How kernels are put on one scale; ``"centered"``: mean zero and trace one per sample.
-    approximation : {"nystroem", "fourier"} or None, default=None
+    approximation : {"nystroem", "leading", "fourier"} or None, default=None
         None computes the kernels exactly, else each becomes a block of features, for many samples.
     rank : int or sequence of P int, default=500
         Maximum number of features per kernel.

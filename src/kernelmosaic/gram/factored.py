@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import Backend, backend_of
-from kernelmosaic.gram.gram import Array, ClassGram, Gram
+from kernelmosaic.gram.gram import Array, ClassGram, DenseGram, Gram
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.kernels.base import Block
 
@@ -136,6 +136,15 @@ class FactoredGram(Gram):
             diagonal += self.backend.asarray(self.shift[self.host_rows(rows)])
         return K
 
+    def written(self) -> AnyArray:
+        """Return all entries in single precision, which are kept for the curvature at the same weights."""
+        if self._written is None:
+            Z = self.placed_rows(np.arange(self.n_samples)).astype(np.float32)
+            self._written = Z @ Z.T
+            if self.shift is not None:
+                self._written[np.diag_indices_from(self._written)] += self.shift.astype(np.float32)
+        return np.asarray(self._written)
+
     def diagonal(self) -> Array:
         norms = self.squared_norms()
         return norms if self.shift is None else norms + self.shift
@@ -159,6 +168,8 @@ class FactoredGram(Gram):
         return out
 
     def solve_free(self, rows: NDArray[np.intp], ridge: Array, right: Array) -> Array:
+        if self._written is not None:  # a rough answer needs no other precision
+            return DenseGram(self._written).solve_free(rows, ridge, right)
         if len(rows) <= self.n_features:
             return super().solve_free(rows, ridge, right)
         # Through the features, of which there are fewer; every step is a pass over the rows, wherever they are.

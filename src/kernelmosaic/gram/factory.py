@@ -64,9 +64,12 @@ def make_feature_stack(
     double, single = 8 * size <= min(free, options.double_bytes), 4 * size <= free
     if not (double or single):
         return ComputedFeatures(kernel_set, source, np.float64, _blocks_within(options, free, free))
-    stack = StoredFeatures.fill(kernel_set, source, np.float64 if double else np.float32, options)
+    dtype = np.dtype(np.float64 if double else np.float32)
+    left = free - size * dtype.itemsize
+    # Views are cut out for every strip: where there is room for wide ones, strips are few.
+    wide = replace(options, strip_bytes=int(max(min(left / 2, 2**26), options.strip_bytes)))
+    stack = StoredFeatures.fill(kernel_set, source, dtype, wide)
     # Rows that are picked, or turned to double precision, are copied: in what the features leave of the budget.
-    left = free - size * stack.dtype.itemsize
     options = replace(options, strip_bytes=int(min(max(left / 2, 2**20), options.strip_bytes)))
     stack.options = _blocks_within(options, left, free)
     return stack

@@ -32,7 +32,7 @@ from kernelmosaic.kernels.base import Block, Kernel
 from kernelmosaic.kernels.numeric import Linear
 from kernelmosaic.kernels.views import KernelSpec
 
-APPROXIMATIONS = ("nystroem", "fourier")
+APPROXIMATIONS = ("nystroem", "leading", "fourier")
 
 # One kernel ----------------------------------------------------------------------------------------------------------
 
@@ -49,15 +49,21 @@ class NystroemMap:
         K(L, L), normalised as later blocks will be.
     first : int
         Where L begin among the landmarks of all kernels.
+    rank : int or float, optional
+        Of the features, those of so many largest eigenvalues of K(L, L) are kept; or as many as leave at most this
+        share of its trace out. By default all are.
+    centred : bool
+        Whether these are eigenvalues of the centred matrix: what all samples have in common is then no feature.
     """
 
     #: Eigenvalues of K(L, L) below this share of the largest, and below four roundings of its numbers a landmark, are
     #: rounding.
     rounding: ClassVar[float] = 1e-12
 
-    def __init__(self, block: Block, first: int) -> None:
+    def __init__(self, block: Block, first: int, rank: float | None = None, centred: bool = False) -> None:
         K = np.asarray(block, dtype=np.float64)
-        eigenvalues, V = eigh(0.5 * (K + K.T), check_finite=False)
+        K = K - K.mean(axis=0) - K.mean(axis=1, keepdims=True) + K.mean() if centred else K
+        eigenvalues, V = leading_eigenvectors(0.5 * (K + K.T), rank)
         rounding = max(self.rounding, 4.0 * len(K) * float(np.finfo(_floating(block)).eps))
         keep = eigenvalues > rounding * max(float(eigenvalues[-1]), 0.0)
         # A kernel of zeros has one feature, which is zero.
@@ -77,16 +83,31 @@ class NystroemMap:
         return projected
 
 
-class ColumnsMap:
-    """The linear kernel's own columns, which are exact."""
+def leading_eigenvectors(K: AnyArray, rank: Any) -> tuple[AnyArray, AnyArray]:
+    """Return eigenvalues, ascending, and eigenvectors: all, the `rank` largest, or those but a share of the trace."""
+    n = len(K)
+    if isinstance(rank, int):
+        found: tuple[AnyArray, AnyArray] = eigh(K, check_finite=False, subset_by_index=[max(n - rank, 0), n - 1])
+        return found
+    values, V = eigh(K, check_finite=False)
+    first = 0 if rank is None else int(np.searchsorted(np.cumsum(values), rank * values.sum(), side="right"))
+    return values[min(first, n - 1) :], V[:, min(first, n - 1) :]
 
-    def __init__(self, width: int) -> None:
-        self.width = width
+
+class ColumnsMap:
+    """The linear kernel's own columns, which are exact, or the directions in which they are largest."""
+
+    def __init__(self, width: int, directions: AnyArray | None = None) -> None:
+        self.width, self.directions = width, directions
 
     def features(self, X: MatrixLike) -> Block:
         """Return the features of samples, (n, width), not normalised yet; X is an array, sparse or a tensor."""
         columns: Block = X.toarray() if hasattr(X, "toarray") else X
-        return columns
+        if self.directions is None:
+            return columns
+        backend = backend_of(columns)
+        turned: Block = columns @ backend.asarray(self.directions, backend.dtype(columns))
+        return turned
 
 
 class FourierMap:
@@ -129,7 +150,7 @@ FeatureMap = ColumnsMap | FourierMap
 
 
 def explicit_map(
-    approximation: str, kernel: Kernel, X: MatrixLike, rank: int, random: np.random.RandomState
+    approximation: str, kernel: Kernel, X: MatrixLike, rank: Any, random: np.random.RandomState, centred: bool = False
 ) -> FeatureMap | None:
     """Return the map of a fitted kernel that needs no landmarks, None if the kernel has none.
 
@@ -137,7 +158,12 @@ def explicit_map(
     """
     if isinstance(kernel, Linear) and X.shape[1] <= rank:
         return ColumnsMap(X.shape[1])
-    if approximation == "nystroem":
+    if approximation == "leading" and isinstance(kernel, Linear) and X.shape[1] <= X.shape[0]:
+        squares = np.asarray(safe_sparse_dot(X.T, X, dense_output=True), dtype=np.float64) / X.shape[0]
+        mean = np.asarray(X.mean(axis=0)).ravel() if centred else np.zeros(X.shape[1])
+        directions = leading_eigenvectors(squares - np.outer(mean, mean), rank)[1]
+        return ColumnsMap(directions.shape[1], directions)
+    if approximation != "fourier":
         return None
     if isinstance(kernel, Linear):
         raise ValueError(
@@ -189,7 +215,7 @@ class FeatureMaps:
         normalize: str | None,
         sample_weight: NDArray[np.float64] | None = None,
         approximation: str = "nystroem",
-        rank: int | Sequence[int] = 500,
+        rank: float | Sequence[float] = 500,
         random_state: Seed = None,
         budget: float = np.inf,
     ) -> FeatureMaps:
@@ -199,11 +225,15 @@ class FeatureMaps:
         counted = np.arange(rows.shape[0]) if sample_weight is None else np.flatnonzero(sample_weight)
         looked_at = min(max(budget / (32 * rows.row_width), cls.fit_options.least_rows), cls.fit_options.most_rows)
         kernel_set = _fit_kernels(specs, rows, normalize, sample_weight, _some(counted, int(looked_at), random))
-        ranks = check_ranks(rank, len(kernel_set))
+        check_choice("approximation", approximation, APPROXIMATIONS, ", or None for exact kernels")
+        ranks = check_ranks(rank, len(kernel_set), approximation == "leading")
+        sizes = [_landmark_count(one) if approximation == "leading" else one for one in ranks]
         # Kernels that see the same columns have landmarks of their own: kernels alike span the same functions else.
-        firsts, count = _apart([one.view for one in kernel_set.fitted], ranks, len(counted))
+        firsts, count = _apart([one.view for one in kernel_set.fitted], sizes, len(counted))
         chosen = kernel_set.views(rows.take(_some(counted, count, random)))
-        maps, landmarks = _fit_maps(kernel_set, chosen, approximation, ranks, firsts, random)
+        maps, landmarks = _fit_maps(
+            kernel_set, chosen, approximation, ranks, sizes, firsts, random, normalize == "centered"
+        )
         plain = cls(kernel_set, maps, landmarks, [0.0] * len(maps), [1.0] * len(maps))
         return plain._centred(rows, sample_weight) if normalize == "centered" else plain
 
@@ -358,15 +388,23 @@ class FeatureMaps:
         return max(centring_noise(n, dtype, roundings), NystroemMap.rounding) * share
 
 
-def check_ranks(rank: Any, P: int) -> list[int]:
-    """Return the rank of each of the P kernels, or raise saying what a rank is."""
+def check_ranks(rank: Any, P: int, shares: bool = False) -> list[Any]:
+    """Return the rank of each of the P kernels, or raise saying what a rank is; `shares` are numbers below 1."""
     ranks = list(rank) if isinstance(rank, Sequence | np.ndarray) and not isinstance(rank, str) else [rank] * P
     if len(ranks) != P:
         raise ValueError(f"rank={rank!r} has {len(ranks)} numbers, but there are {P} kernels: give one, or one each.")
     for one in ranks:
+        if shares and isinstance(one, float | np.floating) and 0.0 < one < 1.0:
+            continue
         if isinstance(one, bool) or not isinstance(one, int | np.integer) or one < 1:
-            raise ValueError(f"rank={rank!r}: give a whole number of at least 1, or one a kernel.")
-    return [int(one) for one in ranks]
+            also = ", or the share of a kernel that its features may lack, below 1" if shares else ""
+            raise ValueError(f"rank={rank!r}: give a whole number of at least 1, or one a kernel{also}.")
+    return [float(one) if isinstance(one, float | np.floating) else int(one) for one in ranks]
+
+
+def _landmark_count(rank: Any) -> int:
+    """Return of how many landmarks the leading features are taken: with as many as features, they would be noise."""
+    return max(4 * rank, 400) if isinstance(rank, int) else 500
 
 
 def _apart(views: list[int], ranks: list[int], n: int) -> tuple[list[int], int]:
@@ -413,21 +451,24 @@ def _fit_maps(
     kernel_set: KernelSet,
     landmarks: Views,
     approximation: str,
-    ranks: list[int],
+    ranks: list[Any],
+    sizes: list[int],
     firsts: list[int],
     random: np.random.RandomState,
+    centred: bool,
 ) -> tuple[tuple[FeatureMap | NystroemMap, ...], Views]:
-    check_choice("approximation", approximation, APPROXIMATIONS, ", or None for exact kernels")
     n = landmarks[0].shape[0]
     shuffled = take_rows(landmarks, random.permutation(n))
     maps: list[FeatureMap | NystroemMap] = []
     for m, rank in enumerate(ranks):
         one: FeatureMap | NystroemMap | None
         with named(kernel_set.names[m]):
-            one = explicit_map(approximation, kernel_set.fitted[m].kernel, landmarks[m], rank, random)
+            one = explicit_map(approximation, kernel_set.fitted[m].kernel, landmarks[m], rank, random, centred)
         if one is None:
-            own = take_rows(shuffled, slice(firsts[m], min(firsts[m] + rank, n)))
-            one = NystroemMap(next(kernel_set.blocks(own, own, [m]))[1], firsts[m])
+            own = slice(firsts[m], min(firsts[m] + sizes[m], n))
+            one_kernel, view = kernel_set.take([m]), take_rows(shuffled.take([m]), own)
+            kept = (rank, centred) if approximation == "leading" else ()
+            one = NystroemMap(next(one_kernel.blocks(view, view, [0]))[1], firsts[m], *kept)
         maps.append(one)
     return tuple(maps), shuffled if any(isinstance(one, NystroemMap) for one in maps) else Views()
 

@@ -185,10 +185,15 @@ class StoredFeatures(FeatureStack):
         self.n_kernels, self.n_samples = len(arrays), len(arrays[0])
         self.dtype = self.backend.dtype(arrays[0])
         self.widths = np.array([int(Z.shape[1]) for Z in arrays], dtype=np.intp)
-        self.nbytes = self.n_samples * int(self.widths.sum()) * self.dtype.itemsize
+        count = int(self.widths.sum())
+        self.nbytes = self.n_samples * count * self.dtype.itemsize
+        if self.backend is NUMPY and count > self.n_samples:
+            self.form = (
+                f"{count} features outnumber the {self.n_samples} samples, whose combined kernels are written down"
+            )
         # How exactly single precision is multiplied changes for all at once, and products of many features keep every
         # core busy by themselves.
-        few = int(self.widths.sum()) <= self.options.few_features
+        few = count <= self.options.few_features
         self.shareable = self.backend is NUMPY and self.dtype == np.float64 and few
 
     @classmethod

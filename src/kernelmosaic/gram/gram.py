@@ -90,6 +90,8 @@ class Gram(ClassGram):
     factored: bool = False
     has_cheap_products: bool = False
     shift: Array | None = None
+    # The entries of a kernel in factors, where a solver has written them down.
+    _written: Any = None
 
     def take(self, rows: RowIndex) -> Gram:
         """Return the kernel of these samples alone: with entries, or features, stored if there is room for them."""
@@ -105,6 +107,7 @@ class Gram(ClassGram):
         """Return the kernel with these numbers added to its diagonal; it may take the place of this one."""
         shifted = copy(self)
         shifted.shift = values if self.shift is None else self.shift + values
+        shifted._written = None
         return shifted
 
     def low_rank(self) -> ArrayOrTensor:

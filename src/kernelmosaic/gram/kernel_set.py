@@ -176,6 +176,7 @@ class KernelSet:
         # Two distances in every view.
         count = len({(v, kernel.preparation) for v, kernel in zip(numbers, kernels, strict=True)})
         keep = 16 * X.shape[0] ** 2 * count <= room
+        table = by_column(X, specs)
         cut: dict[int, FitSamples] = {}
         prepared: dict[tuple[int, str], FitSamples] = {}
         fitted: list[FittedKernel] = []
@@ -185,7 +186,7 @@ class KernelSet:
                 kernel.share(kernels[:m])
             with named(spec.name):
                 if v not in cut:
-                    V = read_columns(X, spec.columns)
+                    V = read_columns(table, spec.columns)
                     cut[v] = FitSamples(in_double(kernel.validate(V if own is None else V[own])), keep)
                 kernel.fit_to(cut[v])
                 samples = cut[v] if kernel.preparation == "" else cut[v].ranked[2]
@@ -219,6 +220,7 @@ class KernelSet:
         self, X: MatrixLike, present: NDArray[np.bool_] | None = None, stand_ins: list[Any] | None = None
     ) -> Views:
         """Return the samples as each kernel reads them, with stand-ins for what they lack; they have all by default."""
+        X = by_column(X, self.fitted)
         cut: dict[int, Any] = {}
         prepared: dict[tuple[int, str], Any] = {}
         for m, one in enumerate(self.fitted):
@@ -470,7 +472,15 @@ def read_columns(X: MatrixLike, columns: NDArray[np.intp] | None, few: int = 500
     Products of arrays are several times faster than those of sparse rows, even where one entry in ten is not zero.
     """
     V = take_columns(X, columns)
-    return V.toarray() if sparse.issparse(V) and V.shape[1] <= few else V
+    if not sparse.issparse(V):
+        return V
+    return V.toarray() if V.shape[1] <= few else V.tocsr()
+
+
+def by_column(X: MatrixLike, specs: Sequence[Any], many: int = 4) -> MatrixLike:
+    """Return sparse samples column by column if many kernels cut some of theirs out."""
+    cut = sum(one.columns is not None for one in specs)
+    return X.tocsc() if sparse.issparse(X) and cut > many else X
 
 
 def in_double(X: MatrixLike) -> MatrixLike:

@@ -136,7 +136,7 @@ class FitOptions:
 
     most_rows: int = 20_000
     least_rows: int = 1000
-    strip_bytes: int = 2**22
+    strip_bytes: int = 2**24
 
 
 @dataclass(frozen=True)

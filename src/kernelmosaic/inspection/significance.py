@@ -385,13 +385,17 @@ def _every_sample(pipeline: Estimator, X: MatrixLike, weight: Array | None) -> T
     return read_training_set(options, given.X, given.original, DistinctSamples(rows, weight[rows]))
 
 
+def _group_labels(groups: Any, n: int) -> Rows:
+    """Return the number of the group of every sample, or raise if there is not one each."""
+    labels: Rows = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+    if len(labels) != n:
+        raise ValueError(f"groups has {len(labels)} entries for {n} samples: give one per sample.")
+    return labels
+
+
 def _permutations(rows: Rows, n: int, groups: Any, count: int, random: np.random.RandomState) -> list[Rows]:
     """Return orders of n samples in which these rows are permuted, within groups if there are any."""
-    labels = np.zeros(n, dtype=np.intp)
-    if groups is not None:
-        labels = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
-        if len(labels) != n:
-            raise ValueError(f"groups has {len(labels)} entries for {n} samples: give one per sample.")
+    labels = np.zeros(n, dtype=np.intp) if groups is None else _group_labels(groups, n)
     members = [rows[labels[rows] == g] for g in np.unique(labels[rows])]
     if max(map(len, members)) < 2:
         raise ValueError("groups: every sample has a group of its own, and nothing can be permuted; merge groups.")
@@ -613,6 +617,7 @@ def stability(
     fraction: float = 0.5,
     threshold: float = 1e-3,
     confidence_level: float = 0.95,
+    groups: Any = None,
     sample_weight: SampleWeight = None,
     random_state: Seed = None,
     n_jobs: int | None = None,
@@ -642,6 +647,8 @@ def stability(
         A kernel is selected if its weight is above.
     confidence_level : float, default=0.95
         Share of the weights that the intervals hold.
+    groups : array-like of shape (n_samples,), default=None
+        Whole groups are drawn, such as donors, in place of samples; draws that lack a class are drawn again.
     sample_weight : array-like of shape (n_samples,), default=None
         Factors of C; samples of weight zero are not drawn.
     random_state : int, RandomState or None, default=None
@@ -677,13 +684,19 @@ def stability(
     check_share("fraction", fraction)
     check_share("confidence_level", confidence_level)
     check_positive("threshold", threshold, zero=True)
+    check_row_names(X, groups=groups)
     estimator, y, weight, random = prepare(estimator, X, y, sample_weight, random_state)
     model = last_step(fit(estimator, X, y, weight))
     weights = model.weight_shares_
     strata = y if is_classifier(model) and y.ndim == 1 else np.zeros(len(y))
     counted = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
-    members = [counted[strata[counted] == label] for label in np.unique(strata[counted])]
-    drawn = [_draw(members, None if method == "bootstrap" else fraction, random) for _ in range(n_resamples)]
+    share = None if method == "bootstrap" else fraction
+    labels = strata if groups is None else _group_labels(groups, len(y))
+    members = [counted[labels[counted] == label] for label in np.unique(labels[counted])]
+    if groups is None:
+        drawn = [_draw(members, share, random) for _ in range(n_resamples)]
+    else:
+        drawn = [_draw_groups(members, strata, share, random) for _ in range(n_resamples)]
     tasks = [Task(y[rows], None if weight is None else weight[rows], rows) for rows in drawn]
     found = refit(estimator, X, tasks, weights, n_jobs, verbose, "stability")
     tail = 0.5 * (1.0 - confidence_level)
@@ -705,4 +718,21 @@ def _draw(members: list[Rows], fraction: float | None, random: np.random.RandomS
     sizes = [len(one) if fraction is None else max(1, round(fraction * len(one))) for one in members]
     return np.concatenate(
         [random.choice(one, size, replace=fraction is None) for one, size in zip(members, sizes, strict=True)]
+    )
+
+
+def _draw_groups(
+    members: list[Rows], strata: AnyArray, fraction: float | None, random: np.random.RandomState, attempts: int = 100
+) -> Rows:
+    """Return the samples of some groups, with every class: a fraction of the groups, or as many with replacement."""
+    size = len(members) if fraction is None else max(1, round(fraction * len(members)))
+    classes = len(np.unique(strata[np.concatenate(members)]))
+    for _ in range(attempts):
+        chosen = random.choice(len(members), size, replace=fraction is None)
+        rows = np.concatenate([members[g] for g in chosen])
+        if len(np.unique(strata[rows])) == classes:
+            return rows
+    raise ValueError(
+        f"groups: {attempts} draws of {size} of the {len(members)} groups lack a class; raise fraction, or leave "
+        "groups None."
     )

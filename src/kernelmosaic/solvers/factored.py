@@ -54,6 +54,12 @@ def solve_factored(
         return zero
     if not _has_interior(program):
         return assess(gram, program, program.feasible(np.zeros(program.n_samples)))
+    if _is_written(gram, tol, options):
+        pairs = solve_smo(gram.written(), program, warm_start, tol, options.pairs * gram.n_samples, options)
+        found = assess(gram, program, pairs.beta, pairs.n_iter)
+        if found.gap <= tol:
+            return found
+        warm_start = found.beta
     # Passes over few samples cost more than their arithmetic: they are taken from their block, or from one array.
     few = gram.stored and gram.backend is NUMPY and gram.n_samples <= options.few
     near = (_by_pairs if few else _by_steps)(gram, program, warm_start, tol, options)
@@ -168,6 +174,13 @@ def _by_interior_points(
     best = inside if best is None or inside.gap < best.gap else best
     precise = gram.in_double() if best.gap > tol else None
     return best if precise is None else _by_interior_points(precise, program, tol, options, best)
+
+
+def _is_written(gram: FactoredGram, tol: float, options: SolverOptions) -> bool:
+    """Whether samples are so few, or have so many features, that pair steps on the written kernel are tried first."""
+    here, most = gram.stored and gram.backend is NUMPY, max(2 * gram.n_features, options.few_written)
+    # The entries are in single precision.
+    return here and tol >= 1e-6 and options.few < gram.n_samples <= min(most, options.most_written)
 
 
 def _is_narrow(gram: FactoredGram, options: SolverOptions) -> bool:

@@ -558,6 +558,9 @@ class SolverOptions:
 
     # Kernels in factors. Pair steps per sample, for few samples, before interior points are faster.
     pairs: int = 50
+    # Up to so many samples the kernel is written down; and up to so many where they have half as many features.
+    few_written: int = 2000
+    most_written: int = 6000
     # Least samples of a working set on the host.
     least_factored: int = 1000
     # Working sets that must at least halve the gap, or interior points are faster.
