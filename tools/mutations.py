@@ -958,8 +958,8 @@ MUTATIONS = (
         "views-screened-by-themselves",
         "a view depends on itself, and none is left out",
         "learning/unlabelled.py",
-        "(pvalues <= level) & ~np.eye(len(pvalues), dtype=bool)",
-        "(pvalues <= level) | np.eye(len(pvalues), dtype=bool)",
+        "(found.pvalues <= level) & ~np.eye(len(found.pvalues), dtype=bool)",
+        "(found.pvalues <= level) | np.eye(len(found.pvalues), dtype=bool)",
         "learning/test_unlabelled.py",
     ),
     _m(

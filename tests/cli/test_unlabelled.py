@@ -91,7 +91,7 @@ def test_independent_views_are_named(capsys, here):
         (("cluster", "all.csv", "--clusters", "46"), "n_clusters=46: X has 45 samples"),
         (("embed", "none.csv"), "none.csv"),
         (("embed", "all.csv", "--id", "nobody"), "nobody"),
-        (("embed", "all.csv", "--model", "all.csv"), "no name for a model"),
+        (("embed", "all.csv", "--model", "all.csv"), "not the name of a model file"),
         (("cluster", "all.csv", "--embedding", "tree"), "tree"),
     ],
 )

@@ -114,6 +114,19 @@ def test_views_that_are_all_independent_stay():
     np.testing.assert_allclose(model.weights_, 1 / 3)
 
 
+def test_a_confounder_given_twice_is_left_out():
+    rng = np.random.RandomState(0)
+    batch = 3.0 * rng.standard_normal((2, 4))[rng.randint(2, size=90)] + rng.standard_normal((90, 4))
+    again = batch + 0.05 * rng.standard_normal(batch.shape)
+    with pytest.warns(UserWarning, match=r"'batch', 'again' left out, .* copies aside"):
+        model = MKLKernelPCA().fit(TWO | {"batch": batch, "again": again})
+    np.testing.assert_allclose(model.weights_, [0.5, 0.5, 0.0, 0.0])
+    # Without a second measurement, the copies are all that depends on another view.
+    with pytest.warns(UserWarning, match=r"'noise' left out"):
+        model = MKLKernelPCA().fit({"batch": batch, "again": again, "noise": rng.standard_normal((90, 3))})
+    np.testing.assert_allclose(model.weights_, [0.5, 0.5, 0.0])
+
+
 def test_a_constant_view_is_named_and_has_no_part():
     with pytest.warns(UserWarning, match=r"'still, gaussian' is constant on the training set"):
         model = MKLKernelPCA(weights="equal").fit(TWO | {"still": np.ones((90, 2))})
@@ -217,7 +230,8 @@ def test_the_screen_reads_what_samples_have_themselves():
 def test_kernel_clusters_are_k_means_of_the_components():
     model = MKLClustering(3, weights="equal", random_state=0).fit(VIEWS)
     embedding = MKLKernelPCA(n_components=6, weights="equal").fit_transform(VIEWS)
-    embedding /= np.linalg.norm(embedding, axis=0)
+    # A component U √λ has the length √λ; U λ^¼ is what is clustered.
+    embedding /= np.sqrt(np.linalg.norm(embedding, axis=0))
     embedding /= np.linalg.norm(embedding, axis=1, keepdims=True)
     np.testing.assert_allclose(model.embedding_, embedding, atol=1e-12)
     theirs = KMeans(3, n_init=10, random_state=0).fit(embedding)

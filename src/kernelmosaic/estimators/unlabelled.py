@@ -117,12 +117,13 @@ class UnlabelledEstimator(KernelEstimator):
             return
         each = np.ones(len(names))
         if self.weights == "screen":
-            each = unlabelled.screen(found.pvalues).astype(np.float64)
+            each = unlabelled.screen(found).astype(np.float64)
             left = ", ".join(repr(name) for name, kept in zip(names, each, strict=True) if not kept)
             if left:
                 warnings.warn(
-                    f"{type(self).__name__}: {left} left out, since no other view depends on it at the level 0.05; a "
-                    "view can be independent of the others and still hold clusters, which weights='equal' keeps.",
+                    f"{type(self).__name__}: {left} left out, since no other view depends on it at the level 0.05, "
+                    "copies aside; a view can be independent of the others and still hold clusters, which "
+                    "weights='equal' keeps.",
                     UserWarning,
                     stacklevel=level_of_caller(),
                 )
@@ -161,9 +162,10 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
     weights : {"screen", "equal", "statis"} or array-like of shape (P,), default="screen"
         Weights of the views, of sum one, which the kernels of a view share equally. ``"equal"``: all the same.
         ``"screen"``: the same for all views that depend on another one, zero for those that are independent of all
-        others by a test at the level 0.05; where no two views depend on each other, all of them. ``"statis"``: by the
-        leading eigenvector of the RV coefficients, which favours views that repeat each other. An array: one number
-        per kernel, used as given.
+        others by a test at the level 0.05; where no two views depend on each other, all of them. Copies, views with a
+        similarity of 0.95 or more, count as one view in this, unless no others depend on each other. ``"statis"``: by
+        the leading eigenvector of the RV coefficients, which favours views that repeat each other. An array: one
+        number per kernel, used as given.
     scale : bool, default=True
         Standardise the columns of numbers first.
     missing : {"neighbors", "zero"} or None, default="neighbors"
@@ -262,8 +264,9 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
 class MKLClustering(ClusterMixin, UnlabelledEstimator):
     """Clusters of samples with several views, by k-means in an embedding of the sum of their kernels.
 
-    ``embedding="kernel"``: the leading principal components of the summed kernel, as of :class:`MKLKernelPCA`, each of
-    length one, then the coordinates of each sample of length one: all components count equally, and directions only.
+    ``embedding="kernel"``: the leading principal components of the summed kernel, as of :class:`MKLKernelPCA`, but
+    with coordinates U λ^¼ in place of U √λ, so that weak components count more; each sample is then divided by its
+    length, so that directions count alone.
     ``embedding="graph"``: every sample is joined to its nearest ones by the distance of the summed kernel, and the
     coordinates are the leading eigenvectors of the random walk D⁻¹W on that graph (spectral clustering). New samples
     are put into the same embedding, and belong to the cluster of the nearest centre.
@@ -366,7 +369,7 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
             graph = unlabelled.neighbor_graph(data.stack, self.weights_, self.n_neighbors_, k, self._options())
             clusters = clusters or unlabelled.suggest_clusters(graph.values[: MOST_SUGGESTED + 1])
         if self.embedding == "kernel":
-            self.embedding_ = unit_rows(self._keep_components(data, components or 2 * clusters).vectors)
+            self.embedding_ = self._keep_components(data, components or 2 * clusters).directions
         elif graph is not None:
             k = components or clusters
             self._graph = replace(graph, values=graph.values[:k], vectors=graph.vectors[:, :k])
@@ -390,7 +393,7 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
         """
         check_is_fitted(self)
         if self._graph is None:
-            return unit_rows(self._outputs(X) / np.sqrt(self.eigenvalues_))
+            return unit_rows(self._outputs(X) / self.eigenvalues_**0.25)
         new = self.read(X)
         out = np.empty((new.shape[0], len(self._graph.values)))
         for rows in row_strips(len(out), 2**24 // len(self.labels_)):

@@ -151,10 +151,17 @@ def holm(p: Array) -> Array:
     return out + out.T
 
 
-def screen(pvalues: Array, level: float = 0.05) -> NDArray[np.bool_]:
-    """Return which views depend on another one; all of them where no two do."""
-    kept = np.any((pvalues <= level) & ~np.eye(len(pvalues), dtype=bool), axis=1)
-    return kept if kept.any() else np.ones(len(pvalues), dtype=bool)
+def screen(found: ViewSimilarity, level: float = 0.05, copy: float = 0.95) -> NDArray[np.bool_]:
+    """Return which views depend on another one that is no copy; on a copy where no others do; all where no two do.
+
+    Views whose unbiased RV coefficient reaches `copy` share their noise: that they depend on each other does not show
+    that a second measurement has the same structure. Copies of a view that stays do so, too.
+    """
+    dependent = (found.pvalues <= level) & ~np.eye(len(found.pvalues), dtype=bool)
+    copies = found.unbiased >= copy
+    kept = np.any(dependent & ~copies, axis=1)
+    kept = np.any(copies[:, kept], axis=1) if kept.any() else np.any(dependent, axis=1)
+    return kept if kept.any() else np.ones(len(kept), dtype=bool)
 
 
 def statis_weights(found: ViewSimilarity) -> Array:
@@ -216,6 +223,11 @@ class Components:
     def scores(self) -> Array:
         """The coordinates of the training samples, U √λ."""
         return np.asarray(self.vectors * np.sqrt(self.values))
+
+    @property
+    def directions(self) -> Array:
+        """The coordinates U λ^¼, divided by their lengths: halfway between equal components and those of variance λ."""
+        return unit_rows(self.vectors * self.values**0.25)
 
     @property
     def coefficients(self) -> Array:
