@@ -239,8 +239,8 @@ def test_a_missing_package_is_named_with_its_extra(capsys, tmp_path, train, hide
         (np.triu(np.ones((60, 60))), "symmetric"),
         (np.full((60, 60), np.nan), "finite"),
         (np.eye(30), "--rows"),
-        (np.ones(60), "no matrix of numbers"),
-        (np.array([["a", "b"], ["c", "d"]]), "no matrix of numbers"),
+        (np.ones(60), "is not a numeric matrix"),
+        (np.array([["a", "b"], ["c", "d"]]), "is not a numeric matrix"),
     ],
     ids=["oblong", "indefinite", "lopsided", "missing", "small", "vector", "letters"],
 )
@@ -301,7 +301,7 @@ def test_models_of_other_kinds(capsys, tmp_path, train):
 
     X, y = flowers()[["shape_a", "shape_b"]], flowers()["kind"].to_numpy(dtype=str)
     save(LogisticRegression().fit(X, y), tmp_path / "other.skops")
-    assert "no fitted model of kernelmosaic" in run(capsys, "inspect", tmp_path / "other.skops").error
+    assert "not a fitted model of kernelmosaic" in run(capsys, "inspect", tmp_path / "other.skops").error
     save(MKLClassifier().fit(X.to_numpy(), y), tmp_path / "nameless.skops")
     assert "columns without names" in run(capsys, "predict", tmp_path / "nameless.skops", train).error
 

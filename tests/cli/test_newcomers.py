@@ -63,7 +63,7 @@ FIT = ("fit", "f.csv", "--target", "kind")
         ((*FIT, "--task", "one-class", "--C", "2"), ["--C 2", "--nu"]),
         ((*FIT, "--method", "bilinear", "--norm", "2"), ["--norm 2", "bilinear", "mkl"]),
         ((*FIT, "-o", "dir"), ["-o", "dir is a folder", "name of a file"]),
-        ((*FIT, "--output", "no/m.skops"), ["--output no/m.skops", "the folder no does not exist"]),
+        ((*FIT, "--output", "no/m.skops"), ["--output", "no/m.skops is in a folder that does not exist"]),
         ((*FIT, "--output", "f.csv"), ["--output", "f.csv is not the name of a model file", "f.skops"]),
         ((*FIT, "-o", "same", "--report", "same"), ["--report same", "another name"]),
         (("fit", "f.csv"), ["--target", "kind", "one-class"]),

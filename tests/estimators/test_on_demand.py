@@ -16,13 +16,13 @@ from kernelmosaic import (
     MKLClassifier,
     MKLOneClass,
     MKLRegressor,
-    machines,
 )
 from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.stack import make_stack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import lay_specs, read_kernels
+from kernelmosaic.machines import base as machines
 from kernelmosaic.solvers.program import DEFAULTS, SolverOptions
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -47,12 +48,8 @@ def explain(request: requests.ExplainRequest) -> None:
 
 
 def _check_files(request: requests.FitRequest | requests.EmbedRequest | requests.NewRowsRequest) -> None:
-    """Refuse inputs that are not there, outputs that are inputs, and one file for two outputs.
-
-    `inputs` are the files to be read besides those of views and kernels, and what each is.
-    """
-    if find_spec("skops") is None:
-        raise ImportError('This command needs skops: pip install "kernelmosaic[persistence]"')
+    """Refuse inputs that are not there, outputs that are inputs, and one file for two outputs."""
+    _need_skops()
     inputs = {request.path: "a table"}
     if isinstance(request, requests.NewRowsRequest):
         inputs = {request.model: "a model file"} | inputs
@@ -75,6 +72,12 @@ def _check_files(request: requests.FitRequest | requests.EmbedRequest | requests
         raise ValueError(f"--report {report}: the {what} is written there; give another name.")
 
 
+def _need_skops() -> None:
+    """Raise naming the extra that installs skops, if it is not there."""
+    if find_spec("skops") is None:
+        raise ImportError('This command needs skops: pip install "kernelmosaic[persistence]"')
+
+
 def embed(request: requests.EmbedRequest) -> None:
     """Place the rows of a table, by all of its views and without labels, in a few coordinates."""
     _check_files(request)
@@ -90,6 +93,8 @@ def cluster(request: requests.ClusterRequest) -> None:
 
 def inspect(request: requests.InspectRequest) -> None:
     """Show what is in a model file: kernels and weights, gates, support vectors, cost, gap, columns, version."""
+    _need_skops()
+    existing_file(request.model, "a model file")
     from kernelmosaic.cli.output import show_model
 
     show_model(request)
@@ -126,7 +131,7 @@ def run(argv: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
     try:
         code = commands(args=None if argv is None else list(argv), prog_name="kernelmosaic", standalone_mode=False)
     except usage_error as error:
-        return _fail(_usage_line(error))
+        return _fail(_usage_line(error, sys.argv[1:] if argv is None else argv))
     except OSError as error:
         return _fail(_system_line(error))
     except (ImportError, MemoryError, ValueError) as error:
@@ -147,14 +152,31 @@ def _fail(message: str) -> int:
     return 2
 
 
-def _usage_line(error: Any) -> str:
-    """Return what Typer's parser refused, and the option."""
-    parameter = getattr(error, "param", None)
-    if parameter is None or not error.message:
+def _usage_line(error: Any, arguments: Sequence[str]) -> str:
+    """Return what Typer's parser refused, with the value, which its own message may leave out.
+
+    Parameters
+    ----------
+    error : UsageError
+        Of the parser.
+    arguments : sequence of str
+        What was typed after the name of the program.
+    """
+    parameter, message = getattr(error, "param", None), str(error.message).removeprefix("Value error, ")
+    if parameter is None or not message:
         command = error.ctx.command_path if error.ctx is not None else "kernelmosaic"
         return f"{error.format_message().rstrip('.')}; `{command} --help` lists the options."
-    option = parameter.human_readable_name if parameter.param_type_name == "argument" else parameter.opts[0]
-    return f"{option}: {error.message}"
+    option, value = _typed(parameter, arguments)
+    said = re.escape(value)
+    for words, plain in (  # releases of Typer differ in their words
+        (rf"^'?{said}'? is not a valid float( range)?\.?$", "input should be a valid number"),
+        (rf"^'?{said}'? is not a valid int(eger)?( range)?\.?$", "input should be a valid integer"),
+        (rf"^{said} is not in the range (.*?)\.?$", r"input should be in the range \1"),
+    ):
+        message = re.sub(words, plain, message)
+    is_said = re.search(rf"(?<![\w.]){re.escape(value)}(?![\w.])", message) is not None
+    given = "" if is_said else f" {value}"
+    return f"{option}{given}: {message[:1].lower() + message[1:]}"
 
 
 def _system_line(error: OSError) -> str:
@@ -164,6 +186,19 @@ def _system_line(error: OSError) -> str:
         where = "" if error.filename is None else f"{error.filename}: "
         text = f"{where}{error.strerror[:1].lower() + error.strerror[1:]}."
     return " ".join([text, *getattr(error, "__notes__", [])])
+
+
+def _typed(parameter: Any, arguments: Sequence[str]) -> tuple[str, str]:
+    """An option as it was typed, and its value; an argument's name, and nothing."""
+    if parameter.param_type_name == "argument":
+        return str(parameter.human_readable_name), ""
+    for i, word in enumerate(arguments):
+        for option in parameter.opts:
+            if word == option:
+                return option, " ".join(arguments[i + 1 : i + 2])
+            if option.startswith("--") and word.startswith(f"{option}="):
+                return option, word[len(option) + 1 :]
+    return str(parameter.opts[0]), ""
 
 
 def _print_version(wanted: bool) -> None:

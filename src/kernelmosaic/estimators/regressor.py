@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin, RegressorMixin
 from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import Array, MatrixLike, SampleWeight, TargetLike
@@ -439,6 +440,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
     def decision_function(self, X: MatrixLike) -> Array:
         """Return the signed distances: negative for novel samples."""
+        check_is_fitted(self)
         return np.asarray(self._task_of_fit.distances(self._outputs(to_host(X)), self.intercept_))
 
     def score_samples(self, X: MatrixLike) -> Array:

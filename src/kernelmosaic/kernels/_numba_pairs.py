@@ -21,30 +21,50 @@ def manhattan_of_nonzeros(
     columns: NDArray[np.intp],
     starts: NDArray[np.intp],
     other_data: AnyArray,
-    other_rows: NDArray[np.intp],
+    other_columns: NDArray[np.intp],
     other_starts: NDArray[np.intp],
-    n_others: int,
+    width: int,
 ) -> AnyArray:
-    """Return Σ_c |a_c − b_c| for all rows a, given as sparse rows, and b, given as sparse columns.
+    """Return Σ_c |a_c − b_c| for all rows a and b of two sparse matrices, their columns in ascending order.
 
-    It is Σ|a| + Σ|b| − Σ(|a| + |b| − |a − b|), whose last sum is over columns where neither is zero. All sums ascend
-    in the columns: of equal rows they are equal to the last bit.
+    It is Σ|a| + Σ|b| − Σ(|a| + |b| − |a − b|), whose last sum is over columns where neither is zero. Where that
+    cancels more than six binary digits, differences are summed instead.
     """
-    n, width = len(starts) - 1, len(other_starts) - 1
-    sizes, out = np.zeros(n_others), np.zeros((n, n_others))
+    n, n_others = len(starts) - 1, len(other_starts) - 1
+    # The entries of the others by column.
+    heads, sizes = np.zeros(width + 1, np.intp), np.zeros(n_others)
+    for p in range(len(other_data)):
+        heads[other_columns[p] + 1] += 1
     for c in range(width):
-        for k in range(other_starts[c], other_starts[c + 1]):
-            sizes[other_rows[k]] += abs(other_data[k])
+        heads[c + 1] += heads[c]
+    ends, rows, entries = heads[:-1].copy(), np.empty(len(other_data), np.intp), np.empty(len(other_data))
+    for j in range(n_others):
+        for p in range(other_starts[j], other_starts[j + 1]):
+            k = ends[other_columns[p]]
+            rows[k], entries[k] = j, other_data[p]
+            ends[other_columns[p]] += 1
+            sizes[j] += abs(other_data[p])
+    out = np.zeros((n, n_others))
     for i in range(n):
         row, size = out[i], 0.0
         for p in range(starts[i], starts[i + 1]):
             a = data[p]
             size += abs(a)
-            for k in range(other_starts[columns[p]], other_starts[columns[p] + 1]):
-                b = other_data[k]
-                row[other_rows[k]] += abs(a) + abs(b) - abs(a - b)
+            for k in range(heads[columns[p]], heads[columns[p] + 1]):
+                row[rows[k]] += abs(a) + abs(entries[k]) - abs(a - entries[k])
         for j in range(n_others):
-            row[j] = size + sizes[j] - row[j]
+            total = size + sizes[j]
+            row[j] = total - row[j]
+            if row[j] * 64.0 < total:
+                row[j] = 0.0
+                p, q = starts[i], other_starts[j]
+                while p < starts[i + 1] or q < other_starts[j + 1]:
+                    c = columns[p] if p < starts[i + 1] else width
+                    d = other_columns[q] if q < other_starts[j + 1] else width
+                    a = data[p] if c <= d else 0.0
+                    b = other_data[q] if d <= c else 0.0
+                    row[j] += abs(a - b)
+                    p, q = p + (c <= d), q + (d <= c)
     return out
 
 

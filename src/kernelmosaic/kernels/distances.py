@@ -157,11 +157,12 @@ def manhattan_distances(X: MatrixLike, Y: MatrixLike) -> NDArray[np.float64]:
         X, Y = X - common, Y - common
     from kernelmosaic.kernels._numba_pairs import manhattan_of_nonzeros
 
-    rows, columns = sparse.csr_array(X, dtype=np.float64), sparse.csc_array(Y, dtype=np.float64)
-    for one in (rows, columns):
-        one.sum_duplicates()
-    arrays = (rows.data, rows.indices, rows.indptr, columns.data, columns.indices, columns.indptr)
-    return np.asarray(manhattan_of_nonzeros(*(np.ascontiguousarray(one) for one in arrays), Y.shape[0]))
+    arrays: list[Any] = []
+    for one in (X, Y):
+        rows = sparse.csr_array(one, dtype=np.float64)
+        rows.sum_duplicates()
+        arrays += [rows.data, rows.indices.astype(np.intp), rows.indptr.astype(np.intp)]
+    return np.asarray(manhattan_of_nonzeros(*arrays, X.shape[1]))
 
 
 def _common_entries(X: NDArray[Any], Y: NDArray[Any], most: float = 0.1) -> NDArray[np.float64] | None:

@@ -381,8 +381,8 @@ def ridge_rounding(sizes: Array, beta: Array) -> float:
 
 
 def _spread(sizes: Array, beta: Array) -> Array:
-    """Return s_m = Σ_j √D_mj |β_j|, of shape (P,) or (P, outputs)."""
-    return np.asarray(np.sqrt(np.broadcast_to(sizes, (len(sizes), len(beta)))) @ np.abs(beta))
+    """Return s_m = Σ_j √|D_mj| |β_j|, of shape (P,) or (P, outputs); rounding may make a diagonal negative."""
+    return np.asarray(np.sqrt(np.abs(np.broadcast_to(sizes, (len(sizes), len(beta))))) @ np.abs(beta))
 
 
 def _quadratic(products: Array, beta: Array) -> Array:
