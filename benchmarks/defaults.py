@@ -13,7 +13,7 @@ regression      the same with R² and ε = 0.1.
 tuned           every table of numbers of two to ten classes and fewer than 1,000 samples, one half to learn from and
                 the other to test on, stratified, in `--splits` draws: accuracy and processor seconds (with those of
                 child processes; OMP_NUM_THREADS=1) of MKLRidgeClassifierCV() and MKLClassifierCV(), of a grid search of
-                a scaled SVC over 4 C × 4 γ with 5 folds, and of HistGradientBoostingClassifier, as it comes and with
+                a scaled SVC over 4 C × 4 γ with 5 folds, and of HistGradientBoostingClassifier, with defaults and with
                 4 learning rates × 4 numbers of leaves searched by 5 folds. Columns are not standardised beforehand.
                 The last column is the time of MKLClassifierCV() over that of the SVC.
 oneclass        one class of a set is normal. Half of it trains; the area under the ROC curve tells the other half from

@@ -3,7 +3,7 @@
     python benchmarks/path.py [--parts cpu,gpu] [--n 1500] [--gpu-n 5000 10000 20000] [--Cs 50] [--json path.json]
 
 cpu   MKLClassifierCV(Cs=20, cv=5, norms=(1,)) with ten Gaussian kernels, in units of one fit of MKLClassifier with the
-      same kernels at C = 1; GridSearchCV over the same points, as it comes and within SharedKernels; and
+      same kernels at C = 1; GridSearchCV over the same points, plain and within SharedKernels; and
       GridSearchCV(SVC) over the same C on ONE Gaussian kernel. All from raw samples to a refitted model.
 gpu   five folds × 50 values of C with ten kernels learned, and with one kernel, on the device, beside TorchKM (if it is
       installed) with its one kernel and its own 50 values: seconds from raw samples, and accuracy on 10,000 others.

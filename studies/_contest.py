@@ -384,22 +384,34 @@ def splits_run(figures: Figures, n_splits: Callable[[int], int]) -> str:
         return "All published ones were run."
     counts = " or ".join(map(str, sorted({figures.splits[name] for name in fewer})))
     least = min(sizes[name] for name in fewer)
-    return f"Fewer splits than published ({counts}) were run of {len(fewer)} sets, of {least:,} samples or more."
+    return f"{len(fewer)} sets, of {least:,} samples or more, were run on {counts} of the published splits only."
 
 
 def behind(figures: Figures, count: int = 3) -> str:
     """Name the sets on which kernelmosaic is furthest behind the best of the ranked methods, with both figures."""
     rivals = [method for method in figures.ranked if method != OURS]
-    own = figures.means(OURS, figures.compared)
-    others = np.array([figures.means(method, figures.compared) for method in rivals])
+    sets = figures.complete(OURS)  # also those that another method lacks
+    own = figures.means(OURS, sets)
+    others = np.full((len(rivals), len(sets)), -np.inf)
+    for row, method in zip(others, rivals, strict=True):
+        there = np.isin(sets, figures.complete(method))
+        row[there] = figures.means(method, np.array(sets)[there].tolist())
     off = others.max(axis=0) - own
     found = [
-        f"{figures.compared[k]} ({100 * own[k]:.1f} for {100 * others[:, k].max():.1f}, "
-        f"{title(rivals[others[:, k].argmax()])})"
+        f"{sets[k]} ({100 * own[k]:.1f} for {100 * others[:, k].max():.1f}, {title(rivals[others[:, k].argmax()])})"
         for k in np.argsort(-off, kind="stable")[:count]
         if off[k] > 0
     ]
     return ", ".join(found) or "none"
+
+
+def not_run(figures: Figures) -> str:
+    """Name the sizes of the sets that have figures of other methods alone, as a line of the limits."""
+    sizes = {str(row["set"]): int(row["train"] + row["test"]) for row in figures.rows if row.get("train", "") != ""}
+    missing = [sizes[name] for name in figures.sets if not figures.of(name, OURS)]
+    if not missing:
+        return ""
+    return f"- kernelmosaic was not run on {len(missing)} sets, of {min(missing):,} to {max(missing):,} samples.\n"
 
 
 def answer(figures: Figures) -> str:
@@ -407,8 +419,9 @@ def answer(figures: Figures) -> str:
     ranks = figures.ranks()
     order = sorted(ranks, key=lambda one: ranks[one])
     best = ", ".join(f"{title(one)} ({ranks[one]:.2f})" for one in order[:3])
+    number = len(figures.compared)
     lines = [
-        f"Over {len(figures.compared)} sets it has a mean rank of {ranks[OURS]:.2f} among {len(ranks)} methods",
+        f"Over {number} of {len(figures.sets)} sets it has a mean rank of {ranks[OURS]:.2f} among {len(ranks)} methods",
         f"(Friedman's test, *p* = {p_text(figures.friedman())}). The best mean ranks are {best}.",
         "",
     ]

@@ -69,7 +69,8 @@ def page() -> str:
                 picture=PICTURE,
                 machines=common.machines(f"{CONTEST.name}_machines"),
             ),
-            "lost": f"- kernelmosaic is furthest behind the best method on {_contest.behind(figures)}.\n",
+            "lost": f"- kernelmosaic is furthest behind the best method on {_contest.behind(figures)}.\n"
+            + _contest.not_run(figures),
         }
     settings = {"searched": f"{MOST_SEARCHED:,}", "trees": TREES, "many": f"{MANY:,}", "xrfm": XRFM_SETTINGS}
     return TEXT.format(**settings, points="12 settings (two on very wide sets)", **found)

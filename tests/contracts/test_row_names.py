@@ -34,7 +34,7 @@ NUMBERS = X["u"] + 0.1 * X["v"]
 TIMES = pd.DataFrame({"event": [1.0, 0.0, 1.0] * 8, "time": np.exp(X["u"])})
 OTHERS = {"sample_weight": pd.Series(1.0, index=NAMES), "groups": pd.Series([0, 1, 2] * 8, index=NAMES)}
 
-#: All public classes with `fit`; a new one is tested as it comes.
+#: All public classes with `fit`; a new one is included.
 KINDS = {name: getattr(kernelmosaic, name) for name in kernelmosaic.estimators.__all__}
 KINDS |= {name: getattr(model_selection, name) for name in model_selection.__all__}
 KINDS = {name: kind for name, kind in KINDS.items() if hasattr(kind, "fit")}

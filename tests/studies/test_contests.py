@@ -251,7 +251,8 @@ def test_ranks_are_of_sets_that_all_ranked_methods_have(study):
     assert pair.points == pytest.approx(100 * (0.1 + 0 - 0.2) / 3)
     assert pair.cells()[:2] == ["-3.33", "1 / 1 / 1"]
     assert figures.pair("ours", "xrfm").sets == ["a"]
-    assert study.contest.behind(figures) == "c (70.0 for 90.0, tuned SVM)"
+    # Also on sets that one of the ranked methods lacks.
+    assert study.contest.behind(figures) == "d (60.0 for 90.0, random forest), c (70.0 for 90.0, tuned SVM)"
 
 
 def test_a_set_counts_for_a_method_that_has_all_its_splits(study):
@@ -262,7 +263,7 @@ def test_a_set_counts_for_a_method_that_has_all_its_splits(study):
     np.testing.assert_allclose(figures.means("ours", "ab"), 0.6)
     assert study.contest.splits_run(figures, lambda n: 2) == "All published ones were run."
     fewer = study.contest.splits_run(figures, lambda n: n // 10)
-    assert fewer == "Fewer splits than published (2) were run of 2 sets, of 40 samples or more."
+    assert fewer == "2 sets, of 40 samples or more, were run on 2 of the published splits only."
 
 
 # Runs and pages -------------------------------------------------------------------------------------------------------
@@ -307,7 +308,7 @@ def test_the_page_of_uci_classes_is_made_of_all_runs(study, file, tmp_path):
     study.contest.write_tables([str(tmp_path / name) for name in ("two", "three")], contest, file[0])
     study.uci_classes.write_page()
     text = page.read_text(encoding="utf-8")
-    assert "Over 1 sets it has a mean rank of 1.00 among 2 methods" in text
+    assert "Over 1 of 2 sets it has a mean rank of 1.00 among 2 methods" in text
     assert "The best mean ranks are kernelmosaic (1.00), random forest (2.00)." in text
     assert "| random forest | 80.00 | 2.00 | 0.300 | 1.0 | +10.00 | 1 / 0 / 0 |" in text
     assert "All published ones were run." in text
