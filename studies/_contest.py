@@ -192,6 +192,15 @@ def has_tables(name: str) -> bool:
     return (common.TABLES / f"{name}.csv").exists()
 
 
+def _unrounded(row: Row, figure: str) -> float:
+    """Return a figure of a row; a rounded accuracy as a share of the test samples, so that equal ones are equal."""
+    value = float(row[figure])
+    if figure != "accuracy" or row.get("test", "") == "":
+        return value
+    share = round(value * row["test"]) / row["test"]
+    return share if abs(share - value) < 1e-5 else value
+
+
 class Figures:
     """Means over the splits, of sets on which a method has all that any has, and what follows over the sets.
 
@@ -201,10 +210,12 @@ class Figures:
         In the order of the table.
     splits : dict
         How many splits the table has of each set.
+    least : float
+        Share of the sets that a ranked method must have.
     """
 
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self.rows = rows
+    def __init__(self, rows: Sequence[Row], least: float = 0.5) -> None:
+        self.rows, self.least = rows, least
         self.sets = list(dict.fromkeys(str(row["set"]) for row in rows))
         order = {method: k for k, method in enumerate(FITS)}
         self.methods = sorted({str(row["method"]) for row in rows}, key=lambda one: (order.get(one, len(order)), one))
@@ -217,8 +228,8 @@ class Figures:
 
     def of(self, name: str, method: str, figure: str = "accuracy") -> dict[int, float]:
         """Return a figure of every split that the method has it of."""
-        own = self._rows.get((name, method), {})
-        return {k: float(row[figure]) for k, row in sorted(own.items()) if row.get(figure, "") != ""}
+        own = {k: row for k, row in sorted(self._rows.get((name, method), {}).items()) if row.get(figure, "") != ""}
+        return {k: _unrounded(row, figure) for k, row in own.items()}
 
     def complete(self, method: str) -> list[str]:
         """Return the sets of which the method has all splits."""
@@ -231,10 +242,10 @@ class Figures:
 
     @property
     def ranked(self) -> list[str]:
-        """The methods that have at least half of the sets that the most complete one has."""
+        """The methods that have at least this share of the sets that the most complete one has."""
         counts = {method: len(self.complete(method)) for method in self.methods if method not in UNRANKED}
         most = max(counts.values(), default=0)
-        return [method for method, count in counts.items() if 0 < most <= 2 * count]
+        return [method for method, count in counts.items() if 0 < self.least * most <= count]
 
     @property
     def compared(self) -> list[str]:

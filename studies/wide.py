@@ -77,7 +77,7 @@ def write_published(chosen: Any) -> None:
 
 
 def read_figures() -> Figures:
-    return Figures([*read_table(CONTEST.name), *read_table("wide_published")])
+    return Figures([*read_table(CONTEST.name), *read_table("wide_published")], least=0.75)
 
 
 def by_fold(figures: Figures) -> str:

@@ -330,7 +330,9 @@ def test_sparse_samples_for_a_kernel_that_reads_none():
 def test_an_empty_cell_names_what_fills_it_in_one_sentence(model):
     broken = X.copy()
     broken[3, 1] = np.nan
-    with pytest.raises(ValueError, match=r"Input X contains NaN: fill empty cells, as .*ViewImputer") as caught:
+    with pytest.raises(
+        ValueError, match=r"Input X contains NaN: fill empty cells with an imputer, .*ViewImputer"
+    ) as caught:
         model.fit(broken, Y)
     assert "HistGradientBoosting" not in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -145,7 +145,7 @@ def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) ->
         Data frames of pandas whose indices name the samples, and differ, are joined by these names: a sample that a
         view does not have gets NaN for it, which estimators take for a missing view. Of an AnnData, `X` is read as a
         data frame, its observations as rows and its variables as columns; where all views are sparse AnnData of the
-        same observations, the result is a :class:`SparseTable` with these names.
+        same observations, the result is a ``SparseTable`` with these names.
 
     Returns
     -------

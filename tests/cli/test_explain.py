@@ -73,7 +73,7 @@ def test_the_page_needs_no_other_file(capsys, tmp_path, hide):
     page = Reader(text)
     assert [heading for _, heading in page.all("h2")] == [
         "Which kernels decide",
-        "What decides on one row",
+        "Contributions for one row",
         "Row by row",
     ]
     assert "http://" not in text

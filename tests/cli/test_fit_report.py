@@ -27,7 +27,7 @@ def test_classification(capsys, tmp_path):
     page = page_of(capsys, tmp_path, table, "kind", "--folds", "3", "--view", "s=shape_*:linear+gauss*2")
     assert headings(page) == [
         "Which kernels count",
-        "How well it does on rows it has not seen",
+        "Accuracy on unseen rows",
         "Which classes are mistaken for which",
         "Are its probabilities right?",
         "Which columns count in each view",
@@ -77,7 +77,7 @@ def test_what_was_not_measured_is_left_out(capsys, tmp_path, arguments):
     extra = ("--C", "1", *arguments) if arguments else ("--task", "one-class")
     page = page_of(capsys, tmp_path, flowers(), "kind", "--view", "s=shape_*:gauss(2)", *extra)
     assert "Which classes are mistaken for which" not in headings(page)
-    assert ("How well it does on rows it has not seen" in headings(page)) == (arguments == ())
+    assert ("Accuracy on unseen rows" in headings(page)) == (arguments == ())
 
 
 def cells_of(page):

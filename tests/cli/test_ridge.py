@@ -326,11 +326,11 @@ def test_the_page_of_classes(capsys, tmp_path):
     page = page_of(capsys, tmp_path, flowers(), "kind", *views)
     assert [text for _, text in page.all("h2")] == [
         "Which kernels count",
-        "How well it does on rows it has not seen",
+        "Accuracy on unseen rows",
         "Which classes are mistaken for which",
         "Are its probabilities right?",
         "Which columns count in each view",
-        "What decides on one row",
+        "Contributions for one row",
         "Is it the optimum?",
         "What to do next",
     ]
@@ -350,7 +350,7 @@ def test_the_page_of_numbers(capsys, tmp_path):
     views = ("--view", "one=u:gauss+linear", "--view", "two=v:gauss+linear")
     page = page_of(capsys, tmp_path, noisy(), "y", *views)
     titles = [text for _, text in page.all("h2")]
-    assert titles[1:4] == ["How well it does on rows it has not seen", "What each view explains", "Predicted and true"]
+    assert titles[1:4] == ["Accuracy on unseen rows", "What each view explains", "Predicted and true"]
     model = load(tmp_path / "m.skops").named_steps["model"]
     X = load(tmp_path / "m.skops")[:-1].transform(noisy())
     split = model.score_split(X, noisy()["y"])

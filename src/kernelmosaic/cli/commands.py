@@ -165,7 +165,8 @@ def _usage_line(error: Any, arguments: Sequence[str]) -> str:
     parameter, message = getattr(error, "param", None), str(error.message).removeprefix("Value error, ")
     if parameter is None or not message:
         command = error.ctx.command_path if error.ctx is not None else "kernelmosaic"
-        return f"{error.format_message().rstrip('.')}; `{command} --help` lists the options."
+        said = error.format_message()
+        return f"{said}{'' if said[-1:] in '.?' else '.'} `{command} --help` lists what can be given."
     option, value = _typed(parameter, arguments)
     said = re.escape(value)
     for words, plain in (  # releases of Typer differ in their words

@@ -216,8 +216,10 @@ def _scored(rows: NewRows, truth: Any) -> str:
     known = int(np.isin(tables.fingerprints(rows.table), rows.training["fingerprints"]).sum())
     if known == 0:
         return text
-    which = "these are" if known == score["n"] else f"{known} of them are"
-    return f"{text}; {which} rows that the model was fitted to, which it predicts better than new ones"
+    which = (
+        "these are rows" if known == score["n"] else "1 of them is a row" if known == 1 else f"{known} of them are rows"
+    )
+    return f"{text}; {which} that the model was fitted to, which it predicts better than new ones"
 
 
 def _check_names(joined: Joined, training: Settings) -> None:
@@ -322,7 +324,7 @@ def explanation_page(rows: NewRows, answers: Any, request: ExplainRequest) -> Pa
     terms = answers[kernels].to_numpy(dtype=float)
     size = np.abs(terms).mean(axis=0)
     order = np.argsort(-size)
-    page = Page(f"{request.path.name}: what decides", _lead(rows, request), wide=True)
+    page = Page(f"{request.path.name}: contributions", _lead(rows, request), wide=True)
     page.heading("Which kernels decide")
     page.paragraph(
         "A contribution is what a kernel adds to the decision on a row. Together with the constant they add up "
@@ -379,7 +381,7 @@ def add_waterfall(page: Page, text: str, estimator: Estimator, row: MatrixLike, 
     """Add a section with a picture of what each view adds to the decision on a row."""
     from kernelmosaic.plots import ContributionsDisplay
 
-    page.heading("What decides on one row")
+    page.heading("Contributions for one row")
     page.paragraph(text)
     drawn = ContributionsDisplay.from_estimator(estimator, row, truth=truth)
     said = drawn.title.replace("\n", "; ")

@@ -105,9 +105,9 @@ class _FitReport:
         )
         if self.card.is_ridge:
             means = (
-                "The larger its weight, the more freely the model uses it; unimportant kernels stay near the average "
-                "weight. The picture has shares of the sum of all weights, whose size against alpha is learned as "
-                "well. `kernelmosaic explain` has what each kernel adds to the decisions."
+                "The larger its weight, the less its part of the function is penalised; unimportant kernels stay "
+                "near the average weight. The picture has shares of the sum of all weights, whose size against alpha "
+                "is learned as well. `kernelmosaic explain` has what each kernel adds to the decisions."
             )
         self._page.paragraph(f"A kernel compares two rows on the columns of its view, all on one scale. {means}")
         if len(self.card.views) > 1:
@@ -188,7 +188,7 @@ class _FitReport:
 
     def _add_scores(self) -> None:
         score, test, groups = self.noted["score"], self.noted["test"], self.request.groups
-        self._page.heading("How well it does on rows it has not seen")
+        self._page.heading("Accuracy on unseen rows")
         result = ""
         if score:
             value = with_error(self.task, score["mean"], score["error"], f"{score['n']} rows")

@@ -67,7 +67,7 @@ class _Pair(_Composite):
     parts: ClassVar[tuple[str, ...]] = ("left", "right")
     learned: ClassVar[str] = "left_"
     #: Combines the two entry by entry.
-    join: ClassVar[np.ufunc]
+    _join: ClassVar[np.ufunc]
     left_: Kernel
     right_: Kernel
 
@@ -78,10 +78,10 @@ class _Pair(_Composite):
         self._check_parameters()
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        return np.asarray(self.join(self.left_._block(X, Y), self.right_._block(X, Y)))
+        return np.asarray(self._join(self.left_._block(X, Y), self.right_._block(X, Y)))
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        return np.asarray(self.join(self.left_._diagonal(X), self.right_._diagonal(X)))
+        return np.asarray(self._join(self.left_._diagonal(X), self.right_._diagonal(X)))
 
     def entry_roundings(self, X: MatrixLike) -> float:
         return self.left.entry_roundings(X) + self.right.entry_roundings(X)
@@ -128,7 +128,7 @@ class Sum(_Pair):
     Linear() + Gaussian(width=1.0)
     """
 
-    join = np.add
+    _join = np.add
 
     def __repr__(self) -> str:
         return f"{self.left!r} + {_operand(self.right, Sum)}"
@@ -154,7 +154,7 @@ class Product(_Pair):
     Linear() * Gaussian(width=1.0)
     """
 
-    join = np.multiply
+    _join = np.multiply
 
     def draw_frequencies(
         self, n_columns: int, count: int, random: np.random.RandomState

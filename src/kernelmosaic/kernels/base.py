@@ -276,8 +276,9 @@ def refuse_text(X: MatrixLike, y: TargetLike = None) -> Iterator[None]:
     except ValueError as error:
         if str(error).startswith("Input X contains NaN"):
             raise ValueError(
-                "Input X contains NaN: fill empty cells, as kernelmosaic.imputing.ViewImputer or scikit-learn's "
-                "imputers do before in a pipeline; a sample may lack a view, NaN in all columns that its kernels name."
+                "Input X contains NaN: fill empty cells with an imputer, kernelmosaic.imputing.ViewImputer or one of "
+                "scikit-learn's, as an earlier step of a pipeline; a sample may lack a view, NaN in all columns "
+                "that its kernels name."
             ) from None
         complaint = "could not convert string" in str(error)
         found = first_text(X) if complaint else None

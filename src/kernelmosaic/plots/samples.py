@@ -1,4 +1,4 @@
-"""Samples: what decides on one of them, which views each has, how many live on as predicted; views without labels."""
+"""Displays of samples: contributions to one decision, views present, predicted survival, views without labels."""
 
 from __future__ import annotations
 
