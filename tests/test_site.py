@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.check_site import SEARCHES, broken_links, browser, cut_code, faults
+from tools.check_site import SEARCHES, broken_links, browser, faults
 
 GOOD = """<!doctype html><title>.</title><meta name="viewport" content="width=device-width">
 <style>pre, div { overflow-x: auto } a:focus { outline: 3px solid red }</style>
@@ -60,15 +60,6 @@ def test_what_does_not_fit_is_faint_or_hides_the_focus(window, tmp_path):
         f"faint.html, {width} pixels, {scheme}" for width in (390, 1280) for scheme in ("light", "dark")
     ]
     assert found["dark"] == [f"dark.html, {width} pixels, dark: 'Title' is hard to see" for width in (390, 1280)]
-
-
-def test_code_that_is_cut(window, tmp_path):
-    (tmp_path / "wide.html").write_text(GOOD.replace("{long}", "word" * 200))
-    (tmp_path / "wraps.html").write_text(
-        GOOD.replace("{long}", "word " * 200).replace("<pre>", '<pre style="white-space: pre-wrap">')
-    )
-    assert list(cut_code(window, tmp_path / "wide.html")) == [f"wide.html: the code {'word' * 10!r} is cut"]
-    assert list(cut_code(window, tmp_path / "wraps.html")) == []
 
 
 def test_names_in_papers_are_in_the_index_on_the_page_that_the_search_must_find():

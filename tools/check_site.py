@@ -5,8 +5,8 @@ python tools/check_site.py docs/_build/html
 Every link to a page of the site, and to a heading there, must be met. Where chromium and chromedriver are installed,
 some pages are also opened, 390 and 1280 pixels wide, light and dark: nothing may reach over the right edge unless it
 can be scrolled, no name in a table, a heading or the side bar may be broken in two, text must stand out from what is
-behind it, and what the Tab key reaches must show that it was reached. Every page with code is opened 1280 pixels wide:
-no line of it may be cut. The search must find names that papers give to methods, on the page that describes them.
+behind it, and what the Tab key reaches must show that it was reached. The search must find names that papers give to
+methods, on the page that describes them.
 """
 
 from __future__ import annotations
@@ -84,11 +84,6 @@ for (const e of document.querySelectorAll('main :is(p, li, td, th, h1, h2, code,
   if ((a + 0.05) / (b + 0.05) < arguments[0]) found.push(e.textContent.trim().slice(0, 40));
 }
 return found;
-"""
-#: Blocks of code of which a part must be scrolled to.
-CUT = """
-return [...document.querySelectorAll('main pre')].filter(e => e.scrollWidth > e.clientWidth)
-  .map(e => e.textContent.trim().split('\\n').sort((a, b) => b.length - a.length)[0].slice(0, 40));
 """
 #: Whether what has the focus looks otherwise than without it.
 FOCUSED = """
@@ -186,14 +181,6 @@ def faults(window: Any, page: Path) -> Iterator[str]:
                     yield f"{seen}: the focus on {reached[0]!r} cannot be seen"
 
 
-def cut_code(window: Any, page: Path) -> Iterator[str]:
-    """Yield the blocks of code that are wider than a page of 1280 pixels."""
-    size = {"width": max(WIDTHS), "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    window.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    window.get(page.resolve().as_uri())
-    yield from (f"{page.name}: the code {text!r} is cut" for text in window.execute_script(CUT))
-
-
 def not_found(window: Any, site: Path, searches: dict[str, str]) -> Iterator[str]:
     """Yield what the search of the site does not lead to, among its first results."""
     from selenium.webdriver.support.wait import WebDriverWait
@@ -221,8 +208,6 @@ def main(site: Path) -> int:
         else:
             found += [fault for name in LOOKED_AT for fault in faults(window, site / name)]
             found += not_found(window, site, SEARCHES)
-            pages = [page for page in sorted(site.rglob("*.html")) if "<pre>" in page.read_text(encoding="utf-8")]
-            found += [fault for page in pages for fault in cut_code(window, page)]
     print(*found, sep="\n", end="\n" if found else "")
     return bool(found)
 

@@ -1,13 +1,14 @@
 """Figures of the source tree: how much there is, and how many places a reader has to visit.
 
 python tools/structure.py            # print the table
-python tools/structure.py --write    # put it into docs/modules.md, between its markers
+python tools/structure.py --write    # put it into docs/modules.md, between its markers, and docs/modules.csv
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import csv
 import io
 import re
 import sys
@@ -20,7 +21,7 @@ TOP = Path(__file__).parents[1]
 SRC = TOP / "src"
 PAGE = TOP / "docs" / "modules.md"
 BEGIN, END = "<!-- figures of tools/structure.py -->", "<!-- end of figures -->"
-BEGIN_MODULES, END_MODULES = "<!-- modules of tools/structure.py -->", "<!-- end of modules -->"
+MODULES = PAGE.with_suffix(".csv")
 #: The same figures at the end of version 0.2.
 BEFORE = {
     "lines in the wheel": 36_791,
@@ -213,13 +214,14 @@ def table() -> str:
 
 
 def module_table() -> str:
-    """Return every module with its one sentence, as Markdown."""
-    rows = []
+    """Return every module with its one sentence, as comma-separated values."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(["module", "what it is for"])
     for path in sources().values():
         sentence = (ast.get_docstring(parsed(path.read_text(encoding="utf-8"))) or "").partition("\n\n")[0]
-        name = path.relative_to(SRC / "kernelmosaic").as_posix()
-        rows.append(f"| `{name}` | {' '.join(sentence.split()).replace('|', chr(92) + '|')} |")
-    return "\n".join(["| module | what it is for |", "| --- | --- |", *rows])
+        writer.writerow([f"`{path.relative_to(SRC / 'kernelmosaic').as_posix()}`", " ".join(sentence.split())])
+    return written.getvalue()
 
 
 def _between(page: str, begin: str, end: str, text: str) -> str:
@@ -236,7 +238,7 @@ def figures_on_page() -> dict[str, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/modules.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/modules.md and docs/modules.csv")
     parser.add_argument("--details", action="store_true", help="name the circles and the files")
     arguments = parser.parse_args()
     found = table()
@@ -244,8 +246,8 @@ def main() -> None:
     if arguments.details:
         print(*map(" <-> ".join, import_circles()), *sorted(entered()[0]), sep="\n")
     if arguments.write:
-        page = _between(PAGE.read_text(encoding="utf-8"), BEGIN, END, found)
-        PAGE.write_text(_between(page, BEGIN_MODULES, END_MODULES, module_table()), encoding="utf-8")
+        PAGE.write_text(_between(PAGE.read_text(encoding="utf-8"), BEGIN, END, found), encoding="utf-8")
+        MODULES.write_text(module_table(), encoding="utf-8")
 
 
 if __name__ == "__main__":

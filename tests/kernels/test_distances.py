@@ -38,6 +38,8 @@ def test_equal_rows_are_at_distance_zero_exactly():
 def test_sparse_rows_with_repeated_and_unsorted_entries():
     given = sparse.csr_matrix(([1.0, 2.0, 3.0, 0.0], [2, 0, 2, 1], [0, 3, 4]), shape=(2, 4))
     assert_allclose(distances.manhattan_distances(given, given), [[0.0, 6.0], [6.0, 0.0]])
+    assert_array_equal(given.indices, [2, 0, 2, 1])  # the caller's arrays are as they were
+    assert_array_equal(given.indptr, [0, 3, 4])
 
 
 def test_columns_of_many_numbers_are_compared_as_they_are():

@@ -575,7 +575,7 @@ class KernelStore:
     Parameters
     ----------
     memory_budget : float or None
-        Bytes that the kernels kept may take; None means half of the free memory. The longest unused go first.
+        Bytes that the kernels kept may take; None means a quarter of the free memory. The longest unused go first.
     """
 
     def __init__(self, memory_budget: float | None = None) -> None:

@@ -160,7 +160,9 @@ def manhattan_distances(X: MatrixLike, Y: MatrixLike) -> NDArray[np.float64]:
     arrays: list[Any] = []
     for one in (X, Y):
         rows = sparse.csr_array(one, dtype=np.float64)
-        rows.sum_duplicates()
+        if not rows.has_canonical_format:  # sorted in a copy: the arrays may be the caller's
+            rows = rows.copy()
+            rows.sum_duplicates()
         arrays += [rows.data, rows.indices.astype(np.intp), rows.indptr.astype(np.intp)]
     return np.asarray(manhattan_of_nonzeros(*arrays, X.shape[1]))
 

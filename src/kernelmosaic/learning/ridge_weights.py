@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
-from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex
+from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import backend_of, one_blas_thread
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.gram import Gram
@@ -554,14 +554,13 @@ class MatrixForm:
         """
         K, _ = self._combine(at)
         offset, weight = centre(K), self.targets.weight
-        dtype: DType = np.float64
         # Single precision shows the slope where rounding is far below the ridge; graphics processors gain nothing.
-        if backend_of(K).name == "numpy" and at.alpha / weight.max() > 1e-5 * np.linalg.norm(K):
-            dtype = np.float32
+        lost = 1e-5 * float(np.linalg.norm(K)) if backend_of(K).name == "numpy" else np.inf
         strength, before = 2.0 * options.alpha_prior, None
         least = max(options.least_gain, options.tol * float(weight.sum()))
         for _ in range(options.ridge_steps):
-            system = RidgeSystem.of_centred(K, offset, at.alpha / weight, dtype)
+            ridge = at.alpha / weight
+            system = RidgeSystem.of_centred(K, offset, ridge, np.float32 if ridge.min() > lost else np.float64)
             slope, scale = self.ridge_slope(at, system)
             log_alpha = float(np.log(at.alpha))
             slope += strength * (log_alpha - options.alpha_mean)
