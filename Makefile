@@ -64,7 +64,7 @@ lint: $(DEV) ## ruff, mypy, codespell; all of them, whichever complains
 
 docs: $(DEV) ## the documentation, examples run, into docs/_build/html, links and pages looked at
 	@rm -rf docs/generated # pages of names that have moved
-	$(BIN)/python -m sphinx -q -W --keep-going -j auto -b html -d docs/_build/doctrees docs docs/_build/html
+	$(BIN)/python -m sphinx -q -E -W --keep-going -j auto -b html -d docs/_build/doctrees docs docs/_build/html
 	$(BIN)/python tools/check_site.py docs/_build/html
 
 linkcheck: $(DEV) ## links of the documentation to other sites; needs the network
