@@ -2,7 +2,7 @@
 # Another interpreter:  make test PYTHON=python3.13
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-reproduction test-lowest test-rounding coverage lint docs linkcheck format bench benchname reproduce studies studyname campaign release wheels clean
+.PHONY: help demo test test-reproduction test-lowest test-rounding coverage lint docs look linkcheck format bench benchname reproduce studies studyname campaign release wheels clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -62,10 +62,13 @@ lint: $(DEV) ## ruff, mypy, codespell; all of them, whichever complains
 	@status=0; for tool in "ruff check ." "ruff format --check ." mypy codespell; do \
 		echo "$$tool"; $(BIN)/$$tool || status=1; done; exit $$status
 
-docs: $(DEV) ## the documentation, examples run, into docs/_build/html, links and pages looked at
+docs: $(DEV) ## the documentation, examples run, into docs/_build/html, its links checked
 	@rm -rf docs/generated # pages of names that have moved
 	$(BIN)/python -m sphinx -q -E -W --keep-going -j auto -b html -d docs/_build/doctrees docs docs/_build/html
 	$(BIN)/python tools/check_site.py docs/_build/html
+
+look: docs ## the documentation's pages in a browser, wide and narrow, light and dark, and its search
+	$(BIN)/python tools/check_site.py docs/_build/html --look
 
 linkcheck: $(DEV) ## links of the documentation to other sites; needs the network
 	$(BIN)/python -m sphinx -q -b linkcheck -D plot_gallery=0 -d docs/_build/linkcheck-doctrees docs docs/_build/linkcheck

@@ -1,18 +1,19 @@
 """Look at the built documentation: links that lead somewhere, pages that fit a telephone and a desk, keys that move.
 
-python tools/check_site.py docs/_build/html
+python tools/check_site.py docs/_build/html            # links
+python tools/check_site.py docs/_build/html --look     # and pages, in a browser
 
-Every link to a page of the site, and to a heading there, must be met. Where chromium and chromedriver are installed,
-some pages are also opened, 390 and 1280 pixels wide, light and dark: nothing may reach over the right edge unless it
-can be scrolled, no name in a table, a heading or the side bar may be broken in two, text must stand out from what is
-behind it, and what the Tab key reaches must show that it was reached. The search must find names that papers give to
-methods, on the page that describes them.
+Every link to a page of the site, and to a heading there, must be met. With ``--look``, which needs chromium and
+chromedriver and depends on the fonts that are installed, some pages are also opened, 390 and 1280 pixels wide, light
+and dark: nothing may reach over the right edge unless it can be scrolled, no name in a table, a heading or the side bar
+may be broken in two, text must stand out from what is behind it, and what the Tab key reaches must show that it was
+reached. The search must find names that papers give to methods, on the page that describes them.
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
@@ -199,18 +200,23 @@ def not_found(window: Any, site: Path, searches: dict[str, str]) -> Iterator[str
             yield f"search.html: {words!r} leads to {first}, not to {page}"
 
 
-def main(site: Path) -> int:
+def main() -> int:
     """Print what is wrong, and return whether anything is."""
-    found = list(broken_links(site))
-    with browser() as window:
-        if window is None:
-            print("No browser was found: links were checked, pages not looked at.")
-        else:
-            found += [fault for name in LOOKED_AT for fault in faults(window, site / name)]
-            found += not_found(window, site, SEARCHES)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("site", type=Path)
+    parser.add_argument("--look", action="store_true", help="open pages in a browser")
+    chosen = parser.parse_args()
+    found = list(broken_links(chosen.site))
+    if chosen.look:
+        with browser() as window:
+            if window is None:
+                found.append("No browser was found: install chromium, chromedriver and selenium.")
+            else:
+                found += [fault for name in LOOKED_AT for fault in faults(window, chosen.site / name)]
+                found += not_found(window, chosen.site, SEARCHES)
     print(*found, sep="\n", end="\n" if found else "")
     return bool(found)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(Path(sys.argv[1])))
+    raise SystemExit(main())
