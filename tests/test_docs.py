@@ -188,15 +188,25 @@ NOT_RUN = {
 
 #: Smaller numbers of samples and folds than those on the pages: what is tested is that their code runs.
 SMALLER = {
-    "choosing.md": {r"MKLClassifierCV\(\)": "MKLClassifierCV(Cs=4)", "Cs=6": "Cs=3"},
+    "bayesian.md": {r"\b200\b": "60"},
+    "choosing.md": {
+        r"MKLClassifierCV\(\)": "MKLClassifierCV(Cs=2, cv=3)",
+        "Cs=6": "Cs=2, cv=3",
+        r"\[:300\]": "[:80]",
+        r"arange\(100\), 3": "arange(100), 1",
+        "size=300": "size=100",
+        r"\[0.1, 1, 10\], \"norm\": \[1, 2\]": '[0.1, 10], "norm": [1]',
+    },
     "howto.md": {r"\b200\b": "60", "Cs=4": "Cs=2, cv=3", "Cs=2, cv=3, cv=3": "Cs=2, cv=3"},
+    "kernels.md": {r"\[:200\]": "[:60]"},
     "localized.md": {"n_samples=600": "n_samples=120", '"rank": 200': '"rank": 40'},
     "regularized.md": {
         'on="penalties", cv=cv': 'on="penalties", cv=2, max_iter=1',
         "bounds=bounds": "max_iter=1, cv=2",
     },
     "single_cell.md": {"n_resamples=50": "n_resamples=2", "n_permutations=199": "n_permutations=2"},
-    "uncertainty.md": {r"\[:300\]": "[:100]", "Cs=5": "Cs=2"},
+    "survival.md": {r":150\]": ":60]", "Cs=5": "Cs=2"},
+    "uncertainty.md": {r"\[:300\]": "[:60]", "Cs=5": "Cs=2, cv=3"},
 }
 
 

@@ -12,7 +12,6 @@ import csv
 import io
 import re
 import sys
-import tokenize
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -130,31 +129,22 @@ def entered() -> tuple[set[str], set[tuple[str, str, int]]]:
 
 
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-#: Tokens that are no code.
-_NO_CODE = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-    tokenize.ENCODING,
-}
 
 
 def code_lines(text: str) -> int:
     """Return how many lines hold code: neither docstrings nor comments alone nor nothing."""
     prose: set[int] = set()
+    strings: set[int] = set()
     for node in ast.walk(parsed(text)):
+        if isinstance(node, ast.JoinedStr) or isinstance(getattr(node, "value", None), str):
+            strings |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
             first = node.body[0]
             if isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", None), str):
                 prose |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
-    used: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in _NO_CODE:
-            used |= set(range(token.start[0], token.end[0] + 1))
-    return len(used - prose)
+    lines = (line.strip() for line in text.split("\n"))
+    used = {number for number, line in enumerate(lines, start=1) if line and not line.startswith("#")}
+    return len((used | strings) - prose)
 
 
 def constants(text: str) -> int:

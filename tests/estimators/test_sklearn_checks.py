@@ -128,7 +128,8 @@ MORE_SETTINGS = [
 #: The checks that settings can break: what is learned, with which numbers, of which samples. The others look at the
 #: constructor, at tags, or at what is refused or converted before any setting is read; or another check says the same:
 #: predictions one by one that equal those of all do not depend on an order, and training on read-only memory, in single
-#: precision and from lists has checks that also look at what was learned.
+#: precision and from lists has checks that also look at what was learned. Which attributes a fit may set is that of
+#: the class; the order in memory has tests of every setting, tests/estimators/test_memory_order.py.
 OF_SETTINGS = {
     "check_class_weight_classifiers",
     "check_classifiers_classes",
@@ -136,12 +137,8 @@ OF_SETTINGS = {
     "check_classifiers_one_label_sample_weights",
     "check_classifiers_train(readonly_memmap=True,X_dtype=float32)",
     "check_decision_proba_consistency",
-    "check_dict_unchanged",
-    "check_dont_overwrite_parameters",
     "check_estimators_dtypes",
-    "check_estimators_overwrite_params",
     "check_estimators_pickle(readonly_memmap=True)",
-    "check_f_contiguous_array_estimator",
     "check_fit2d_1feature",
     "check_fit2d_1sample",
     "check_fit_idempotent",
@@ -175,15 +172,27 @@ IMPLIED = {
 #: `make test` of those that read samples by lines of their own. Every format of sparse samples becomes the same CSR,
 #: and the check of a class's tag fits it to one; weights in every container become the same array; predictions one by
 #: one do not depend on an order; training and pickling from memory that may not be written have checks of their own.
+#: Numbers that are none, objects, lists and arrays of other kinds become the same array, or the same message, before any
+#: setting is read; a pipeline, a second call and one row are answered by the same predict.
 OF_SHARED_LINES = {
+    "check_classifier_data_not_an_array",
+    "check_dtype_object",
     "check_estimator_sparse_array",
+    "check_estimators_nan_inf",
+    "check_fit2d_predict1d",
+    "check_fit_score_takes_y",
     "check_methods_sample_order_invariance",
     "check_n_features_in",
+    "check_pipeline_consistency",
+    "check_positive_only_tag_during_fit",
     "check_readonly_memmap_input",
+    "check_regressor_data_not_an_array",
     "check_sample_weights_list",
     "check_sample_weights_not_an_array",
     "check_sample_weights_pandas_series",
     "check_sample_weights_shape",
+    "check_supervised_y_2d",
+    "check_transformer_data_not_an_array",
 }
 OWN_LINES = (MKLClassifier, MKLRidgeCV, MKLKernelPCA, PathSearchCV, SplitConformal, LFDA)
 #: The same checks again, in double precision; each class has those in single, and the others above in double.

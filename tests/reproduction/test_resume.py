@@ -40,7 +40,8 @@ def start(folder, seconds, jobs):
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a signal that cannot be caught")
 def test_a_killed_run_loses_only_the_units_in_flight(tmp_path):
     results = tmp_path / "run" / "toy-sleep.jsonl"
-    process = start(tmp_path / "run", 0.3, 2)
+    # One process; of two the interrupt has a test, and what they write is written by the first alone.
+    process = start(tmp_path / "run", 0.2, 1)
     deadline = time.monotonic() + 60
     while not (results.exists() and len(unit_lines(results)) >= 3):
         assert process.poll() is None, "it ended before it could be killed"
