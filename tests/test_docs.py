@@ -204,7 +204,7 @@ SMALLER = {
         'on="penalties", cv=cv': 'on="penalties", cv=2, max_iter=1',
         "bounds=bounds": "max_iter=1, cv=2",
     },
-    "single_cell.md": {"n_resamples=50": "n_resamples=2", "n_permutations=199": "n_permutations=2"},
+    "single_cell.md": {r"\b150\b": "90", "n_resamples=50": "n_resamples=2", "n_permutations=199": "n_permutations=2"},
     "survival.md": {r":150\]": ":60]", "Cs=5": "Cs=2"},
     "uncertainty.md": {r"\[:300\]": "[:60]", "Cs=5": "Cs=2, cv=3"},
 }

@@ -490,7 +490,7 @@ def look():
         if gone:
             print("gone", gone)
         ready.set()
-        done.wait(0.01)
+        done.wait(0.002)
 sys.setswitchinterval(1e-5)
 thread = threading.Thread(target=look)
 thread.start()

@@ -136,7 +136,7 @@ def code_lines(text: str) -> int:
     prose: set[int] = set()
     strings: set[int] = set()
     for node in ast.walk(parsed(text)):
-        if isinstance(node, ast.JoinedStr) or isinstance(getattr(node, "value", None), str):
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
             strings |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
             first = node.body[0]
@@ -191,7 +191,7 @@ def static_figures() -> dict[str, int]:
 
 def mentions(text: str, name: str) -> bool:
     """Whether the code, not its prose, defines, imports or uses a name."""
-    nodes = ast.walk(parsed(text))
+    nodes = ast.walk(parsed(text)) if name in text else ()
     return any(name in (getattr(node, "id", None), getattr(node, "name", None)) for node in nodes)
 
 

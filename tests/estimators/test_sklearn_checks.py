@@ -71,14 +71,14 @@ CLASSES = [
 ]
 #: Other machines, weights, norms, normalisations, approximations and gates of the same classes: a few, ...
 SETTINGS = [
-    MKLClassifier(multi_class="joint", **NYSTROEM),
+    MKLClassifier(LINE_AND_BELL, multi_class="joint", **NYSTROEM),
     MKLClassifier([Linear()], calibration="sigmoid"),
     MKLRegressor([Gaussian("median"), Linear()], **FOURIER),
-    MKLRegressor(loss="quantile", quantile=0.7),
+    MKLRegressor(LINE_AND_BELL, loss="quantile", quantile=0.7),
     MKLOneClass(norm=2, slack=2, normalize="diagonal"),
-    MKLSurvival(loss="cox"),
-    MKLSurvival(loss="rank"),
-    DiscriminantMKLClassifier(solver="silp", alpha="learn", decision="centroid"),
+    MKLSurvival(LINE_AND_BELL, loss="cox"),
+    MKLSurvival(LINE_AND_BELL, loss="rank"),
+    DiscriminantMKLClassifier(LINE_AND_BELL, solver="silp", alpha="learn", decision="centroid"),
     LocalizedMKLClassifier([Projected(Linear(), 1), Linear()], **BRIEF),
     MKLRidgeCV(LINE_AND_BELL, per_target=True),
     MKLClustering(embedding="graph"),
@@ -86,6 +86,11 @@ SETTINGS = [
 ]
 #: ... and those that `make campaign` checks.
 MORE_SETTINGS = [
+    MKLClassifier(multi_class="joint", **NYSTROEM),
+    MKLRegressor(loss="quantile", quantile=0.7),
+    MKLSurvival(loss="cox"),
+    MKLSurvival(loss="rank"),
+    DiscriminantMKLClassifier(solver="silp", alpha="learn", decision="centroid"),
     MKLOneClass(),
     MKLSurvival(),
     DiscriminantMKLClassifier(),
@@ -172,8 +177,8 @@ IMPLIED = {
 #: `make test` of those that read samples by lines of their own. Every format of sparse samples becomes the same CSR,
 #: and the check of a class's tag fits it to one; weights in every container become the same array; predictions one by
 #: one do not depend on an order; training and pickling from memory that may not be written have checks of their own.
-#: Numbers that are none, objects, lists and arrays of other kinds become the same array, or the same message, before any
-#: setting is read; a pipeline, a second call and one row are answered by the same predict.
+#: Numbers that are none, objects, lists and arrays of other kinds become the same array, or the same message, before
+#: any setting is read; a pipeline and one row are answered by the same lines.
 OF_SHARED_LINES = {
     "check_classifier_data_not_an_array",
     "check_dtype_object",

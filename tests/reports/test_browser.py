@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(BROWSER is None or DRIVER is None, reason="no ch
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    toy = gaussians(60)
+    toy = gaussians(40)
     run_experiments([toy], folder, Settings(0, FULL))
     return make_page(read_run(folder, {toy.name: toy})).write(folder / "report.html")
 
