@@ -133,12 +133,20 @@ MODELS = {
 }
 
 
+class Fitted(dict):
+    """Every model and its samples, fitted once, by the first test that asks for it."""
+
+    def __missing__(self, name):
+        model, data, y = MODELS[name]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self[name] = model.fit(data, y), data
+        return self[name]
+
+
 @pytest.fixture(scope="module")
 def fitted():
-    """Every model, fitted once."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return {name: (model.fit(data, y), data) for name, (model, data, y) in MODELS.items()}
+    return Fitted()
 
 
 def everything(model, data):

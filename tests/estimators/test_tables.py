@@ -183,7 +183,7 @@ def mixed():
 def test_columns_of_text_are_compared_as_categories(estimator):
     table = mixed()
     y = np.where(table["sex"] == "f", "yes", "no")
-    given = {} if estimator is not MKLClassifierCV else {"Cs": 3}
+    given = {} if estimator is not MKLClassifierCV else {"Cs": [1.0, 10.0], "norms": [1], "cv": 2}
     model = estimator(**given).fit(table, y)
     plain = estimator(**given)._kernels_of(None, None)
     kernels = [*by_group({"": list("abcde")}, plain), ("categorical", Categorical(), ["sex", "site"])]
