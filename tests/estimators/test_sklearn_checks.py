@@ -134,7 +134,7 @@ MORE_SETTINGS = [
 #: constructor, at tags, or at what is refused or converted before any setting is read; or another check says the same:
 #: predictions one by one that equal those of all do not depend on an order, and training on read-only memory, in single
 #: precision and from lists has checks that also look at what was learned. Which attributes a fit may set is that of
-#: the class; the order in memory has tests of every setting, tests/estimators/test_memory_order.py.
+#: the class; the order in memory has tests of its own, tests/estimators/test_memory_order.py.
 OF_SETTINGS = {
     "check_class_weight_classifiers",
     "check_classifiers_classes",
