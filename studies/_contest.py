@@ -373,6 +373,18 @@ def methods_table(figures: Figures, other: str, head: str) -> str:
     return markdown([*heads, "points", "better / equal / worse", "*p*"], lines)
 
 
+def results(figures: Figures, contest: Contest, other: str, head: str) -> Row:
+    """Return what the section of results has on every page: its table, how many sets and splits, the machines."""
+    return {
+        "table": methods_table(figures, other, head),
+        "n_compared": len(figures.compared),
+        "n_sets": len(figures.sets),
+        "splits_run": splits_run(figures, contest.n_splits),
+        "difference": f"{critical_difference(len(figures.ranked), len(figures.compared)):.2f}",
+        "machines": common.machines(f"{contest.name}_machines"),
+    }
+
+
 def write_sets(figures: Figures, name: str) -> None:
     """Write the mean accuracy of every method on every set, in percent; nothing where splits are missing."""
     complete = {method: set(figures.complete(method)) for method in figures.methods}

@@ -1,5 +1,7 @@
 """The classifiers that `uci_classes.py` and `wide.py` compare, each fitted to one split and scored on its test part.
 
+`uci.py` has the regression of xRFM from here.
+
 Recursive feature machines are written from the formulas of Radhakrishnan et al. (arXiv:2212.13881) with the settings of
 the script that their figures on these sets are from; xRFM is the package of that name, imported where it is fitted.
 """
@@ -205,39 +207,60 @@ def xrfm_settings(number: int) -> Row:
     }
 
 
+def best_xrfm(
+    train: tuple[np.ndarray, np.ndarray],
+    held: tuple[np.ndarray, np.ndarray],
+    error: Callable[[Any], float],
+    metric: str,
+    *,
+    device: str | None,
+    seed: int,
+    n_settings: int,
+) -> Any:
+    """Return the machine of the random settings with the least error on samples held out; xRFM stops early on them."""
+    import xrfm
+
+    # The kernel of p-norms holds an array of samples × batch × columns: two gigabytes of them, a dozen at a time.
+    batch = int(np.clip(2e9 / (48 * train[0].size), 1, 8192))
+    least, best = np.inf, None
+    for number in range(n_settings):
+        settings = xrfm_settings(number)
+        fit = {"reg": settings.pop("reg"), "iters": 5, "verbose": False, "early_stop_rfm": True}
+        fit |= {"early_stop_multiplier": 1.1, "M_batch_size": batch, "solver": "solve"}
+        model = xrfm.xRFM(
+            {"model": settings | {"bandwidth_mode": "constant"}, "fit": fit},
+            device=device or "cpu",
+            tuning_metric=metric,
+            classification_mode="prevalence",
+            overlap_fraction=0.1,
+            random_state=seed,
+            verbose=False,
+        )
+        model.fit(*train, *held)
+        found = error(model)
+        if found < least:
+            least, best = found, model
+    return best
+
+
 class TunedXRFM:
     """The best of `XRFM_SETTINGS` random settings of xRFM on a fifth of the training part, which is held out."""
 
     def __init__(self, device: str | None = None, seed: int = 0, n_settings: int = XRFM_SETTINGS) -> None:
-        self.device, self.seed, self.n_settings = device or "cpu", seed, n_settings
+        self.settings: Row = {"device": device, "seed": seed, "n_settings": n_settings}
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        import xrfm
-
         self.classes_, codes = np.unique(y, return_inverse=True)
-        rows, held = take_share(codes, 0.2, self.seed)
+        rows, held = take_share(codes, 0.2, self.settings["seed"])
         self.scaler_ = StandardScaler().fit(X[rows])
         A, B = (self.scaler_.transform(X[some]).astype(np.float32) for some in (rows, held))
-        # The kernel of p-norms holds an array of samples × batch × columns: two gigabytes of them, a dozen at a time.
-        batch = int(np.clip(2e9 / (48 * A.size), 1, 8192))
-        best = -1.0
-        for number in range(self.n_settings):
-            settings = xrfm_settings(number)
-            fit = {"reg": settings.pop("reg"), "iters": 5, "verbose": False, "early_stop_rfm": True}
-            fit |= {"early_stop_multiplier": 1.1, "M_batch_size": batch, "solver": "solve"}
-            model = xrfm.xRFM(
-                {"model": settings | {"bandwidth_mode": "constant"}, "fit": fit},
-                device=self.device,
-                tuning_metric="accuracy",
-                classification_mode="prevalence",
-                overlap_fraction=0.1,
-                random_state=self.seed,
-                verbose=False,
-            )
-            model.fit(A, codes[rows], B, codes[held])
-            accuracy = np.mean(model.predict_proba(B).argmax(axis=1) == codes[held])
-            if accuracy > best:
-                best, self.model_ = accuracy, model
+        self.model_ = best_xrfm(
+            (A, codes[rows]),
+            (B, codes[held]),
+            lambda model: float(np.mean(model.predict_proba(B).argmax(axis=1) != codes[held])),
+            "accuracy",
+            **self.settings,
+        )
         return self
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
@@ -246,6 +269,28 @@ class TunedXRFM:
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+class TunedXRFMRegressor:
+    """The same for numbers, which are standardised as the inputs are."""
+
+    def __init__(self, device: str | None = None, seed: int = 0, n_settings: int = XRFM_SETTINGS) -> None:
+        self.settings: Row = {"device": device, "seed": seed, "n_settings": n_settings}
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        rows, held = take_share(np.zeros(len(y)), 0.2, self.settings["seed"])
+        self.inputs_ = StandardScaler().fit(X[rows])
+        self.targets_ = StandardScaler().fit(y[rows, np.newaxis])
+        A, B = (self.inputs_.transform(X[some]).astype(np.float32) for some in (rows, held))
+        a, b = (self.targets_.transform(y[some, np.newaxis]).astype(np.float32) for some in (rows, held))
+        self.model_ = best_xrfm(
+            (A, a), (B, b), lambda model: float(np.mean((model.predict(B) - b) ** 2)), "mse", **self.settings
+        )
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        found = self.model_.predict(self.inputs_.transform(X).astype(np.float32)).astype(np.float64)
+        return self.targets_.inverse_transform(found).ravel()
 
 
 # Searches -------------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from pathlib import Path
 import _contest
 import common
 import numpy as np
-from _contest import Contest, Figures, critical_difference
+from _contest import Contest, Figures
 from _rivals import FITS, LEAK, MANY, MOST_SEARCHED, RFM, TREES, XRFM_SETTINGS, Split, make_split
 from common import read_table
 
@@ -60,15 +60,7 @@ def page() -> str:
     if figures is not None and figures.compared:
         found = {
             "answer": _contest.answer(figures) + leak(figures),
-            "results": RESULTS.format(
-                table=_contest.methods_table(figures, "log_loss", "log-loss"),
-                n_compared=len(figures.compared),
-                n_sets=len(figures.sets),
-                splits_run=_contest.splits_run(figures, CONTEST.n_splits),
-                difference=f"{critical_difference(len(figures.ranked), len(figures.compared)):.2f}",
-                picture=PICTURE,
-                machines=common.machines(f"{CONTEST.name}_machines"),
-            ),
+            "results": RESULTS.format(**_contest.results(figures, CONTEST, "log_loss", "log-loss"), picture=PICTURE),
             "lost": f"- kernelmosaic is furthest behind the best method on {_contest.behind(figures)}.\n"
             + _contest.not_run(figures),
         }

@@ -337,3 +337,9 @@ def test_published_figures_stand_beside_those_of_the_same_folds(study, file, tmp
     assert "| two | 30 | 90.0 | 80.0 | 18 / 0 / 12 |" in text
     assert "| TabPFN-Wide 5k, published | 80.00 | 2.00 | 0.900 |  | +10.00 | 1 / 0 / 0 |" in text
     assert "gisette" not in text
+    assert "- *kernelmosaic*: {class}`~kernelmosaic.MKLRidgeClassifierCV` with default settings." in text
+    assert "Not run on these sets, though the script has them: equal weights; tuned SVM; random forest;" in text
+    rows = rows_of({"ours": [0.9, 0.8], "svm": [0.8]})
+    assert study.wide.lacking(study.contest.Figures(rows)) == (
+        "- *tuned SVM* was not run on all folds of b, and has no rank.\n"
+    )
