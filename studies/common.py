@@ -24,9 +24,9 @@ Row = dict[str, Any]
 
 
 def arguments(
-    about: str, *, device: bool = False, groups: Sequence[str] = (), again: bool = False
+    about: str, *, device: bool = False, groups: Sequence[str] = (), again: bool = False, runs: bool = False
 ) -> argparse.Namespace:
-    """Read the command line of a study; some have fits for a GPU, some have groups of methods."""
+    """Read the command line of a study; some have fits for a GPU, groups of methods, or tables from several runs."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--data", help="folder with the study's files; else the environment variable KERNELMOSAIC_DATA")
     parser.add_argument(
@@ -46,6 +46,14 @@ def arguments(
         parser.add_argument("--again", action="store_true", help="run what is done, too")
     if device:
         parser.add_argument("--device", help="where exact fits of many samples run: cuda; without it they are left out")
+    if runs:
+        parser.add_argument("--splits", nargs="*", type=int, default=[], help="of the splits, only these, from 0")
+        parser.add_argument(
+            "--tables",
+            nargs="+",
+            metavar="RUN",
+            help="write tables and page from the runs in these folders; run nothing",
+        )
     parser.add_argument("--page", action="store_true", help="make the page from the committed tables, and run nothing")
     return parser.parse_args()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from scipy.stats import norm
 @pytest.fixture
 def uci(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "studies"))
-    for name in ("common", "uci"):
+    for name in ("common", "_rivals", "uci"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     import uci
 
@@ -80,5 +81,114 @@ def test_units_have_names_of_their_own_and_large_exact_fits_need_a_device(uci):
     units = uci.all_units()
     assert len({unit.name for unit in units}) == len(units)
     assert {unit.set for unit in units if unit.on_device} == set(uci.LARGE)
-    assert {unit.method for unit in units if unit.on_device} == {uci.BEST, uci.EQUAL}
+    assert {unit.method for unit in units if unit.on_device} == {uci.BEST, uci.EQUAL, uci.XRFM}
     assert len([unit for unit in units if unit.set == "kin8nm" and unit.method == uci.BEST]) == 20
+    assert {unit.method for unit in units if unit.set == "yacht"} == {one for own in uci.GROUPS.values() for one in own}
+
+
+# xRFM -----------------------------------------------------------------------------------------------------------------
+
+
+class Constant:
+    """In place of xRFM: the same output everywhere, which is the reciprocal of the bandwidth."""
+
+    def __init__(self, parameters, **settings):
+        self.output, self.settings = 1 / parameters["model"]["bandwidth"], settings
+
+    def fit(self, *arrays):
+        self.arrays = arrays
+
+    def predict(self, X):
+        return np.full((len(X), 1), self.output)
+
+
+def test_xrfm_takes_the_setting_of_the_least_error_on_the_fifth_held_out(uci, file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xrfm", SimpleNamespace(xRFM=Constant))
+    A, a, B, b = uci.read_split(file[0], "yacht", 3)
+    model = uci.TunedXRFMRegressor(seed=3).fit(A, a)
+    Z, z, _, h = model.model_.arrays
+    assert (len(z), len(h)) == (46, 11)
+    np.testing.assert_allclose([Z.mean(axis=0), Z.std(axis=0) - 1], 0, atol=1e-6)
+    mean, deviation = model.targets_.mean_[0], model.targets_.scale_[0]
+    np.testing.assert_allclose(np.sort(np.concatenate([z, h]).ravel()), np.sort((a - mean) / deviation), atol=1e-5)
+    outputs = [1 / sys.modules["_rivals"].xrfm_settings(k)["bandwidth"] for k in range(30)]
+    best = min(outputs, key=lambda one: np.mean((one - h) ** 2))
+    np.testing.assert_allclose(model.predict(B), mean + deviation * best)
+    assert model.model_.settings["tuning_metric"] == "mse"
+    name, found = uci.run_unit(uci.Unit("yacht", 3, uci.XRFM), file[0], None)
+    assert name == "yacht, 3, xRFM"
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((mean + deviation * best - b) ** 2)))
+
+
+def test_the_package_learns_a_curve(uci, file):
+    pytest.importorskip("xrfm")
+    A, a, B, b = uci.read_split(file[0], "yacht", 3)
+    model = uci.TunedXRFMRegressor(n_settings=4).fit(A, a)
+    assert np.mean((model.predict(A) - a) ** 2) < 0.2 * np.var(a)
+    assert model.predict(B).shape == b.shape
+
+
+def test_tables_of_a_run_leave_other_fits_as_they_are(uci, file, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(uci.common, "TABLES", tmp_path)
+    published = tmp_path / "uci_regression_results.csv"
+    published.write_text("set,method,rmse,ll,splits,source\nyacht,net,0.66,-1.2,same,paper\n", encoding="utf-8")
+    kept = {"set": "yacht", "split": 0, "train": 57, "test": 3, "method": uci.SVM, "rmse": "0.5"}
+    kept |= {"ll": "", "covered": "", "width": "", "seconds": "4.51"}
+    uci.write_table("uci", [kept])
+    uci.write_table("uci_machines", [{"machine": "first"}])
+    with pytest.raises(SystemExit, match="no fits of uci there"):
+        uci.write_tables([str(tmp_path / "none")], published)
+    ran = []
+
+    def quick(unit, path, device):
+        ran.append(unit.name)
+        return unit.name, {"train": 57, "test": 3, "rmse": 0.25, "seconds": 2.0, "cpu_seconds": 1.0}
+
+    monkeypatch.setattr(uci, "run_unit", quick)
+    monkeypatch.setattr(uci, "installed", lambda groups: groups)
+    monkeypatch.setattr(uci, "machine", lambda: "second")
+    options = SimpleNamespace(data=str(tmp_path), output=str(tmp_path / "run"), jobs=1, only=["yacht"], device=None)
+    options.groups, options.splits, options.tables = ["xrfm"], [0, 2, 3], []
+    for _ in range(2):
+        uci.run(options)
+    assert ran == ["yacht, 2, xRFM", "yacht, 3, xRFM"]
+    assert "108 of 110 fits are missing" in capsys.readouterr().out
+    uci.write_tables([options.output], published)
+    rows = uci.read_table("uci")
+    assert [(row["split"], row["method"], row["rmse"]) for row in rows] == [
+        (0, uci.SVM, 0.5),
+        (2, uci.XRFM, 0.25),
+        (3, uci.XRFM, 0.25),
+    ]
+    assert uci.common.machines("uci_machines") == "first and second"
+
+
+def test_methods_are_compared_on_the_splits_that_all_have(uci, monkeypatch, tmp_path):
+    monkeypatch.setattr(uci.common, "TABLES", tmp_path)
+    rows = [
+        {
+            "set": name,
+            "split": k,
+            "method": method,
+            "train": 90,
+            "test": 10,
+            "rmse": e * (1 + 0.01 * k),
+            "seconds": s,
+        }
+        for name, factor in (("yacht", 1.0), ("energy", 2.0), ("kin8nm", 3.0))
+        for method, e, s, splits in ((uci.BEST, 0.5, 1, range(6)), (uci.XRFM, 0.5 * factor, 30, (2, 3, 4)))
+        for k in splits
+        if not (method == uci.XRFM and name == "kin8nm")
+    ]
+    uci.write_table("uci", rows)
+    uci.write_table("uci_published", [{"set": "yacht", "method": "net", "rmse": 0.66, "ll": -1.2, "source": "paper"}])
+    figures = uci.Figures()
+    energy, yacht = figures.same_splits((uci.BEST, uci.XRFM)).splitlines()[2:]
+    assert energy == "| energy | 2 to 4 | 0.515 ± 0.003 | 1.03 ± 0.01 | 1.0 / 30.0 |"
+    assert yacht == "| yacht | 2 to 4 | 0.515 ± 0.003 | 0.515 ± 0.003 | 1.0 / 30.0 |"
+    # Two sets, of which one is equal: the ratio is the root of a half, and one difference of one has p = 1.
+    assert figures.compared(uci.BEST, uci.XRFM) == ["0.707", "1 of 2", "1 / 0", "1.000"]
+    assert figures.compared(uci.BEST, uci.SVM) == [""] * 4
+    # Twice the error on three splits, and 0.5 (1 + 0.01 · 2.5) over all six.
+    assert figures.error("energy", uci.XRFM) == pytest.approx(2 * 0.5125)
+    assert figures.error("kin8nm", uci.XRFM) is None
