@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,13 +24,29 @@ def uci(monkeypatch):
 
 
 @pytest.fixture
+def copied(monkeypatch, tmp_path):
+    """A copy of the script, whose tables lie beside it."""
+    scripts = tmp_path / "studies"
+    scripts.mkdir()
+    (tmp_path / "docs" / "studies").mkdir(parents=True)
+    names = ("common", "_rivals", "uci")
+    for name in names:
+        shutil.copy(Path(__file__).parents[2] / "studies" / f"{name}.py", scripts)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(scripts))
+    yield importlib.import_module("uci")
+    for name in names:
+        del sys.modules[name]
+
+
+@pytest.fixture
 def file(tmp_path):
     """A set of 60 samples with a constant column, in the form of the published ones."""
     rng = np.random.RandomState(0)
     X = np.column_stack([rng.normal(size=(60, 2)), np.ones(60)])
     y = 5 + np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
     path = tmp_path / "uci_regression.npz"
-    np.savez(path, yacht_X=X, yacht_y=y[:, np.newaxis], yacht_test_3=np.array([7, 2, 50]))
+    np.savez(path, yacht_X=X, yacht_y=y[:, np.newaxis], yacht_test_3=np.array([7, 2, 50]), yacht_test_2=np.array([1]))
     return path, X, y
 
 
@@ -103,7 +121,7 @@ class Constant:
 
 
 def test_xrfm_takes_the_setting_of_the_least_error_on_the_fifth_held_out(uci, file, monkeypatch):
-    monkeypatch.setitem(sys.modules, "xrfm", SimpleNamespace(xRFM=Constant))
+    monkeypatch.setitem(sys.modules, "xrfm", SimpleNamespace(xRFM=Constant, __spec__=True))
     A, a, B, b = uci.read_split(file[0], "yacht", 3)
     model = uci.TunedXRFMRegressor(seed=3).fit(A, a)
     Z, z, _, h = model.model_.arrays
@@ -128,43 +146,34 @@ def test_the_package_learns_a_curve(uci, file):
     assert model.predict(B).shape == b.shape
 
 
-def test_tables_of_a_run_leave_other_fits_as_they_are(uci, file, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(uci.common, "TABLES", tmp_path)
+def test_tables_of_a_run_leave_other_fits_as_they_are(copied, file, monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "xrfm", SimpleNamespace(xRFM=Constant, __spec__=True))
     published = tmp_path / "uci_regression_results.csv"
     published.write_text("set,method,rmse,ll,splits,source\nyacht,net,0.66,-1.2,same,paper\n", encoding="utf-8")
-    kept = {"set": "yacht", "split": 0, "train": 57, "test": 3, "method": uci.SVM, "rmse": "0.5"}
+    kept = {"set": "yacht", "split": 0, "train": 57, "test": 3, "method": copied.SVM, "rmse": "0.5"}
     kept |= {"ll": "", "covered": "", "width": "", "seconds": "4.51"}
-    uci.write_table("uci", [kept])
-    uci.write_table("uci_machines", [{"machine": "first"}])
+    copied.write_table("uci", [kept])
+    copied.write_table("uci_machines", [{"machine": "first"}])
     with pytest.raises(SystemExit, match="no fits of uci there"):
-        uci.write_tables([str(tmp_path / "none")], published)
-    ran = []
-
-    def quick(unit, path, device):
-        ran.append(unit.name)
-        return unit.name, {"train": 57, "test": 3, "rmse": 0.25, "seconds": 2.0, "cpu_seconds": 1.0}
-
-    monkeypatch.setattr(uci, "run_unit", quick)
-    monkeypatch.setattr(uci, "installed", lambda groups: groups)
-    monkeypatch.setattr(uci, "machine", lambda: "second")
+        copied.write_tables([str(tmp_path / "none")], published)
     options = SimpleNamespace(data=str(tmp_path), output=str(tmp_path / "run"), jobs=1, only=["yacht"], device=None)
     options.groups, options.splits, options.tables = ["xrfm"], [0, 2, 3], []
     for _ in range(2):
-        uci.run(options)
-    assert ran == ["yacht, 2, xRFM", "yacht, 3, xRFM"]
-    assert "108 of 110 fits are missing" in capsys.readouterr().out
-    uci.write_tables([options.output], published)
-    rows = uci.read_table("uci")
-    assert [(row["split"], row["method"], row["rmse"]) for row in rows] == [
-        (0, uci.SVM, 0.5),
-        (2, uci.XRFM, 0.25),
-        (3, uci.XRFM, 0.25),
-    ]
-    assert uci.common.machines("uci_machines") == "first and second"
+        copied.run(options)
+    # Splits 0 and 1 served choices; what is done is not done again.
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[1] for line in lines[:2]] == ["yacht, 2, xRFM", "yacht, 3, xRFM"]
+    assert lines[2:] == ["108 of 110 fits are missing; the page stays as it is."] * 2
+    copied.write_tables([options.output], published)
+    rows = copied.read_table("uci")
+    found = copied.run_unit(copied.Unit("yacht", 3, copied.XRFM), file[0], None)[1]["rmse"]
+    assert [(row["split"], row["method"]) for row in rows] == [(0, copied.SVM), (2, copied.XRFM), (3, copied.XRFM)]
+    assert [rows[0]["rmse"], rows[2]["rmse"]] == pytest.approx([0.5, found], rel=1e-5)
+    assert copied.common.machines("uci_machines") == f"first and {copied.machine()}"
 
 
-def test_methods_are_compared_on_the_splits_that_all_have(uci, monkeypatch, tmp_path):
-    monkeypatch.setattr(uci.common, "TABLES", tmp_path)
+def test_methods_are_compared_on_the_splits_that_all_have(copied):
+    uci = copied
     rows = [
         {
             "set": name,
