@@ -40,9 +40,11 @@ from kernelmosaic.engine.samples import (
     Standardizer,
     check_approximation,
     is_streamed,
+    known_categories,
     level_of_caller,
     read_sample_weight,
     validate_rows,
+    warn_of_unseen,
 )
 from kernelmosaic.engine.tasks import PathRule, Task
 from kernelmosaic.engine.training_set import KernelOptions, active_store
@@ -214,6 +216,8 @@ class KernelEstimator(BaseEstimator, ABC):
         found = self._validate(X, *y, reset=True, **checks)
         self._rules["tables"] = tables
         checked, target = found if y else (found, None)
+        if "table" in self._rules["kinds"]:
+            self._rules["categories"] = known_categories(self.read_kernels(X, views), checked, X)
         weight = None if sample_weight is None else read_sample_weight(sample_weight, checked)
         return FitInput(checked, target, weight, to_host(X), device, views)
 
@@ -268,6 +272,9 @@ class KernelEstimator(BaseEstimator, ABC):
             self._check_names(names, reset)
         if rules["approximation"] is not None and rules.get("views"):
             _refuse_gaps(found[0] if y else found, rules["approximation"])
+        if not reset and rules.get("categories"):
+            names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+            warn_of_unseen(rules["categories"], found[0] if y else found, names)
         return found if self._standardizer is None else self._standardizer(found)
 
     def _check_names(self, names: NDArray[np.object_], reset: bool) -> None:
