@@ -272,8 +272,8 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
     if fitted is not None:
         if not tables or not {*tables} <= {*fitted}:
             raise ValueError(
-                f"X: the tables {', '.join(map(repr, tables))} were given, and the estimator was fitted to "
-                f"{', '.join(map(repr, fitted)) or 'one table'}."
+                f"X has the tables {', '.join(map(repr, tables))}, but the estimator was fitted to "
+                f"{', '.join(map(repr, fitted)) or 'one table'}; give these."
             )
         like = next(iter(tables.values()))
         tables = {name: tables[name] if name in tables else _absent(own, name, like) for name, own in fitted.items()}

@@ -264,8 +264,8 @@ def _band(model: Estimator, X: MatrixLike, n_targets: int) -> Array:
         return columns[:, [0, -1], np.newaxis]
     if columns.shape[1] != n_targets:
         raise ValueError(
-            f"y has {n_targets} columns, and {type(model).__name__} predicts {columns.shape[1]} numbers of a sample: "
-            "intervals are those of targets that are predicted; give these."
+            f"y has {n_targets} columns, but {type(model).__name__} predicts {columns.shape[1]} numbers per sample; "
+            "give the targets that it predicts."
         )
     return np.repeat(columns[:, np.newaxis], 2, axis=1)
 

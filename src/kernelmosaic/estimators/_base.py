@@ -285,8 +285,8 @@ class KernelEstimator(BaseEstimator, ABC):
         if known != list(names):
             j = next(j for j, (own, name) in enumerate(zip(known, names, strict=True)) if own != name)
             raise ValueError(
-                f"X: column {j} is {names[j]!r}, and that of the fit is {known[j]!r}; give the columns of the fit in "
-                "their order, as views_from_anndata(..., genes=model.feature_names_in_) does."
+                f"X: column {j} is {names[j]!r}, but {known[j]!r} in the training set; give the columns in the order "
+                "of the training set, as views_from_anndata(..., genes=model.feature_names_in_) does."
             )
 
     def _input_rules(self, X: MatrixLike) -> Settings:
@@ -551,8 +551,8 @@ def _refuse_gaps(X: MatrixLike, approximation: str) -> None:
     """Raise if samples lack something where kernels are features."""
     if not issparse(X) and X.dtype.kind == "f" and np.isnan(X.sum()) and np.isnan(X).any():
         raise ValueError(
-            f"approximation={approximation!r}: X contains NaN. Views that samples lack are completed with exact "
-            "kernels only: use approximation=None, or fill X in."
+            f"approximation={approximation!r}: X contains NaN, and missing views need exact kernels; use "
+            "approximation=None, or fill the cells."
         )
 
 

@@ -295,8 +295,8 @@ class Inference:
         L, failed = dpotrf(A.T, lower=1, overwrite_a=1)
         if failed:
             raise ValueError(
-                f"noise={np.sqrt(variance):g}: too small beside the kernels, so that a matrix is singular to rounding; "
-                "raise noise, or put the kernels on a smaller scale, as normalize='trace' does."
+                f"noise={np.sqrt(variance):g} is so small relative to the kernels that a matrix is numerically "
+                "singular; raise noise, or scale the kernels down, as normalize='trace' does."
             )
         target = sum(self.stack.products(self.g[m], kernels=[m])[m] for m in range(self.stack.n_kernels))
         self.a = dpotrs(L, target / variance, lower=1)[0]

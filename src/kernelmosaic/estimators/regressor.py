@@ -426,8 +426,8 @@ class MKLOneClass(OutlierMixin, BaseMKL):
             raise ValueError(f"nu={self.nu!r}: must lie in (0, 1].")
         if self.normalize == "centered":
             raise ValueError(
-                "normalize='centered': a one-class machine separates the samples from the origin, which centring "
-                "moves into their midst; choose 'trace', 'diagonal' or None."
+                "normalize='centered': a one-class machine separates the samples from the origin, and centring moves "
+                "the origin to their mean; choose 'trace', 'diagonal' or None."
             )
 
     def _task(self) -> Novelty:

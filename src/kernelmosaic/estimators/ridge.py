@@ -228,7 +228,7 @@ class BaseRidge(KernelEstimator):
         labels = Labels(self.classes_).codes(given.y) if has_classes else None
         n = len(Y)
         if n < 2:
-            raise ValueError(f"n_samples={n} of positive weight: leaving one out takes two samples; give more.")
+            raise ValueError(f"n_samples={n} of positive weight: leave-one-out needs at least two; give more samples.")
         weight = np.ones(n) if given.weight is None else given.weight
         together = None if group is None else _members(group[rows])
         self._warn_of_repeats(given.X, Y, together)
@@ -277,8 +277,8 @@ class BaseRidge(KernelEstimator):
         share = part.weights / part.weights.sum()
         rank = [max(int(_FEATURES * one), 1) for one in share]
         warnings.warn(
-            f"{type(self).__name__}: the {n} samples are too many for exact linear systems, and are fitted by "
-            f"{sum(rank)} Nyström features, with weights learned from {len(some)} samples; give approximation and "
+            f"{type(self).__name__}: the {n} samples are too many for exact linear systems. The fit uses "
+            f"{sum(rank)} Nyström features and weights learned from {len(some)} samples; set approximation and "
             "rank to choose others, or subsample=None.",
             UserWarning,
             stacklevel=level_of_caller(),
@@ -392,9 +392,9 @@ class BaseRidge(KernelEstimator):
         error = np.finfo(np.float64).eps * largest * float(np.abs(found.beta).sum(axis=0).max())
         if error > most:
             warnings.warn(
-                f"{type(self).__name__}: the combined kernel has entries up to {largest:.2g}, next to which the ridge "
-                f"alpha={found.alpha:.2g} is small, and rounding alone may change a prediction by {error:.2g} standard "
-                "deviations of the targets: use scale=True or normalize='trace', or centre the columns.",
+                f"{type(self).__name__}: the combined kernel has entries up to {largest:.2g}, so large relative to "
+                f"alpha={found.alpha:.2g} that rounding may change a prediction by {error:.2g} standard deviations of "
+                "the targets: use scale=True or normalize='trace', or centre the columns.",
                 ConvergenceWarning,
                 stacklevel=level_of_caller(),
             )
@@ -493,11 +493,11 @@ class BaseRidge(KernelEstimator):
             why = (
                 "so leave-one-out scores are too optimistic: give groups, equal for samples that belong together"
                 if left_out
-                else "with its target, which the evidence takes for targets without noise: give each sample once, with "
-                "its number as sample_weight, or use criterion='loo' with groups"
+                else "with its target, so the evidence underestimates the noise: give each sample once, with its count "
+                "as sample_weight, or use criterion='loo' with groups"
             )
             warnings.warn(
-                f"{type(self).__name__}: {100 * repeated:.0f} % of the samples repeat another one, {why}.",
+                f"{type(self).__name__}: {100 * repeated:.0f} % of the samples duplicate another one, {why}.",
                 UserWarning,
                 stacklevel=level_of_caller(),
             )
@@ -850,7 +850,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self._refuse_each("return_std=True")
         if not self._has_matrix and self._covariance is None:
             raise ValueError(
-                f"return_std=True: the matrix of the {len(self._left_out)} training pairs is not made; use "
+                f"return_std=True: the matrix of the {len(self._left_out)} training pairs is not computed; use "
                 "predict_interval, which adds quantiles of the leave-one-out residuals."
             )
         # Of a small variance rounding may leave less than nothing.
@@ -902,7 +902,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         given = np.asarray(to_host(y))
         y, outputs = given[:, np.newaxis] if given.ndim == 1 else given, len(self.intercept_)
         if y.shape != (Z.shape[0], outputs):
-            raise ValueError(f"y has shape {given.shape}: give {outputs} targets of the {Z.shape[0]} samples.")
+            raise ValueError(f"y has shape {given.shape}: give {outputs} targets for each of the {Z.shape[0]} samples.")
         if self.weights_.ndim == 1:
             shares = _split_score(self.function_.expansion.terms(Z), self.intercept_, y)
             return shares[:, 0] if self._is_flat else shares

@@ -121,9 +121,8 @@ class UnlabelledEstimator(KernelEstimator):
             left = ", ".join(repr(name) for name, kept in zip(names, each, strict=True) if not kept)
             if left:
                 warnings.warn(
-                    f"{type(self).__name__}: {left} left out, since no other view depends on it at the level 0.05, "
-                    "copies aside; a view can be independent of the others and still hold clusters, which "
-                    "weights='equal' keeps.",
+                    f"{type(self).__name__}: {left} left out, since no other view depends on it at the 0.05 level, "
+                    "duplicates aside. An independent view can still contain clusters; weights='equal' keeps it.",
                     UserWarning,
                     stacklevel=level_of_caller(),
                 )

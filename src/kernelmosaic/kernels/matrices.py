@@ -262,8 +262,8 @@ class Precomputed(MatrixRows):
         if gaps is not None and gaps[rows].any():
             i = int(np.argmax(gaps[rows]))
             raise ValueError(
-                f"X[{i}] is {rows[i]}, a sample of which K has nothing but NaN: K must be finite where it is the only "
-                "view; fill it in, leave the sample out, or give further kernels."
+                f"X[{i}] is {rows[i]}, and row {rows[i]} of K is NaN: K must be finite where it is the only view; fill "
+                "it, leave the sample out, or give further kernels."
             )
         return rows
 

@@ -109,17 +109,17 @@ class Radial(StatisticKernel):
     def measure(self, samples: FitSamples | None) -> float:
         """Return the width, the factor included; one that is a word is measured on the samples."""
         if not is_positive(self.factor):
-            raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
+            raise ValueError(f"factor={self.factor!r}: the factor of the width must be a positive, finite number.")
         if self.width == "learn":
             raise ValueError(
-                "width='learn': MKLRidgeCV and MKLRidgeClassifierCV learn widths, of kernels that stand alone or in "
-                "Ranked(...). Elsewhere give a number, 'median' or 'nearest', or the kernels_ of one of these two, "
-                "fitted."
+                "width='learn': only MKLRidgeCV and MKLRidgeClassifierCV learn widths, and only of kernels that are "
+                "not part of another kernel except Ranked(...). Elsewhere give a number, 'median' or 'nearest', or the "
+                "kernels_ of such a fitted estimator."
             )
         if self.per_column:
             raise ValueError(
-                f"per_column=True with width={self.width!r}: one width per column is learned, with width='learn'; "
-                "Rescaled(kernel, widths) has given ones."
+                f"per_column=True with width={self.width!r}: widths per column are learned and need width='learn'; for "
+                "given ones use Rescaled(kernel, widths)."
             )
         if isinstance(self.width, str) and self.width in ("median", "nearest"):
             assert samples is not None
