@@ -28,8 +28,8 @@ from kernelmosaic.learning.problem import progress
 class BayesianMKLClassifier(KernelClassifier):
     """Probit classification on a weighted sum of kernels, with a posterior over the weights.
 
-    Bayesian efficient multiple kernel learning. With outputs c, one for two classes and else one per class, told apart
-    from the rest, and labels y_ic = ±1, the model is
+    Bayesian efficient multiple kernel learning. With outputs c, one for two classes and otherwise one per class against
+    the rest, and labels y_ic = ±1, the model is
 
     - λ_i ~ Gamma(sample prior), a_ic ~ N(0, 1/λ_i): one coefficient per sample and output;
     - g_imc ~ N(Σ_j a_jc k_m(x_i, x_j), noise²): the output of each kernel for each sample;

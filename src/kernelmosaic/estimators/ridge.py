@@ -611,14 +611,14 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         Given weights; None learns them. ``"factorized"``, for the products of :func:`kernels.pairwise`, learns one
         factor per kernel of the left and one per kernel of the right, whose products are the weights.
     per_target : bool, default=False
-        Whether every column of a 2-D `y` has its own weights and ridge; a single column is fitted as a 1-D `y` is.
-        They are chosen for all targets together from `n_candidates`, each one factorisation: a design, then centres of
-        groups of targets with like weights, found by interpolation of the criterion and the frequency of weights among
-        all targets; from the centre of its group every target moves to its own posterior mean where that lowers its
-        criterion. The criterion of a target, here without priors, is no larger than with the best candidate, of which,
-        for more than six kernels, one are shared weights by exact slopes. `y` may be a memory map or, on a GPU, a
-        tensor; in single precision it is not copied to double. Linear kernels of fewer columns than there are samples
-        are factorised by their columns (banded ridge).
+        Whether every column of a 2-D `y` has its own weights and ridge; a single column is fitted as a 1-D `y` is. They
+        are chosen for all targets together from `n_candidates`, each one factorisation: a design, then centres of
+        groups of targets with similar weights, found by interpolation of the criterion and the frequency of weights
+        among all targets; from the centre of its group every target moves to its own posterior mean where that lowers
+        its criterion. The criterion of a target, here without priors, is no larger than with the best candidate, one of
+        which, for more than six kernels, has shared weights learned with exact gradients. `y` may be a memory map or,
+        on a GPU, a tensor; in single precision it is not copied to double. Linear kernels of fewer columns than there
+        are samples are factorised by their columns (banded ridge).
     n_candidates : int, default=210
         With `per_target`, the number of candidates.
     scale : bool, default=True
@@ -651,7 +651,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     kernels_, kernel_names_ : list
         The fitted kernels, and their names.
     loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, targets)
-        The prediction of every sample by a machine of all others; not kept with `per_target`.
+        The prediction of every sample by the machine fitted without it; not kept with `per_target`.
     loo_scores_ : ndarray of shape (targets,)
         R² of every target by leave-one-out, with `per_target`. Where samples and targets are many (n³ times targets
         above 2·10¹⁰), that of weights between candidates is interpolated, mostly to three digits.
@@ -698,7 +698,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors of the squared errors. Leave-one-out leaves a sample of weight two out as one.
+            Factors of the squared errors. Leave-one-out removes a sample with all its weight.
         groups : array-like of shape (n_samples,), optional
             Samples of one group are left out together.
 
@@ -842,7 +842,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         return_std : bool, default=False
             Whether to return the standard deviation of every target around its prediction, too: that of the Gaussian
             process, whose scale makes the mean square of standardised leave-one-out residuals one. In features it is
-            the process of the features, which is too sure far from the landmarks.
+            the process of the features, whose deviations are too small far from the landmarks.
         """
         outputs = self.decide(self._outputs(X))
         if not return_std:
@@ -882,8 +882,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
 
         The share of kernel m is Σ_i g_mi (2 ỹ_i − f̃_i) / Σ_i ỹ_i², with its contribution g_m centred and targets and
         predictions relative to the mean target. It is negative where a kernel's contribution points away from what the
-        others leave unexplained, as with kernels that make up for each other. What the mean prediction is off counts
-        against all kernels alike.
+        others leave unexplained, as with kernels that cancel each other. The bias of the mean prediction is deducted
+        from all kernels alike.
 
         Parameters
         ----------
@@ -967,9 +967,9 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
     classes_ : ndarray of shape (classes,)
         The classes in order.
     loo_predictions_ : ndarray of shape (n_samples,)
-        The class of every sample by all others.
+        The class of every sample, predicted by the machine fitted without it.
     loo_probabilities_ : ndarray of shape (n_samples, classes)
-        Its probabilities by all others.
+        Its class probabilities, likewise.
     best_score_ : float
         The accuracy of `loo_predictions_`.
     weights_, view_weights_, alpha_, kernels_, kernel_names_, criterion_, stationarity_, history_, dual_coef_, \
@@ -1005,7 +1005,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         y : array-like of shape (n_samples,)
             Classes.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors of the squared errors. Leave-one-out leaves a sample of weight two out as one.
+            Factors of the squared errors. Leave-one-out removes a sample with all its weight.
         groups : array-like of shape (n_samples,), optional
             Samples of one group are left out together.
 

@@ -52,7 +52,7 @@ class Kernel(BaseEstimator, ABC):
     takes_tensors : bool
         Whether `_block` takes tensors as well as arrays, and is evaluated where they are.
     keeps_scale : bool
-        Whether what its columns hold is lost by standardising them, as counts are.
+        Whether its columns must not be standardised, as counts must not.
     preparation : str
         What `prepare` does: kernels fitted to the same samples whose word is the same prepare samples alike.
     learned : str

@@ -206,7 +206,7 @@ class Precomputed(MatrixRows):
     K : array-like of shape (n, n)
         Similarities between all samples, training and test; symmetric and positive semi-definite up to rounding. An
         array, a memory map or a data frame. 32-bit matrices stay 32-bit. A sample whose row and column are NaN lacks
-        this view: estimators with further kernels go by those.
+        this view: estimators then use their other kernels.
 
     Examples
     --------

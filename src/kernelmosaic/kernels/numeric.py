@@ -212,10 +212,10 @@ class RadialWidths:
 class Gaussian(Radial):
     """k(x, z) = exp(−‖x − z‖² / (factor · width)²).
 
-    Distances are made of inner products, and by differences between the samples where these would lose digits that show
-    in the kernel; equal samples have k(x, x) = 1 exactly, however narrow the kernel and far off the samples. Dense
-    samples are centred first, so that an offset common to all costs nothing. Sparse ones are not, since they would lose
-    their zeros: far from the origin, or with narrow kernels, most of their distances are computed the slower way.
+    Distances are computed from inner products, or from differences between samples where inner products would lose
+    digits that matter to the kernel; equal samples have k(x, x) = 1 exactly, however narrow the kernel. Dense samples
+    are centred first, so that an offset common to all costs nothing. Sparse ones are not, since they would lose their
+    zeros: far from the origin, or with narrow kernels, most of their distances are computed the slower way.
 
     Parameters
     ----------
@@ -225,8 +225,7 @@ class Gaussian(Radial):
         ``"learn"`` has it learned, from the median times `factor` on, by :class:`kernelmosaic.MKLRidgeCV` and
         :class:`kernelmosaic.MKLRidgeClassifierCV`; other estimators refuse it.
     factor : float, default=1.0
-        Factor of the width: ``family(Gaussian(), factor=[1, 2, 4])`` is a family around the scale of the
-        data, whatever that is.
+        Factor of the width: ``family(Gaussian(), factor=[1, 2, 4])`` is a family around the scale of the data.
     per_column : bool, default=False
         With ``width="learn"``, whether every column has its own width (automatic relevance determination): a
         column of large width does not matter.
@@ -260,8 +259,8 @@ class Gaussian(Radial):
 class Laplacian(Radial):
     """k(x, z) = exp(−‖x − z‖₁ / (factor · width)), with the sum of absolute differences for a distance.
 
-    Beside a Gaussian kernel it falls off faster near a sample and slower far from it, and one column that is far off
-    counts less.
+    Compared with a Gaussian kernel it falls off faster near a sample and slower far from it, and one column that is far
+    off counts less.
 
     Parameters
     ----------

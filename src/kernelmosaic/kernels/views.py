@@ -403,7 +403,7 @@ _KINDS = (Kernel, PerColumn, Subsets)
 
 
 def per_column(kernel: Kernel) -> PerColumn:
-    """Return what an estimator expands, at `fit`, to one clone of the kernel for every column.
+    """Return a placeholder that an estimator expands, at `fit`, to one clone of the kernel for every column.
 
     Examples
     --------
@@ -486,12 +486,12 @@ def by_group(
     kernel : Kernel or list of Kernel, default=None
         Kernel of each group; of a list, such as a `family`, every group has all. None means ``Gaussian()``.
     groups : mapping
-        From the name of a group to its columns: names or numbers, as `ColumnTransformer` takes them. Names may go
-        without the prefix of their table, ``CD4`` for ``rna__CD4``. It may stand alone, and before the kernel.
+        From the name of a group to its columns: names or numbers, as `ColumnTransformer` takes them. Names may omit the
+        prefix of their table, ``CD4`` for ``rna__CD4``. `groups` may also be the first or the only argument.
     among : iterable, default=None
-        The columns that there are, such as ``X.columns``, or those of one table, ``views["rna"]`` of `stack_views`:
-        others are left out of the groups, for example genes that were not measured. None leaves the groups as they
-        are, and the estimator refuses columns it does not find.
+        The available columns, such as ``X.columns``, or those of one table, ``views["rna"]`` of `stack_views`: others
+        are left out of the groups, for example genes that were not measured. None leaves the groups as they are, and
+        the estimator refuses columns it does not find.
     min_size : int, default=1
         With `among`: groups with fewer columns than this are left out.
 
