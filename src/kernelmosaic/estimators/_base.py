@@ -273,8 +273,8 @@ class KernelEstimator(BaseEstimator, ABC):
         if rules["approximation"] is not None and rules.get("views"):
             _refuse_gaps(found[0] if y else found, rules["approximation"])
         if not reset and rules.get("categories"):
-            names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-            warn_of_unseen(rules["categories"], found[0] if y else found, names)
+            labels: Any = getattr(self, "feature_names_in_", range(self.n_features_in_))
+            warn_of_unseen(rules["categories"], found[0] if y else found, labels)
         return found if self._standardizer is None else self._standardizer(found)
 
     def _check_names(self, names: NDArray[np.object_], reset: bool) -> None:
