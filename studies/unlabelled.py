@@ -707,7 +707,8 @@ number of clusters, which all methods are given. Figures are means over {seeds} 
 **Choices after results were seen.** A first version gave all components the same size, and its screen counted a copy
 of a view as another view: 0.888 on *12 noise views*, 0.526 on *confounder twice*. All nine results were
 known when components were scaled by λ^¼ and copies (similarity 0.95 or more) no longer counted as other views.
-{n_further} further problems served only to compare powers of λ ([all](unlabelled_powers.csv)). The powers 0, ¼ and ½ have a mean NMI of
+{n_further} further problems served only to compare powers of λ ([all](unlabelled_powers.csv)). The powers 0, ¼ and ½
+have a mean NMI of
 {mixtures}, and of {tables}:
 ¼ gains on mixtures, not on tables. On two more, tried once, ¼ was better (USPS) and worse (snfpy's simulation).
 

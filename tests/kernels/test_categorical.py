@@ -110,3 +110,11 @@ def test_predictions_warn_once_of_a_category_that_is_not_in_the_training_set(ker
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert_allclose(model.decision_function(new[2:]), predicted[2:])
+
+
+def test_categories_of_lists_and_of_products_are_known():
+    rows, y = [["a", 1.0], ["b", 2.0], ["a", 3.0], ["c", 1.5]] * 5, [0, 1, 0, 1] * 5
+    for kernels in ([("c", Categorical(), [0]), ("g", Gaussian(), [1])], [Clinical() * Clinical()]):
+        model = MKLClassifier(kernels).fit(rows, y)
+        with pytest.warns(UserWarning, match="column 0 holds 'z'"):
+            model.predict([["z", 1.0], ["a", 2.0]])

@@ -318,14 +318,22 @@ class Standardizer:
 # Categories that the training samples do not have ---------------------------------------------------------------------
 
 
-def known_categories(entries: list[Entry], X: AnyArray, table: Any) -> dict[int, list[str]]:
-    """Return the texts in the columns that `Clinical` and `Categorical` kernels read, by the number of the column."""
+def known_categories(entries: list[Entry], given: FitInput) -> dict[int, list[str]]:
+    """Return the texts in the columns that kernels compare as categories, by the number of the column."""
     found: dict[int, list[str]] = {}
-    for spec in lay_specs(entries, table):
-        if isinstance(spec.kernel, Clinical):
-            for j in range(X.shape[1]) if spec.columns is None else spec.columns.tolist():
-                found[j] = sorted({value for value in X[:, j].tolist() if isinstance(value, str)})
+    for spec in lay_specs(entries, given.table):
+        if _compares_categories(spec.kernel):
+            for j in range(given.X.shape[1]) if spec.columns is None else spec.columns.tolist():
+                found[j] = sorted({value for value in given.X[:, j].tolist() if isinstance(value, str)})
     return {j: texts for j, texts in found.items() if texts}
+
+
+def _compares_categories(kernel: Kernel | SubsetFamily) -> bool:
+    """Whether a kernel, or one it is made of, is `Clinical`; pairs of new members are what `Pairwise` is for."""
+    if isinstance(kernel, Pairwise | SubsetFamily):
+        return False
+    parts = kernel.get_params(deep=False).values()
+    return isinstance(kernel, Clinical) or any(isinstance(one, Kernel) and _compares_categories(one) for one in parts)
 
 
 def warn_of_unseen(known: dict[int, list[str]], X: AnyArray, names: Sequence[Any]) -> None:

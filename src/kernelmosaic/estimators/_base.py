@@ -216,10 +216,11 @@ class KernelEstimator(BaseEstimator, ABC):
         found = self._validate(X, *y, reset=True, **checks)
         self._rules["tables"] = tables
         checked, target = found if y else (found, None)
-        if "table" in self._rules["kinds"]:
-            self._rules["categories"] = known_categories(self.read_kernels(X, views), checked, X)
         weight = None if sample_weight is None else read_sample_weight(sample_weight, checked)
-        return FitInput(checked, target, weight, to_host(X), device, views)
+        given = FitInput(checked, target, weight, to_host(X), device, views)
+        if "table" in self._rules["kinds"] and getattr(checked, "dtype", np.dtype(float)).kind in "OU":
+            self._rules["categories"] = known_categories(self.read_kernels(given.table, views), given)
+        return given
 
     def _refuse_labels(self, y: TargetLike) -> None:
         """Raise if samples have several labels, or a target of several columns."""
