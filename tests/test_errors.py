@@ -331,7 +331,7 @@ def test_an_empty_cell_names_what_fills_it_in_one_sentence(model):
     broken = X.copy()
     broken[3, 1] = np.nan
     with pytest.raises(
-        ValueError, match=r"Input X contains NaN: fill empty cells with an imputer, .*ViewImputer"
+        ValueError, match=r"Input X contains NaN: fill empty cells with an imputer .*ViewImputer"
     ) as caught:
         model.fit(broken, Y)
     assert "HistGradientBoosting" not in str(caught.value)

@@ -370,7 +370,7 @@ def test_another_version_is_refused_with_what_to_do(model_file, capsys, version)
     rewritten(model_file, change)
     ours = kernelmosaic.__version__
     said = (
-        f"{model_file} was written by kernelmosaic {version}, and {ours} reads files of {ours[:3]} alone: fit and save "
+        f"{model_file} was written by kernelmosaic {version}, and {ours} reads only files of {ours[:3]}: fit and save "
         f"the model again, or read it with that version (pip install kernelmosaic=={version})."
     )
     for read in (load, persistence.info):

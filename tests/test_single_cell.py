@@ -159,7 +159,7 @@ def test_new_cells_have_the_genes_of_the_fit():
     model = MKLClassifier(kernels).fit(X, TYPES)
     other = annotated(sparse.csr_matrix(COUNTS[:5, ::-1]), CELLS[:5], GENES[::-1])
     new, _ = views_from_anndata(other, SETS, min_size=3)
-    with pytest.raises(ValueError, match=r"column 0 is 'G11', and that of the fit is 'G0'.*genes=model"):
+    with pytest.raises(ValueError, match=r"column 0 is 'G11', but 'G0' in the training set.*genes=model"):
         model.predict(new)
     new, _ = views_from_anndata(other, SETS, min_size=3, genes=model.feature_names_in_)
     np.testing.assert_allclose(model.decision_function(new), model.decision_function(X[:5]))

@@ -1,4 +1,4 @@
-"""Empty cells of a table filled in, by what the training rows have there; views that a sample lacks stay missing."""
+"""Empty cells of a table filled with values of the training rows; views that a sample lacks stay missing."""
 
 from __future__ import annotations
 
@@ -17,28 +17,32 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
 from kernelmosaic.kernels.base import is_missing
+from kernelmosaic.stacking import StackedViews, are_tables, stack_tables
 
 __all__ = ["ViewImputer"]
 
 
 class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Fills empty cells, and leaves a view empty for samples that have nothing of it.
+    """Fill empty cells; leave a view empty for samples that lack all of it.
 
-    Estimators complete views that samples lack by themselves, and refuse a view of which a sample has a part: this
-    fills such parts in, as a step of a pipeline before the estimator.
+    Estimators accept samples that lack a whole view and refuse samples that lack a part of one. This transformer fills
+    such parts, as a step of a pipeline before the estimator.
 
     Parameters
     ----------
     views : mapping or sequence, default=None
         Columns that a sample may lack together, as ``stack_views`` returns them: a dict from the name of a view to its
-        columns, or a list of lists of columns. None fills every empty cell.
+        columns, or a list of lists of columns. None means the views of X if X has several tables; of one table, every
+        empty cell is filled.
     strategy : {"median", "most_frequent"}, default="median"
         What fills a column of numbers. Columns of other values are filled by their most frequent one.
 
     Attributes
     ----------
     fill_ : ndarray of shape (n_features,)
-        What fills each column. One that is empty in all training rows has 0, or an empty text.
+        What fills each column: 0 or an empty text where all training rows are empty.
+    views_ : dict of list
+        The columns of each view that X has by itself; empty if X is one table.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -55,6 +59,14 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     array([[ 1.,  2.,  5.],
            [ 3.,  2.,  6.],
            [nan, nan,  7.]])
+
+    Several tables, whose views are known; the result goes to an estimator:
+
+    >>> from kernelmosaic import stack_views
+    >>> ViewImputer().fit_transform(stack_views(rna=X[:, :2], protein=X[:, 2:])).X
+    array([[ 1.,  2.,  5.],
+           [ 3.,  2.,  6.],
+           [nan, nan,  7.]])
     """
 
     def __init__(self, views: Any = None, *, strategy: str = "median") -> None:
@@ -62,10 +74,13 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.strategy = strategy
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        """Learn what fills the columns of an array or a data frame."""
+        """Learn what fills each column of an array, a data frame, several tables or what `stack_views` returns."""
         check_choice("strategy", self.strategy, ("median", "most_frequent"))
-        values, empty = self._read(X, reset=True)
-        numeric = getattr(X, "dtypes", [values.dtype] * values.shape[1])
+        stacked = stack_tables(X) if are_tables(X) else None
+        self.views_ = {} if stacked is None else stacked.views
+        table = X if stacked is None else stacked.X
+        values, empty = self._read(table, reset=True)
+        numeric = getattr(table, "dtypes", [values.dtype] * values.shape[1])
         cells = (values[~gone, j] for j, gone in enumerate(empty.T))
         found = [self._fill(some, kind.kind in "biuf") for some, kind in zip(cells, list(numeric), strict=True)]
         self.fill_ = np.array(found, dtype=None if values.dtype.kind in "biuf" else object)
@@ -81,13 +96,32 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return known[counts.argmax()]
 
     def transform(self, X: MatrixLike) -> MatrixLike:
-        """Return the samples with cells filled: a data frame of pandas if X is one, else an array."""
+        """Return the samples with cells filled.
+
+        Parameters
+        ----------
+        X : array-like, data frame, several tables or what `stack_views` returns
+            Samples like those of the fit. Of several tables, one that is not given is missing for every sample.
+
+        Returns
+        -------
+        ndarray, data frame or StackedViews
+            A data frame of pandas if X is one, else an array; for several tables such a table with its views.
+        """
         check_is_fitted(self)
+        if not are_tables(X):
+            return self._filled(X, self.views)
+        stacked = stack_tables(X, self.views_ or None)
+        filled = self._filled(stacked.X, stacked.views if self.views is None else self.views)
+        return StackedViews(filled, stacked.views if hasattr(filled, "columns") else stacked.numbers)
+
+    def _filled(self, X: MatrixLike, views: Any) -> MatrixLike:
+        """Return one table with cells filled, but for rows that are empty in all columns of a view."""
         values, empty = self._read(X, reset=False)
-        groups = [] if self.views is None else self.views.values() if isinstance(self.views, Mapping) else self.views
-        views = [np.asarray(_get_column_indices(X, list(group)), dtype=np.intp) for group in groups]
-        readers = Counter(j for view in views for j in view.tolist())
-        for view in views:
+        groups = [] if views is None else views.values() if isinstance(views, Mapping) else views
+        places = [np.asarray(_get_column_indices(X, list(group)), dtype=np.intp) for group in groups]
+        readers = Counter(j for view in places for j in view.tolist())
+        for view in places:
             # A column that two views read is there for both or for none, so it is filled.
             if all(readers[j] == 1 for j in view.tolist()):
                 empty[np.ix_(empty[:, view].all(axis=1), view)] = False

@@ -318,7 +318,7 @@ def _read_header(path: str | os.PathLike[str], data: bytes, max_bytes: int) -> M
     writer = str(given.get("kernelmosaic_version", __version__))  # a header without it is damaged, which is found below
     if _release(writer)[:2] != own:
         raise ValueError(
-            f"{path} was written by kernelmosaic {writer}, and {__version__} reads files of {own[0]}.{own[1]} alone: "
+            f"{path} was written by kernelmosaic {writer}, and {__version__} reads only files of {own[0]}.{own[1]}: "
             f"fit and save the model again, or read it with that version (pip install kernelmosaic=={writer})."
         )
     missing = [field.name for field in fields(ModelFileInfo) if field.name not in given]

@@ -176,7 +176,7 @@ def to_anndata(
         names = [str(name) for name in getattr(model, "feature_names_in_", ())]
         if not names:
             raise ValueError(
-                "model: it was fitted to columns without names, by which genes are found; give X, as "
+                "model: it was fitted to columns without names, and genes are found by name; give X, as "
                 "views_from_anndata returns it."
             )
         parts = _parts(data, modality, layer, use_raw)
@@ -197,9 +197,7 @@ def to_anndata(
     shares = inner.contributions(read)
     if shares.ndim == 3:
         if classes is None or getattr(inner, "multi_class", "ovr") == "pairwise":
-            raise ValueError(
-                "model: it has several outputs, none of which is that of one class; use multi_class='ovr'."
-            )
+            raise ValueError("model: it has several outputs, but not one per class; use multi_class='ovr'.")
         own = np.searchsorted(classes, predicted)[:, np.newaxis, np.newaxis]
         shares = np.take_along_axis(shares, own, axis=2)[:, :, 0]
     data.obsm[f"{key}_contributions"] = frame(shares, inner.kernel_names_)

@@ -41,7 +41,7 @@ class StackedViews(NamedTuple):
     def numbers(self) -> dict[str, list[int]]:
         """The columns of each view by their numbers.
 
-        Unlike names they hold for what a scaler makes of a data frame, too.
+        Unlike names, they also apply to the array that a scaler returns for a data frame.
         """
         ends = np.cumsum([0, *map(len, self.views.values())]).tolist()
         return {name: list(range(*ends)) for name, ends in zip(self.views, pairwise(ends), strict=True)}
@@ -55,7 +55,7 @@ class StackedViews(NamedTuple):
 
     @property
     def iloc(self) -> Any:
-        """What takes rows by position: ``stacked.iloc[rows]``."""
+        """Indexer of rows by position: ``stacked.iloc[rows]``."""
         return _Rows(self)
 
     def take(self, rows: Any, axis: int = 0) -> StackedViews:
@@ -71,15 +71,15 @@ class _Rows(NamedTuple):
 
 
 class SparseTable(sparse.csr_array):  # type: ignore[misc]
-    """A sparse array whose columns have names, and its rows where they are known, as those of a data frame have.
+    """A sparse array with the names of its columns and, where they are known, of its rows.
 
-    Kernels find their columns by these names. Rows and columns that are taken keep theirs; what arithmetic returns has
+    Kernels find their columns by these names. Selected rows and columns keep their names; results of arithmetic have
     none.
 
     Parameters
     ----------
     *given : any
-        What SciPy's :class:`~scipy.sparse.csr_array` is made of.
+        Arguments of SciPy's :class:`~scipy.sparse.csr_array`.
     columns : sequence of str, optional
         The names of the columns.
     index : pandas.Index, optional
@@ -272,8 +272,8 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
     if fitted is not None:
         if not tables or not {*tables} <= {*fitted}:
             raise ValueError(
-                f"X: the tables {', '.join(map(repr, tables))} were given, and the estimator was fitted to "
-                f"{', '.join(map(repr, fitted)) or 'one table'}."
+                f"X has the tables {', '.join(map(repr, tables))}, but the estimator was fitted to "
+                f"{', '.join(map(repr, fitted)) or 'one table'}; give these."
             )
         like = next(iter(tables.values()))
         tables = {name: tables[name] if name in tables else _absent(own, name, like) for name, own in fitted.items()}

@@ -141,9 +141,9 @@ class TTestResult(NamedTuple):
 def t_test_resampled(scores_a: Any, scores_b: Any, *, n_train: int, n_test: int) -> TTestResult:
     """Test, two-sided, whether two methods have equal scores on random splits of one data set.
 
-    Random splits share most of their training samples, so that a plain paired t test, or one of ranks, takes the same
-    evidence for new again and again. With d the k differences, t = mean(d) / √((1/k + n_test/n_train) var(d)) has
-    about k − 1 degrees of freedom.
+    Random splits share most of their training samples, so a plain paired t test, or a rank test, counts the same
+    evidence several times. With d the k differences, t = mean(d) / √((1/k + n_test/n_train) var(d)) has about k − 1
+    degrees of freedom.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ def read_table(path: Path) -> pd.DataFrame:
     names = [str(name) for name in table.columns]
     _check_repeated(path, names)
     if len(table) == 0:
-        raise ValueError(f"{path} holds no rows: a table needs some below the names of its columns.")
+        raise ValueError(f"{path} holds no rows below the header; give at least one.")
     table.columns = names
     coded = [name for name in names if isinstance(table[name].dtype, pd.CategoricalDtype)]
     table = table.astype(dict.fromkeys(coded, object))
@@ -83,7 +83,7 @@ def _check_repeated(path: Path, names: list[str]) -> None:
 
 def _check_there(path: Path) -> None:
     if existing_file(path).stat().st_size == 0:
-        raise ValueError(f"{path} is empty; give a file that holds something.")
+        raise ValueError(f"{path} is empty; give a file that holds a table.")
 
 
 # Text ---------------------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def _read_text(path: Path) -> pd.DataFrame:
     lines = _rows_of_text(path, delimiter)
     head = next(lines, [])
     if not head:
-        raise ValueError(f"{path} holds nothing but blank lines.")
+        raise ValueError(f"{path} holds blank lines only; give a file that holds a table.")
     _check_repeated(path, head)
     # What pandas would fill up or cut off silently is refused here, with the line's number.
     try:

@@ -92,7 +92,7 @@ def test_scores_of_several_classes_are_those_of_the_predicted_one(capsys, tmp_pa
 def test_a_category_never_seen_is_noted(capsys, tmp_path, model):
     table = flowers(n=10).drop(columns="kind").assign(colour="green")
     said = done(capsys, "predict", model, write(table, tmp_path / "new.csv"))
-    assert "'colour': 'green' was not in the training table" in said.err
+    assert "column 'colour' holds 'green', which is not in the training table" in said.err
 
 
 def test_classes_that_read_as_numbers_elsewhere(capsys, tmp_path):

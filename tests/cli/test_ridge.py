@@ -227,7 +227,7 @@ def test_a_given_ridge_is_kept(capsys, tmp_path):
 def test_rows_that_repeat_are_warned_of(capsys, tmp_path):
     twice = pd.concat([noisy(30), noisy(30)])
     _, said = fitted(capsys, tmp_path, twice, "y", "--view", "all=u,v:gauss")
-    assert "50 % of the samples repeat another one" in said.err
+    assert "50 % of the samples duplicate another one" in said.err
 
 
 # Intervals -----------------------------------------------------------------------------------------------------------

@@ -398,7 +398,7 @@ def test_a_fold_without_a_score_is_named():
     X = np.random.RandomState(0).standard_normal((60, 2)) + y[:, np.newaxis]
     folds = [(np.r_[0:5, 20:60], np.r_[5, 6:20]), (np.r_[0:30], np.r_[30:60])]
     search = MKLClassifierCV([Linear()], Cs=2, cv=folds, scoring=nothing_of_one_class)
-    with pytest.raises(ValueError, match=r"gives no number in fold 2 \(of 2\), whose samples .* use fewer folds"):
+    with pytest.raises(ValueError, match=r"is undefined in fold 2 \(of 2\), whose held-out .* use fewer folds"):
         search.fit(X, y)
 
 
@@ -474,7 +474,7 @@ def test_wrong_epsilon_and_samples(tmp_path):
     X, y = two_classes(60)
     with pytest.raises(ValueError, match="epsilon='wide'"):
         MKLRegressorCV(epsilon="wide").fit(X, y)
-    with pytest.raises(ValueError, match="folds are taken of"):
+    with pytest.raises(ValueError, match="cross-validation supports arrays"):
         MKLClassifierCV(approximation="nystroem").fit(str(tmp_path / "X.parquet"), y)
 
 

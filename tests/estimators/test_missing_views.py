@@ -255,7 +255,7 @@ def test_a_matrix_with_gaps_stands_for_nan():
     rows = np.arange(len(X)).reshape(-1, 1)
     model, expected = MKLClassifier(given, tol=1e-8).fit(rows, y), MKLClassifier(KERNELS, tol=1e-8).fit(partial, y)
     np.testing.assert_allclose(model.decision_function(rows), expected.decision_function(partial), atol=1e-4)
-    with pytest.raises(ValueError, match=r"nothing but NaN.*give further kernels"):
+    with pytest.raises(ValueError, match=r"of K is NaN.*give further kernels"):
         MKLClassifier(given[:1]).fit(rows, y)
 
 

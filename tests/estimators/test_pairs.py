@@ -203,7 +203,7 @@ def test_what_ridge_does_not_compute_of_pairs():
     model = MKLRidgeCV(KERNELS, memory_budget=SMALL)
     with pytest.raises(ValueError, match="criterion='evidence': 130 pairs have 14 left and 12 right members"):
         clone(model).set_params(criterion="evidence").fit(X[TRAIN], y[TRAIN])
-    with pytest.raises(ValueError, match=r"groups: 130 pairs .* choose alpha by folds of PairSplit"):
+    with pytest.raises(ValueError, match=r"groups: 130 pairs .* choose alpha by cross-validation with PairSplit"):
         clone(model).fit(X[TRAIN], y[TRAIN], groups=LEFT_OF[TRAIN])
-    with pytest.raises(ValueError, match="return_std=True: the matrix of the 130 training pairs is not made"):
+    with pytest.raises(ValueError, match="return_std=True: the matrix of the 130 training pairs is not computed"):
         model.set_params(alpha=1.0, weights="uniform").fit(X[TRAIN], y[TRAIN]).predict(X[TEST], return_std=True)

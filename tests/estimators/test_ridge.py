@@ -196,9 +196,9 @@ def test_a_weight_is_a_smaller_ridge():
 
 
 def test_repeated_samples_are_warned_of():
-    with pytest.warns(UserWarning, match=r"50 % of the samples repeat .* give groups"):
+    with pytest.warns(UserWarning, match=r"50 % of the samples duplicate .* give groups"):
         MKLRidgeCV(KERNELS).fit(np.tile(X, (2, 1)), np.tile(Y, 2))
-    with pytest.warns(UserWarning, match=r"50 % of the samples repeat another one, with its target, .* sample_weight"):
+    with pytest.warns(UserWarning, match=r"50 % of the samples duplicate another one, with .* sample_weight"):
         MKLRidgeCV(KERNELS, criterion="evidence").fit(np.vstack([X, X]), np.concatenate([Y, Y]))
 
 
@@ -428,7 +428,7 @@ def test_widths_in_features_and_of_many_samples():
 
 
 def test_other_estimators_refuse_to_learn_widths():
-    with pytest.raises(ValueError, match="width='learn': MKLRidgeCV and MKLRidgeClassifierCV learn widths"):
+    with pytest.raises(ValueError, match="width='learn': only MKLRidgeCV and MKLRidgeClassifierCV learn widths"):
         MKLRegressor([Gaussian("learn")]).fit(X, Y)
     with pytest.raises(ValueError, match="per_column=True with width='median'"):
         MKLRidgeCV([Gaussian(per_column=True)]).fit(X, Y)
@@ -515,7 +515,7 @@ def test_mistakes_are_named(tmp_path):
     streamed = np.load(tmp_path / "X.npy", mmap_mode="r")
     with pytest.raises(ValueError, match="MKLRidgeCV reads samples in memory"):
         MKLRidgeCV([Linear()], approximation="nystroem", rank=20).fit(streamed, Y)
-    with pytest.raises(ValueError, match="leaving one out takes two samples"):
+    with pytest.raises(ValueError, match="leave-one-out needs at least two"):
         MKLRidgeCV().fit(X, Y, sample_weight=np.eye(60)[0])
     with pytest.raises(ValueError, match="groups holds None or NaN"):
         MKLRidgeCV().fit(X, Y, groups=np.where(np.arange(60) % 2, np.nan, 1.0))

@@ -123,5 +123,5 @@ def test_overflow_is_said():
     model = MKLRegressor([Polynomial(3)], C=1.0).fit(X, Y)
     far = X.copy()
     far[7] = 1e120
-    with pytest.raises(ValueError, match=r"X\[7\]: kernel 'polynomial' overflows at this sample: scale its columns"):
+    with pytest.raises(ValueError, match=r"X\[7\]: kernel 'polynomial' overflows for this sample; correct its values"):
         model.predict(far)

@@ -214,7 +214,7 @@ def test_repeated_and_constant_columns(samples):
         ({"C": "learn", "slack": 2}, "C='learn' needs all kernels"),
         ({"normalize": "centered"}, "normalize='centered': kernels of Subsets"),
         ({"approximation": "nystroem"}, "approximation='nystroem': kernels of Subsets"),
-        ({"kernels": [Linear(), PAIRS]}, "Subsets.*stands alone"),
+        ({"kernels": [Linear(), PAIRS]}, "Subsets.*must be the only kernel"),
         ({"kernels": Subsets(Gaussian(), size=9)}, "size=9: there are 8 columns"),
     ],
 )

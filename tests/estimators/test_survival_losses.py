@@ -350,7 +350,7 @@ def test_a_search_whose_folds_lack_events_says_so(loss):
     ):
         MKLSurvivalCV([Linear()], loss=loss, Cs=2, cv=3).fit(X, one)
     three = np.column_stack([np.arange(N) < 3, Y[:, 1]])
-    message = r"scoring=None gives no number in fold 4, 5 \(of 5\), whose samples held out .* use fewer folds"
+    message = r"scoring=None is undefined in fold 4, 5 \(of 5\), whose held-out samples .* use fewer folds"
     with pytest.raises(ValueError, match=message):
         MKLSurvivalCV([Linear()], loss=loss, Cs=2, cv=5).fit(X, three)
 

@@ -118,7 +118,7 @@ def test_a_confounder_given_twice_is_left_out():
     rng = np.random.RandomState(0)
     batch = 3.0 * rng.standard_normal((2, 4))[rng.randint(2, size=90)] + rng.standard_normal((90, 4))
     again = batch + 0.05 * rng.standard_normal(batch.shape)
-    with pytest.warns(UserWarning, match=r"'batch', 'again' left out, .* copies aside"):
+    with pytest.warns(UserWarning, match=r"'batch', 'again' left out, .* duplicates aside"):
         model = MKLKernelPCA().fit(TWO | {"batch": batch, "again": again})
     np.testing.assert_allclose(model.weights_, [0.5, 0.5, 0.0, 0.0])
     # Without a second measurement, the copies are all that depends on another view.

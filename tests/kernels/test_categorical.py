@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -88,3 +90,31 @@ def test_estimators_read_tables_by_the_names_of_their_columns(tmp_path):
     assert_array_equal(load(tmp_path / "model.skops").predict(FRAME), model.predict(FRAME))
     with pytest.raises(ValueError, match="give text to Categorical"):
         MKLClassifier([("sex", Gaussian(), ["sex"])]).fit(FRAME, y)
+
+
+@pytest.mark.parametrize("kernels", [None, [("words", Categorical(), ["sex", "grade"]), ("age", Gaussian(), ["age"])]])
+def test_predictions_warn_once_of_a_category_that_is_not_in_the_training_set(kernels, tmp_path):
+    table = FRAME[["age", "sex", "grade"]].astype({"sex": str})[:60]
+    model = MKLClassifier(kernels).fit(table, table["age"] > 55)
+    save(model, tmp_path / "m.skops")
+    new = table[:4].assign(grade=["IV", "V", "I", "I"], sex=["x", "f", "m", "f"])
+    for fitted in (model, load(tmp_path / "m.skops")):
+        with pytest.warns(UserWarning, match=r"'sex' holds 'x', which is not in the training set") as caught:
+            predicted = fitted.decision_function(new)
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="'grade' holds 'other'"):
+        others = model.decision_function(new.assign(sex="f", grade="other"))
+    with pytest.warns(UserWarning, match="'grade' holds 'VI'"):
+        assert_array_equal(model.decision_function(new.assign(sex="f", grade="VI")), others)  # all match nothing
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_allclose(model.decision_function(new[2:]), predicted[2:])
+
+
+def test_categories_of_lists_and_of_products_are_known():
+    rows, y = [["a", 1.0], ["b", 2.0], ["a", 3.0], ["c", 1.5]] * 5, [0, 1, 0, 1] * 5
+    for kernels in ([("c", Categorical(), [0]), ("g", Gaussian(), [1])], [Clinical() * Clinical()]):
+        model = MKLClassifier(kernels).fit(rows, y)
+        with pytest.warns(UserWarning, match="column 0 holds 'z'"):
+            model.predict([["z", 1.0], ["a", 2.0]])

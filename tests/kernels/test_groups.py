@@ -47,7 +47,7 @@ def test_wrong_groups_are_named():
         by_group([["a"]])
     with pytest.raises(TypeError, match="by_group needs a kernel"):
         by_group({"a": [0]}, "rbf")
-    with pytest.raises(ValueError, match=r"none is left.*\['X', 'Y'\]"):
+    with pytest.raises(ValueError, match=r"there is no group with at least min_size=.*\['X', 'Y'\]"):
         by_group(GROUPS, among=["X", "Y"][:2])
     with pytest.raises(ValueError, match="min_size=0"):
         by_group(GROUPS, min_size=0)

@@ -277,7 +277,7 @@ def test_wrong_quantiles(quantile):
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match=r"quantile=\[0\.1, 0\.9\]: several quantiles are those of one target, and y"):
+    with pytest.raises(ValueError, match=r"quantile=\[0\.1, 0\.9\]: several quantiles need a single target, but y"):
         MKLRegressor(loss="quantile", quantile=[0.1, 0.9]).fit(X, np.column_stack([Y, Y, Y]))
     with pytest.raises(ValueError, match="solver='silp' supports machines with one output"):
         MKLRegressor(KERNELS, loss="quantile", quantile=[0.1, 0.9], solver="silp").fit(X, Y)

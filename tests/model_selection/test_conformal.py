@@ -355,7 +355,7 @@ def test_what_has_none():
     assert not hasattr(MKLRegressor(), "predict_interval")
     labels = np.column_stack([CLASSES == "a", CLASSES == "b"]).astype(int)
     search = PathSearchCV(DiscriminantMKLClassifier(KERNELS), Cs=[0.1], cv=KFold(3)).fit(X, labels)
-    with pytest.raises(ValueError, match="sets those of one class per sample"):
+    with pytest.raises(ValueError, match="sets need one class per sample"):
         search.predict_set(X)
     with pytest.raises(NotFittedError):
         MKLRegressorCV(Cs=[1.0], norms=[1], cv=3, refit=False).fit(X, Y).predict_interval(X)
@@ -381,7 +381,7 @@ def test_wrong_splits():
         SplitConformal(StandardScaler()).fit(X, Y)
     with pytest.raises(ValueError, match="y: the samples have several labels"):
         SplitConformal(GaussianNB()).fit(X, np.column_stack([CLASSES == "a", CLASSES == "b"]))
-    with pytest.raises(ValueError, match=r"y has 2 columns, and MKLSurvival predicts 1 numbers of a sample"):
+    with pytest.raises(ValueError, match=r"y has 2 columns, but MKLSurvival predicts 1 numbers per sample"):
         SplitConformal(MKLSurvival(), random_state=0).fit(X, np.column_stack([np.ones(48), np.exp(Y)]))
     with pytest.raises(ValueError, match="NaN"):
         SplitConformal(Ridge(), random_state=0).fit(X, np.where(np.arange(48) == 7, np.nan, Y))

@@ -432,7 +432,7 @@ def _with_warnings(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", ConvergenceWarning)
-        warnings.filterwarnings("always", message=".*samples repeat another one")
+        warnings.filterwarnings("always", message=".*samples duplicate another one")
         fitted = fit()
     return fitted, [str(warning.message) for warning in caught]
 

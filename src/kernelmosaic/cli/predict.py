@@ -143,8 +143,8 @@ class NewRows:
         for name, values in (self.plan.categories if self.plan else {}).items():
             strange = sorted(set(self.table[name].dropna()) - set(values))
             if strange:
-                unseen = f"{strange[0]!r} was not in the training table, and counts as no category."
-                notes.append(f"column {name!r}: {unseen}")
+                unseen = f"{strange[0]!r}, which is not in the training table: it matches no training category."
+                notes.append(f"column {name!r} holds {unseen}")
         for note in notes:
             say(note=note)
 

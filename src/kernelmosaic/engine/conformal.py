@@ -190,17 +190,17 @@ class Conformal(Unseen):
 
 
 def predict_interval(self: Any, X: MatrixLike, coverage: float = 0.9) -> Array:
-    """Return intervals that hold the targets of new samples with a given probability.
+    """Return intervals that contain the targets of new samples with a given probability.
 
-    Their ends are quantiles of what machines predict that have not seen some training sample each, with the residual of
-    this sample added and subtracted (Barber et al. 2021). Where several quantiles are predicted, what is subtracted
-    from the first and added to the last is how far the target is outside of these two (Romano, Patterson and Candès
-    2019), so that intervals are wide where these are apart. Whatever the distribution, intervals of samples that are
-    exchangeable with the training ones hold the target with a probability of at least
+    Their ends are quantiles, over the training samples, of the prediction by a machine fitted without the sample, minus
+    and plus the residual of the sample (Barber et al. 2021). If the model predicts several quantiles, the residual is
+    how far the target lies outside the first and the last of them (Romano, Patterson and Candès 2019), so that
+    intervals are wide where these are far apart. Whatever the distribution, intervals of samples that are exchangeable
+    with the training samples contain the target with a probability of at least
 
-    - 2·coverage − 1 − √(2/n) by the machines of the folds of a search (CV+), were C and the norm given,
-    - 2·coverage − 1 by all leave-one-out machines of a ridge estimator, in closed form (jackknife+), were the weights
-      given; in features, and of many pairs, the machine itself stands for them (the jackknife),
+    - 2·coverage − 1 − √(2/n) by the machines of the folds of a search (CV+), for a given C and norm,
+    - 2·coverage − 1 by all leave-one-out machines of a ridge estimator, in closed form (jackknife+), for given weights;
+      with features, and for many pairs, the machine itself takes their place (the jackknife),
     - coverage by one machine and n samples set aside; they are infinite above n / (n + 1);
 
     in practice of about `coverage`.
@@ -221,13 +221,13 @@ def predict_interval(self: Any, X: MatrixLike, coverage: float = 0.9) -> Array:
 
 
 def predict_set(self: Any, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.bool_]:
-    """Return sets of classes that hold the classes of new samples with a given probability.
+    """Return sets of classes that contain the classes of new samples with a given probability.
 
-    A class is in the set unless it suits the sample worse than their own classes suit too many of the training samples,
-    each judged by a machine that has not seen it (Romano, Sesia and Candès 2020). A class suits worse the more the
-    largest decision value (or, without those, probability) of another class exceeds its own. The probability is at
-    least that which ``predict_interval`` states for the machines of folds, for leave-one-out machines, and for samples
-    set aside: 2·coverage − 1 − √(2/n), 2·coverage − 1, and coverage.
+    A class is in the set unless its score is larger than too many of the scores that training samples have for their
+    own classes, each by a machine fitted without the sample (Romano, Sesia and Candès 2020). The score is by how much
+    the largest decision value (or, without those, probability) of another class exceeds that of this class. The
+    probability is at least 2·coverage − 1 − √(2/n) by the machines of folds, 2·coverage − 1 by leave-one-out machines,
+    and coverage by samples set aside, as for ``predict_interval``.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def predict_set(self: Any, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.b
     Returns
     -------
     ndarray of bool of shape (n_samples, classes)
-        Whether each of `classes_` is in the set; the class predicted always is, so that none is empty.
+        Whether each of `classes_` is in the set; the predicted class always is, so no set is empty.
     """
     check_is_fitted(self)
     return np.asarray(self._unseen().classes_within(X, coverage, self.predict(X)))
@@ -264,8 +264,8 @@ def _band(model: Estimator, X: MatrixLike, n_targets: int) -> Array:
         return columns[:, [0, -1], np.newaxis]
     if columns.shape[1] != n_targets:
         raise ValueError(
-            f"y has {n_targets} columns, and {type(model).__name__} predicts {columns.shape[1]} numbers of a sample: "
-            "intervals are those of targets that are predicted; give these."
+            f"y has {n_targets} columns, but {type(model).__name__} predicts {columns.shape[1]} numbers per sample; "
+            "give the targets that it predicts."
         )
     return np.repeat(columns[:, np.newaxis], 2, axis=1)
 

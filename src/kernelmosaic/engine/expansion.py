@@ -246,8 +246,8 @@ class Expansion:
                 at = np.arange(len(out))[rows][np.argmin(np.isfinite(values).all(axis=1))]
                 name = self.kernel_set.names[int(np.searchsorted(self.kept, m))]
                 raise ValueError(
-                    f"X[{at}]: kernel {name!r} overflows at this sample: scale its columns as those of the training "
-                    "samples, to about one, or correct them."
+                    f"X[{at}]: kernel {name!r} overflows for this sample; correct its values, or scale them like those "
+                    "of the training samples."
                 )
             out[rows] += values
         return out
@@ -257,7 +257,7 @@ class Expansion:
         needed = 8 * open_rows(X).shape[0] * self.n_kernels * len(self.eta)
         if needed > default_budget():
             raise MemoryError(
-                f"X: the shares of {self.n_kernels} kernels in {open_rows(X).shape[0]} decisions need "
+                f"X: the contributions of {self.n_kernels} kernels for {open_rows(X).shape[0]} samples need "
                 f"{format_bytes(needed)}, the budget is {format_bytes(default_budget())}: give fewer samples at a time."
             )
         out = np.zeros((open_rows(X).shape[0], self.n_kernels, len(self.eta)))

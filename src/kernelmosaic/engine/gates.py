@@ -183,10 +183,10 @@ def _numbers(view: MatrixLike) -> Array:
         numbers = np.asarray(dense, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            "gates read numbers, and these columns are not: name numeric gating_columns, or give a gating_kernel."
+            "gates need numbers, but these columns hold others: name numeric gating_columns, or give a gating_kernel."
         ) from None
     if not np.all(np.isfinite(numbers)):
-        raise ValueError("gates read finite numbers: the gating columns hold NaN or infinity.")
+        raise ValueError("gates need finite numbers, but the gating columns hold NaN or infinity: correct them.")
     return numbers
 
 
@@ -236,7 +236,10 @@ def fill_views(X: MatrixLike, missing: MissingViews | None, present: Any, means:
     if missing is None or present is None:
         return X
     if means is None:
-        raise ValueError("X lacks views of some samples: gates then read tables of numbers only.")
+        raise ValueError(
+            "X: some samples lack a view, and gates then need numeric columns only; fill these views, or leave the "
+            "samples out."
+        )
     X = X.copy()
     for one, own in zip(missing.kernel_set.fitted, present.T, strict=True):
         columns = np.arange(X.shape[1]) if one.columns is None else one.columns
@@ -344,7 +347,7 @@ class GateMethod(Method):
             return replace(self, reader=GateReader(GateInputs.none(), missing, means))
         if self.kernel is None and self.columns is None and self.kinds != {"numbers"}:
             raise ValueError(
-                f"gating: the kernels read {' and '.join(sorted(self.kinds))}, which gates cannot; give a "
+                f"gating: the kernels read {' and '.join(sorted(self.kinds))}, which gates cannot read; give a "
                 "gating_kernel to gate in its space, or name numeric gating_columns."
             )
         present = None if missing is None else missing.present_in(data.samples)
@@ -364,7 +367,10 @@ class GateMethod(Method):
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=self.n_init)
         projected = isinstance(data, ExactSet) and bool(projected_kernels(data.kernel_set))
         if projected and present is not None:
-            raise ValueError("X lacks views of some samples, and projected kernels are learned from all of them.")
+            raise ValueError(
+                "X: some samples lack a view, and projected kernels need every view; fill these views, or leave the "
+                "samples out."
+            )
         shared: Any = None if projected else data.stack
 
         def attempt(machine: Machine, seed: int) -> LearnedGates:

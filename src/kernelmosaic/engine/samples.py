@@ -24,6 +24,7 @@ from kernelmosaic.backend import is_dask, to_host
 from kernelmosaic.gram.feature_maps import APPROXIMATIONS
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, gathered, open_rows
 from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
+from kernelmosaic.kernels.categorical import Clinical
 from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.subsets import SubsetFamily
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
@@ -312,6 +313,41 @@ class Standardizer:
         out = X.astype(np.float64 if X.dtype == np.float32 else X.dtype)
         out[:, self.columns] = (np.asarray(X[:, self.columns], dtype=np.float64) - self.mean) / self.scale
         return out
+
+
+# Categories that the training samples do not have ---------------------------------------------------------------------
+
+
+def known_categories(entries: list[Entry], given: FitInput) -> dict[int, list[str]]:
+    """Return the texts in the columns that kernels compare as categories, by the number of the column."""
+    found: dict[int, list[str]] = {}
+    for spec in lay_specs(entries, given.table):
+        if _compares_categories(spec.kernel):
+            for j in range(given.X.shape[1]) if spec.columns is None else spec.columns.tolist():
+                found[j] = sorted({value for value in given.X[:, j].tolist() if isinstance(value, str)})
+    return {j: texts for j, texts in found.items() if texts}
+
+
+def _compares_categories(kernel: Kernel | SubsetFamily) -> bool:
+    """Whether a kernel, or one it is made of, is `Clinical`; pairs of new members are what `Pairwise` is for."""
+    if isinstance(kernel, Pairwise | SubsetFamily):
+        return False
+    parts = kernel.get_params(deep=False).values()
+    return isinstance(kernel, Clinical) or any(isinstance(one, Kernel) and _compares_categories(one) for one in parts)
+
+
+def warn_of_unseen(known: dict[int, list[str]], X: AnyArray, names: Sequence[Any]) -> None:
+    """Warn once where new samples hold a text that no training sample has in its column."""
+    for j, texts in known.items():
+        unseen = sorted({value for value in X[:, j].tolist() if isinstance(value, str)}.difference(texts))
+        if unseen:
+            warnings.warn(
+                f"X: column {names[j]!r} holds {unseen[0]!r}, which is not in the training set: it matches no training "
+                "category.",
+                UserWarning,
+                stacklevel=level_of_caller(),
+            )
+            return
 
 
 # Columns so unlike in scale that a kernel sees only the largest of them ----------------------------------------------

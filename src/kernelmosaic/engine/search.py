@@ -778,8 +778,8 @@ class CalibrationFolds:
         X = np.asarray(given.X.X) if isinstance(given.X, ArrayRows) else given.X
         if is_streamed(X):
             raise ValueError(
-                f"calibration={method!r} fits to folds, which are taken of arrays, sparse matrices and data "
-                f"frames, not of X={type(X).__name__}: load the samples, or use calibration=None."
+                f"calibration={method!r} needs cross-validation, which supports arrays, sparse matrices and data "
+                f"frames, not X={type(X).__name__}: load the samples, or use calibration=None."
             )
         weight = np.ones(len(given.y)) if given.weight is None else given.weight
         counted = count_samples(model.approximation, X, given.y, weight)

@@ -384,8 +384,8 @@ class Numbers(Task):
         each = [one for target in np.atleast_2d(y.T) for one in self._machines_of(target, weight)]
         if self.is_ordered and y.ndim == 2 and y.shape[1] > 1:
             raise ValueError(
-                f"quantile={self.quantile!r}: several quantiles are those of one target, and y has {y.shape[1]} "
-                "columns; give one quantile, or one column at a time."
+                f"quantile={self.quantile!r}: several quantiles need a single target, but y has {y.shape[1]} columns; "
+                "give one quantile, or one column at a time."
             )
         return each if len(each) == 1 else [SharedMachines(each)]
 
@@ -426,8 +426,7 @@ def require_event(weight: Array, where: str = "") -> None:
     if not np.any(weight):
         fewer = ", fewer folds (cv), or folds stratified by the event" if where else ""
         raise ValueError(
-            f"y: no event was observed{where}, all times are censored, and nothing bounds a prediction from above; "
-            f"give samples with their event{fewer}."
+            f"y: no event was observed{where}, all times are censored; give samples with an observed event{fewer}."
         )
 
 
@@ -468,9 +467,9 @@ class Novelty(Task):
         varying = [] if normalize == "diagonal" else data.varying_diagonals()
         if varying:
             warnings.warn(
-                f"{self.name}: k(x, x) of {', '.join(varying)} differs between training samples, so that a "
-                "sample may look usual for being far from the origin alone; use kernels such as Gaussian() whose "
-                "k(x, x) is constant, or set normalize='diagonal', by which directions alone are compared.",
+                f"{self.name}: k(x, x) of {', '.join(varying)} differs between training samples, so a sample "
+                "far from the origin may count as an inlier for its norm alone; use kernels with constant k(x, x), "
+                "such as Gaussian(), or normalize='diagonal', which compares directions only.",
                 UserWarning,
                 stacklevel=level_of_caller(),
             )

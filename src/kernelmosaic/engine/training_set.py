@@ -283,8 +283,8 @@ class ExactSet(TrainingSet):
         self.samples, self.missing = X, None
         if self.present is not None and options.device is not None:
             raise ValueError(
-                f"device={options.device!r}: X lacks views of some samples, which are completed on the host; use "
-                "device=None."
+                f"device={options.device!r}: some samples lack a view, and missing views are completed on the host "
+                "only; use device=None."
             )
         room = StackOptions.distance_bytes if self.budget is None else min(self.budget / 4, StackOptions.distance_bytes)
         self.kernel_set, self.views, self.distances = KernelSet.fit_samples(
@@ -317,8 +317,8 @@ class ExactSet(TrainingSet):
         if self.missing is not None and self.present is not None:
             if not isinstance(stack, StoredStack):
                 raise MemoryError(
-                    f"X: views that samples lack are completed in stored matrices, but {stack.form}; raise "
-                    "memory_budget, or fit to fewer samples."
+                    f"X: missing views are completed in stored matrices, but {stack.form}; raise memory_budget, or fit "
+                    "to fewer samples."
                 )
             self.shares = self.missing.complete(stack.matrices)
         return stack

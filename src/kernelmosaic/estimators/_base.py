@@ -40,9 +40,11 @@ from kernelmosaic.engine.samples import (
     Standardizer,
     check_approximation,
     is_streamed,
+    known_categories,
     level_of_caller,
     read_sample_weight,
     validate_rows,
+    warn_of_unseen,
 )
 from kernelmosaic.engine.tasks import PathRule, Task
 from kernelmosaic.engine.training_set import KernelOptions, active_store
@@ -215,7 +217,10 @@ class KernelEstimator(BaseEstimator, ABC):
         self._rules["tables"] = tables
         checked, target = found if y else (found, None)
         weight = None if sample_weight is None else read_sample_weight(sample_weight, checked)
-        return FitInput(checked, target, weight, to_host(X), device, views)
+        given = FitInput(checked, target, weight, to_host(X), device, views)
+        if "table" in self._rules["kinds"] and getattr(checked, "dtype", np.dtype(float)).kind in "OU":
+            self._rules["categories"] = known_categories(self.read_kernels(given.table, views), given)
+        return given
 
     def _refuse_labels(self, y: TargetLike) -> None:
         """Raise if samples have several labels, or a target of several columns."""
@@ -268,6 +273,9 @@ class KernelEstimator(BaseEstimator, ABC):
             self._check_names(names, reset)
         if rules["approximation"] is not None and rules.get("views"):
             _refuse_gaps(found[0] if y else found, rules["approximation"])
+        if not reset and rules.get("categories"):
+            labels: Any = getattr(self, "feature_names_in_", range(self.n_features_in_))
+            warn_of_unseen(rules["categories"], found[0] if y else found, labels)
         return found if self._standardizer is None else self._standardizer(found)
 
     def _check_names(self, names: NDArray[np.object_], reset: bool) -> None:
@@ -278,8 +286,8 @@ class KernelEstimator(BaseEstimator, ABC):
         if known != list(names):
             j = next(j for j, (own, name) in enumerate(zip(known, names, strict=True)) if own != name)
             raise ValueError(
-                f"X: column {j} is {names[j]!r}, and that of the fit is {known[j]!r}; give the columns of the fit in "
-                "their order, as views_from_anndata(..., genes=model.feature_names_in_) does."
+                f"X: column {j} is {names[j]!r}, but {known[j]!r} in the training set; give the columns in the order "
+                "of the training set, as views_from_anndata(..., genes=model.feature_names_in_) does."
             )
 
     def _input_rules(self, X: MatrixLike) -> Settings:
@@ -544,8 +552,8 @@ def _refuse_gaps(X: MatrixLike, approximation: str) -> None:
     """Raise if samples lack something where kernels are features."""
     if not issparse(X) and X.dtype.kind == "f" and np.isnan(X.sum()) and np.isnan(X).any():
         raise ValueError(
-            f"approximation={approximation!r}: X contains NaN. Views that samples lack are completed with exact "
-            "kernels only: use approximation=None, or fill X in."
+            f"approximation={approximation!r}: X contains NaN, and missing views need exact kernels; use "
+            "approximation=None, or fill the cells."
         )
 
 

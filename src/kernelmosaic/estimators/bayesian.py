@@ -28,8 +28,8 @@ from kernelmosaic.learning.problem import progress
 class BayesianMKLClassifier(KernelClassifier):
     """Probit classification on a weighted sum of kernels, with a posterior over the weights.
 
-    Bayesian efficient multiple kernel learning. With outputs c, one for two classes and else one per class, told apart
-    from the rest, and labels y_ic = ±1, the model is
+    Bayesian efficient multiple kernel learning. With outputs c, one for two classes and otherwise one per class against
+    the rest, and labels y_ic = ±1, the model is
 
     - λ_i ~ Gamma(sample prior), a_ic ~ N(0, 1/λ_i): one coefficient per sample and output;
     - g_imc ~ N(Σ_j a_jc k_m(x_i, x_j), noise²): the output of each kernel for each sample;
@@ -295,8 +295,8 @@ class Inference:
         L, failed = dpotrf(A.T, lower=1, overwrite_a=1)
         if failed:
             raise ValueError(
-                f"noise={np.sqrt(variance):g}: too small beside the kernels, so that a matrix is singular to rounding; "
-                "raise noise, or put the kernels on a smaller scale, as normalize='trace' does."
+                f"noise={np.sqrt(variance):g} is so small relative to the kernels that a matrix is numerically "
+                "singular; raise noise, or scale the kernels down, as normalize='trace' does."
             )
         target = sum(self.stack.products(self.g[m], kernels=[m])[m] for m in range(self.stack.n_kernels))
         self.a = dpotrs(L, target / variance, lower=1)[0]

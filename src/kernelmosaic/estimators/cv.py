@@ -106,8 +106,8 @@ class PathSearch(BaseEstimator):
             lost = [str(k + 1) for k in np.flatnonzero(np.isnan(scores).all(axis=(0, 2)))]
             where = f"fold {', '.join(lost)}" if lost else "some fold for every C"
             raise ValueError(
-                f"scoring={self.scoring!r} gives no number in {where} (of {len(folds)}), whose samples held out may "
-                "lack a class, or an event: use fewer folds (cv), folds that hold out some of each, or another scoring."
+                f"scoring={self.scoring!r} is undefined in {where} (of {len(folds)}), whose held-out samples may lack "
+                "a class or an event: use fewer folds (cv), stratified folds, or another scoring."
             )
         eligible = scores
         if getattr(scorer, "_response_method", "predict") != "predict":
@@ -134,8 +134,8 @@ class PathSearch(BaseEstimator):
         """Return the machines of the folds, or raise if none holds out what intervals or sets are of."""
         if self._conformal is None:
             raise ValueError(
-                "y: intervals are those of numbers, and sets those of one class per sample, some of which a fold holds "
-                "out; the samples have several labels, or none that is held out has a weight."
+                "y: intervals need numeric targets, and sets need one class per sample; held-out samples of positive "
+                "weight are needed for both."
             )
         return self._conformal
 
@@ -226,8 +226,8 @@ def in_memory(X: MatrixLike) -> MatrixLike:
         return np.asarray(X)
     if is_streamed(X):
         raise ValueError(
-            f"X={type(X).__name__}: folds are taken of arrays, sparse matrices and data frames; load the samples, or "
-            "choose C by yourself and fit the estimator without a search."
+            f"X={type(X).__name__}: cross-validation supports arrays, sparse matrices and data frames; load the "
+            "samples, or choose C yourself and use the estimator without a search."
         )
     return X
 

@@ -239,8 +239,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Returns
         -------
         ndarray of shape (n_samples, components)
-            At most classes − 1 columns, the most telling first, centred on the training set, whose regularised total
-            scatter in them is the identity.
+            At most classes − 1 columns, the most discriminative first, centred on the training set, whose regularised
+            total scatter in them is the identity.
         """
         check_is_fitted(self)
         return np.asarray(self.function_.projections(self._validate(X, reset=False)))

@@ -366,8 +366,8 @@ class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
         In (0, 1]: at most this share of the training samples is called novel, at least this share supports the
         boundary.
     gating : {"softmax", "sigmoid", "constant", "gaussian"} or Gating, default="sigmoid"
-        As in :class:`LocalizedMKLClassifier`. Softmax gates divide the one class into regions that no longer resemble
-        one another, and detect less for it.
+        As in :class:`LocalizedMKLClassifier`. Softmax gates divide the class into regions that no longer resemble one
+        another, and detect fewer novelties.
     slack : {1, 2}, default=1
         As in :class:`MKLOneClass`.
     gating_columns, gating_kernel, step, n_init, normalize, approximation, rank

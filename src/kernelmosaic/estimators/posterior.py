@@ -28,13 +28,13 @@ from kernelmosaic.stacking import check_row_names
 class PosteriorMKLClassifier(MKLClassifier):
     """Classification from class posteriors, on a weighted sum of kernels.
 
-    Samples whose class is doubtful ask for a smaller margin, so that noisy labels move the boundary less. Two classes,
-    with ŷ = 2 Pr(+1 | x) − 1: min ½‖w‖² + C Σ ξ_i with ŷ_i f(x_i) ≥ ŷ_i² (1 − ξ_i). More classes, with a constant each
-    and y the label, or the most probable class where posteriors are given instead: min ½ Σ_c ‖w_c‖² + C Σ_i Σ_c ξ_ic
-    with f_y(x_i) − f_c(x_i) ≥ 2 (Pr(y | x_i) − Pr(c | x_i)) − ξ_ic. Hard posteriors give exactly
-    ``MKLClassifier(multi_class="pairwise")``. :meth:`predict_proba` has the posteriors that the outputs represent:
-    (1 ± f)/2 within [0, 1], or the nearest point of the simplex to f/2. Of classes whose outputs differ by rounding
-    only, :meth:`predict` returns the first.
+    Samples of uncertain class need a smaller margin, so that noisy labels move the boundary less. Two classes, with ŷ =
+    2 Pr(+1 | x) − 1: min ½‖w‖² + C Σ ξ_i with ŷ_i f(x_i) ≥ ŷ_i² (1 − ξ_i). More classes, with a constant each and y the
+    label, or the most probable class where posteriors are given instead: min ½ Σ_c ‖w_c‖² + C Σ_i Σ_c ξ_ic with
+    f_y(x_i) − f_c(x_i) ≥ 2 (Pr(y | x_i) − Pr(c | x_i)) − ξ_ic. Hard posteriors give exactly
+    ``MKLClassifier(multi_class="pairwise")``. :meth:`predict_proba` has the posteriors that the outputs represent: (1 ±
+    f)/2 within [0, 1], or the nearest point of the simplex to f/2. Of classes whose outputs differ by rounding only,
+    :meth:`predict` returns the first.
 
     Parameters
     ----------

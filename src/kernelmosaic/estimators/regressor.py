@@ -280,16 +280,16 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         return LocationScale.fit(outputs, y, weight, None if held_out or self.loss == "rank" else 1.0)
 
     def predict(self, X: MatrixLike) -> Array:
-        """Return a number that is the larger the longer the survival.
+        """Return a number that is larger for longer survival.
 
         With ``loss="censored"`` it is the predicted logarithm of the time, of which ``np.exp`` is a time; with
-        ``loss="cox"`` it is minus the log hazard, relative to the mean of the training samples. Beside a risk, which
-        other libraries predict, it has the opposite sign.
+        ``loss="cox"`` it is minus the log hazard, relative to the mean of the training samples. Its sign is opposite to
+        that of a risk, which other libraries predict.
         """
         return self.decide(self._outputs(X))
 
     def predict_survival_function(self, X: MatrixLike, return_array: bool = False) -> Any:
-        """Return the probability of living on after each time.
+        """Return the probability of surviving beyond each time.
 
         With ``loss="cox"`` it is exp(−H₀(t) exp(−f(x))) with Breslow's estimate of H₀. With ``loss="censored"`` it is
         S₀(log t − f(x)) with Kaplan and Meier's estimate S₀ of the residuals; with ``loss="rank"``, whose f has no
@@ -426,8 +426,8 @@ class MKLOneClass(OutlierMixin, BaseMKL):
             raise ValueError(f"nu={self.nu!r}: must lie in (0, 1].")
         if self.normalize == "centered":
             raise ValueError(
-                "normalize='centered': a one-class machine separates the samples from the origin, which centring "
-                "moves into their midst; choose 'trace', 'diagonal' or None."
+                "normalize='centered': a one-class machine separates the samples from the origin, and centring moves "
+                "the origin to their mean; choose 'trace', 'diagonal' or None."
             )
 
     def _task(self) -> Novelty:

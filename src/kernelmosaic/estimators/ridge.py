@@ -228,7 +228,7 @@ class BaseRidge(KernelEstimator):
         labels = Labels(self.classes_).codes(given.y) if has_classes else None
         n = len(Y)
         if n < 2:
-            raise ValueError(f"n_samples={n} of positive weight: leaving one out takes two samples; give more.")
+            raise ValueError(f"n_samples={n} of positive weight: leave-one-out needs at least two; give more samples.")
         weight = np.ones(n) if given.weight is None else given.weight
         together = None if group is None else _members(group[rows])
         self._warn_of_repeats(given.X, Y, together)
@@ -277,8 +277,8 @@ class BaseRidge(KernelEstimator):
         share = part.weights / part.weights.sum()
         rank = [max(int(_FEATURES * one), 1) for one in share]
         warnings.warn(
-            f"{type(self).__name__}: the {n} samples are too many for exact linear systems, and are fitted by "
-            f"{sum(rank)} Nyström features, with weights learned from {len(some)} samples; give approximation and "
+            f"{type(self).__name__}: the {n} samples are too many for exact linear systems. The fit uses "
+            f"{sum(rank)} Nyström features and weights learned from {len(some)} samples; set approximation and "
             "rank to choose others, or subsample=None.",
             UserWarning,
             stacklevel=level_of_caller(),
@@ -392,9 +392,9 @@ class BaseRidge(KernelEstimator):
         error = np.finfo(np.float64).eps * largest * float(np.abs(found.beta).sum(axis=0).max())
         if error > most:
             warnings.warn(
-                f"{type(self).__name__}: the combined kernel has entries up to {largest:.2g}, next to which the ridge "
-                f"alpha={found.alpha:.2g} is small, and rounding alone may change a prediction by {error:.2g} standard "
-                "deviations of the targets: use scale=True or normalize='trace', or centre the columns.",
+                f"{type(self).__name__}: the combined kernel has entries up to {largest:.2g}, so large relative to "
+                f"alpha={found.alpha:.2g} that rounding may change a prediction by {error:.2g} standard deviations of "
+                "the targets: use scale=True or normalize='trace', or centre the columns.",
                 ConvergenceWarning,
                 stacklevel=level_of_caller(),
             )
@@ -493,11 +493,11 @@ class BaseRidge(KernelEstimator):
             why = (
                 "so leave-one-out scores are too optimistic: give groups, equal for samples that belong together"
                 if left_out
-                else "with its target, which the evidence takes for targets without noise: give each sample once, with "
-                "its number as sample_weight, or use criterion='loo' with groups"
+                else "with its target, so the evidence underestimates the noise: give each sample once, with its count "
+                "as sample_weight, or use criterion='loo' with groups"
             )
             warnings.warn(
-                f"{type(self).__name__}: {100 * repeated:.0f} % of the samples repeat another one, {why}.",
+                f"{type(self).__name__}: {100 * repeated:.0f} % of the samples duplicate another one, {why}.",
                 UserWarning,
                 stacklevel=level_of_caller(),
             )
@@ -611,14 +611,14 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         Given weights; None learns them. ``"factorized"``, for the products of :func:`kernels.pairwise`, learns one
         factor per kernel of the left and one per kernel of the right, whose products are the weights.
     per_target : bool, default=False
-        Whether every column of a 2-D `y` has its own weights and ridge; a single column is fitted as a 1-D `y` is.
-        They are chosen for all targets together from `n_candidates`, each one factorisation: a design, then centres of
-        groups of targets with like weights, found by interpolation of the criterion and the frequency of weights among
-        all targets; from the centre of its group every target moves to its own posterior mean where that lowers its
-        criterion. The criterion of a target, here without priors, is no larger than with the best candidate, of which,
-        for more than six kernels, one are shared weights by exact slopes. `y` may be a memory map or, on a GPU, a
-        tensor; in single precision it is not copied to double. Linear kernels of fewer columns than there are samples
-        are factorised by their columns (banded ridge).
+        Whether every column of a 2-D `y` has its own weights and ridge; a single column is fitted as a 1-D `y` is. They
+        are chosen for all targets together from `n_candidates`, each one factorisation: a design, then centres of
+        groups of targets with similar weights, found by interpolation of the criterion and the frequency of weights
+        among all targets; from the centre of its group every target moves to its own posterior mean where that lowers
+        its criterion. The criterion of a target, here without priors, is no larger than with the best candidate, one of
+        which, for more than six kernels, has shared weights learned with exact gradients. `y` may be a memory map or,
+        on a GPU, a tensor; in single precision it is not copied to double. Linear kernels of fewer columns than there
+        are samples are factorised by their columns (banded ridge).
     n_candidates : int, default=210
         With `per_target`, the number of candidates.
     scale : bool, default=True
@@ -651,7 +651,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     kernels_, kernel_names_ : list
         The fitted kernels, and their names.
     loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, targets)
-        The prediction of every sample by a machine of all others; not kept with `per_target`.
+        The prediction of every sample by the machine fitted without it; not kept with `per_target`.
     loo_scores_ : ndarray of shape (targets,)
         R² of every target by leave-one-out, with `per_target`. Where samples and targets are many (n³ times targets
         above 2·10¹⁰), that of weights between candidates is interpolated, mostly to three digits.
@@ -698,7 +698,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors of the squared errors. Leave-one-out leaves a sample of weight two out as one.
+            Factors of the squared errors. Leave-one-out removes a sample with all its weight.
         groups : array-like of shape (n_samples,), optional
             Samples of one group are left out together.
 
@@ -842,7 +842,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         return_std : bool, default=False
             Whether to return the standard deviation of every target around its prediction, too: that of the Gaussian
             process, whose scale makes the mean square of standardised leave-one-out residuals one. In features it is
-            the process of the features, which is too sure far from the landmarks.
+            the process of the features, whose deviations are too small far from the landmarks.
         """
         outputs = self.decide(self._outputs(X))
         if not return_std:
@@ -850,7 +850,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self._refuse_each("return_std=True")
         if not self._has_matrix and self._covariance is None:
             raise ValueError(
-                f"return_std=True: the matrix of the {len(self._left_out)} training pairs is not made; use "
+                f"return_std=True: the matrix of the {len(self._left_out)} training pairs is not computed; use "
                 "predict_interval, which adds quantiles of the leave-one-out residuals."
             )
         # Of a small variance rounding may leave less than nothing.
@@ -882,8 +882,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
 
         The share of kernel m is Σ_i g_mi (2 ỹ_i − f̃_i) / Σ_i ỹ_i², with its contribution g_m centred and targets and
         predictions relative to the mean target. It is negative where a kernel's contribution points away from what the
-        others leave unexplained, as with kernels that make up for each other. What the mean prediction is off counts
-        against all kernels alike.
+        others leave unexplained, as with kernels that cancel each other. The bias of the mean prediction is deducted
+        from all kernels alike.
 
         Parameters
         ----------
@@ -902,7 +902,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         given = np.asarray(to_host(y))
         y, outputs = given[:, np.newaxis] if given.ndim == 1 else given, len(self.intercept_)
         if y.shape != (Z.shape[0], outputs):
-            raise ValueError(f"y has shape {given.shape}: give {outputs} targets of the {Z.shape[0]} samples.")
+            raise ValueError(f"y has shape {given.shape}: give {outputs} targets for each of the {Z.shape[0]} samples.")
         if self.weights_.ndim == 1:
             shares = _split_score(self.function_.expansion.terms(Z), self.intercept_, y)
             return shares[:, 0] if self._is_flat else shares
@@ -967,9 +967,9 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
     classes_ : ndarray of shape (classes,)
         The classes in order.
     loo_predictions_ : ndarray of shape (n_samples,)
-        The class of every sample by all others.
+        The class of every sample, predicted by the machine fitted without it.
     loo_probabilities_ : ndarray of shape (n_samples, classes)
-        Its probabilities by all others.
+        Its class probabilities, likewise.
     best_score_ : float
         The accuracy of `loo_predictions_`.
     weights_, view_weights_, alpha_, kernels_, kernel_names_, criterion_, stationarity_, history_, dual_coef_, \
@@ -1005,7 +1005,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         y : array-like of shape (n_samples,)
             Classes.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors of the squared errors. Leave-one-out leaves a sample of weight two out as one.
+            Factors of the squared errors. Leave-one-out removes a sample with all its weight.
         groups : array-like of shape (n_samples,), optional
             Samples of one group are left out together.
 

@@ -121,9 +121,8 @@ class UnlabelledEstimator(KernelEstimator):
             left = ", ".join(repr(name) for name, kept in zip(names, each, strict=True) if not kept)
             if left:
                 warnings.warn(
-                    f"{type(self).__name__}: {left} left out, since no other view depends on it at the level 0.05, "
-                    "copies aside; a view can be independent of the others and still hold clusters, which "
-                    "weights='equal' keeps.",
+                    f"{type(self).__name__}: {left} left out, since no other view depends on it at the 0.05 level, "
+                    "duplicates aside. An independent view can still contain clusters; weights='equal' keeps it.",
                     UserWarning,
                     stacklevel=level_of_caller(),
                 )
@@ -280,11 +279,10 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
     kernels : list, default=None
         As in :class:`MKLKernelPCA`.
     embedding : {"kernel", "graph"}, default="kernel"
-        What k-means reads. ``"graph"`` finds clusters of any shape, and follows any strong structure, a confounder's,
-        too.
+        What k-means reads. ``"graph"`` finds clusters of any shape, including those of a strong confounder.
     n_components : int or "auto", default="auto"
         Number of coordinates; ``"auto"``: of a kernel twice as many as there are clusters, since the leading ones may
-        belong to what one view alone has; of a graph as many as there are clusters.
+        show structure of a single view; of a graph as many as there are clusters.
     n_neighbors : int or "auto", default="auto"
         Neighbours of a sample in the graph; ``"auto"``: log₂ of the number of samples, rounded up.
     n_init : int, default=10

@@ -470,11 +470,11 @@ def conditional_pvalue(
 ) -> float:
     """Test by permutations whether a kernel adds anything to a machine that does not have it.
 
-    The null hypothesis is that the samples as the kernel sees them are independent of the targets, given the kernel of
-    the machine. Its dual coefficients β are what the machine leaves unexplained: of least squares the residuals over α,
-    of hazards the martingale residuals. Ridge regression on the machine's kernel, its ridge by leave-one-out error,
-    takes from β and from the tested kernel what they have of it: a kernel that repeats those of the machine has
-    nothing left to add. The statistic is tr(β̃ᵀ K̃ β̃) / ‖Rβ̃‖² with K̃ = R H K H R, the slope of the objective in the
+    The null hypothesis is that the samples in the kernel's feature space are independent of the targets, given the
+    kernel of the machine. Its dual coefficients β are what the machine leaves unexplained: of least squares the
+    residuals over α, of hazards the martingale residuals. Ridge regression on the machine's kernel, its ridge by
+    leave-one-out error, removes from β and from the tested kernel what it explains: a kernel that repeats those of the
+    machine adds nothing. The statistic is tr(β̃ᵀ K̃ β̃) / ‖Rβ̃‖² with K̃ = R H K H R, the slope of the objective in the
     weight of what is left of the kernel; it is compared with that of β̃ in permuted order.
 
     Parameters

@@ -52,7 +52,7 @@ class Kernel(BaseEstimator, ABC):
     takes_tensors : bool
         Whether `_block` takes tensors as well as arrays, and is evaluated where they are.
     keeps_scale : bool
-        Whether what its columns hold is lost by standardising them, as counts are.
+        Whether its columns must not be standardised, as counts must not.
     preparation : str
         What `prepare` does: kernels fitted to the same samples whose word is the same prepare samples alike.
     learned : str
@@ -158,8 +158,8 @@ class Kernel(BaseEstimator, ABC):
         if len(some):
             raise ValueError(
                 f"X[{some[0]}] contains NaN in {int(empty[some[0]].sum())} of {empty.shape[1]} columns: a sample may "
-                "lack all that a kernel reads, not a part of it; fill the part in, as ViewImputer does, or give it "
-                "kernels of its own."
+                "lack all columns of a kernel, not some of them; fill the empty cells, as in make_pipeline("
+                "ViewImputer(), ...) of kernelmosaic.imputing, or give these columns a kernel of their own."
             )
         return every
 
@@ -276,9 +276,9 @@ def refuse_text(X: MatrixLike, y: TargetLike = None) -> Iterator[None]:
     except ValueError as error:
         if str(error).startswith("Input X contains NaN"):
             raise ValueError(
-                "Input X contains NaN: fill empty cells with an imputer, kernelmosaic.imputing.ViewImputer or one of "
-                "scikit-learn's, as an earlier step of a pipeline; a sample may lack a view, NaN in all columns "
-                "that its kernels name."
+                "Input X contains NaN: fill empty cells with an imputer (kernelmosaic.imputing.ViewImputer, or one of "
+                "scikit-learn's) as an earlier step of a pipeline; a missing view is NaN in all columns that its "
+                "kernels name."
             ) from None
         complaint = "could not convert string" in str(error)
         found = first_text(X) if complaint else None

@@ -19,8 +19,9 @@ class Clinical(Kernel):
     """k(x, z) = the mean over columns of max(0, 1 − |x_j − z_j| / range_j), or of 1[x_j = z_j] for a nominal column.
 
     The range of a column is that of the training samples, so that every column counts equally, whatever its unit: there
-    is nothing to standardise. A new value so far outside that range that it is more than one range away from another is
-    as unlike it as can be. A column that is constant in training counts as nominal.
+    is nothing to standardise. Values more than one range apart, as new ones may be, have similarity 0. A column that is
+    constant in training counts as nominal. A category that no training sample has matches none of them; estimators warn
+    of it.
 
     Parameters
     ----------
@@ -159,7 +160,9 @@ class Clinical(Kernel):
 
 
 class Categorical(Clinical):
-    """k(x, z) = the share of the columns in which two samples hold the same category, be it a number or a text.
+    """k(x, z) = the share of the columns in which two samples hold the same category, a number or a text.
+
+    A category that no training sample has matches none of them; estimators warn of it.
 
     Examples
     --------

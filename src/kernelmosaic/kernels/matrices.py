@@ -206,7 +206,7 @@ class Precomputed(MatrixRows):
     K : array-like of shape (n, n)
         Similarities between all samples, training and test; symmetric and positive semi-definite up to rounding. An
         array, a memory map or a data frame. 32-bit matrices stay 32-bit. A sample whose row and column are NaN lacks
-        this view: estimators with further kernels go by those.
+        this view: estimators then use their other kernels.
 
     Examples
     --------
@@ -262,8 +262,8 @@ class Precomputed(MatrixRows):
         if gaps is not None and gaps[rows].any():
             i = int(np.argmax(gaps[rows]))
             raise ValueError(
-                f"X[{i}] is {rows[i]}, a sample of which K has nothing but NaN: K must be finite where it is the only "
-                "view; fill it in, leave the sample out, or give further kernels."
+                f"X[{i}] is {rows[i]}, and row {rows[i]} of K is NaN: K must be finite where it is the only view; fill "
+                "it, leave the sample out, or give further kernels."
             )
         return rows
 

@@ -109,17 +109,17 @@ class Radial(StatisticKernel):
     def measure(self, samples: FitSamples | None) -> float:
         """Return the width, the factor included; one that is a word is measured on the samples."""
         if not is_positive(self.factor):
-            raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
+            raise ValueError(f"factor={self.factor!r}: the factor of the width must be a positive, finite number.")
         if self.width == "learn":
             raise ValueError(
-                "width='learn': MKLRidgeCV and MKLRidgeClassifierCV learn widths, of kernels that stand alone or in "
-                "Ranked(...). Elsewhere give a number, 'median' or 'nearest', or the kernels_ of one of these two, "
-                "fitted."
+                "width='learn': only MKLRidgeCV and MKLRidgeClassifierCV learn widths, and only of kernels that are "
+                "not part of another kernel except Ranked(...). Elsewhere give a number, 'median' or 'nearest', or the "
+                "kernels_ of such a fitted estimator."
             )
         if self.per_column:
             raise ValueError(
-                f"per_column=True with width={self.width!r}: one width per column is learned, with width='learn'; "
-                "Rescaled(kernel, widths) has given ones."
+                f"per_column=True with width={self.width!r}: widths per column are learned and need width='learn'; for "
+                "given ones use Rescaled(kernel, widths)."
             )
         if isinstance(self.width, str) and self.width in ("median", "nearest"):
             assert samples is not None
@@ -212,10 +212,10 @@ class RadialWidths:
 class Gaussian(Radial):
     """k(x, z) = exp(−‖x − z‖² / (factor · width)²).
 
-    Distances are made of inner products, and by differences between the samples where these would lose digits that show
-    in the kernel; equal samples have k(x, x) = 1 exactly, however narrow the kernel and far off the samples. Dense
-    samples are centred first, so that an offset common to all costs nothing. Sparse ones are not, since they would lose
-    their zeros: far from the origin, or with narrow kernels, most of their distances are computed the slower way.
+    Distances are computed from inner products, or from differences between samples where inner products would lose
+    digits that matter to the kernel; equal samples have k(x, x) = 1 exactly, however narrow the kernel. Dense samples
+    are centred first, so that an offset common to all costs nothing. Sparse ones are not, since they would lose their
+    zeros: far from the origin, or with narrow kernels, most of their distances are computed the slower way.
 
     Parameters
     ----------
@@ -225,8 +225,7 @@ class Gaussian(Radial):
         ``"learn"`` has it learned, from the median times `factor` on, by :class:`kernelmosaic.MKLRidgeCV` and
         :class:`kernelmosaic.MKLRidgeClassifierCV`; other estimators refuse it.
     factor : float, default=1.0
-        Factor of the width: ``family(Gaussian(), factor=[1, 2, 4])`` is a family around the scale of the
-        data, whatever that is.
+        Factor of the width: ``family(Gaussian(), factor=[1, 2, 4])`` is a family around the scale of the data.
     per_column : bool, default=False
         With ``width="learn"``, whether every column has its own width (automatic relevance determination): a
         column of large width does not matter.
@@ -260,8 +259,8 @@ class Gaussian(Radial):
 class Laplacian(Radial):
     """k(x, z) = exp(−‖x − z‖₁ / (factor · width)), with the sum of absolute differences for a distance.
 
-    Beside a Gaussian kernel it falls off faster near a sample and slower far from it, and one column that is far off
-    counts less.
+    Compared with a Gaussian kernel it falls off faster near a sample and slower far from it, and one column that is far
+    off counts less.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class Tanimoto(Kernel):
     For samples of zeros and ones that is ⟨x, z⟩ / (‖x‖² + ‖z‖² − ⟨x, z⟩), the size of the intersection of two sets over
     that of their union, also known as Jaccard's index. For counts, or other numbers that are not negative, it is the
     form of minima over maxima (Ruzicka's), in which a feature counts as often as both samples have it. Both are
-    positive semi-definite. Two samples of zeros alone are equal, k = 1; one of them shares nothing with any other.
+    positive semi-definite. Two samples of zeros have k = 1; a sample of zeros and any other have k = 0.
 
     Samples may be dense or sparse; nothing is learned from them, and ``scale=True`` of the CV estimators leaves them as
     they are.
@@ -157,8 +157,8 @@ def fingerprints(
 ) -> tuple[Any, list[tuple[str, Tanimoto, slice]]]:
     """Return fingerprints of molecules, and a Tanimoto kernel on each kind of them.
 
-    The columns of a molecule depend on nothing but itself: those of new molecules are found by the same call. It needs
-    rdkit: ``pip install "kernelmosaic[chemistry]"``.
+    The columns of a molecule depend on that molecule only: for new molecules, make the same call. It needs rdkit: ``pip
+    install "kernelmosaic[chemistry]"``.
 
     Parameters
     ----------

@@ -117,8 +117,8 @@ def read_kernels(
     entries = [Entry(next(given) if name is None else name, kernel, columns) for name, kernel, columns in triples]
     if len(entries) > 1 and any(isinstance(entry.kernel, Subsets) for entry in entries):
         raise ValueError(
-            f"kernels: {len(entries)} items, one of them Subsets(...), which stands alone; single columns come with "
-            "size=(1, 2), and other kernels in a list without it."
+            f"kernels: Subsets(...) must be the only kernel, but there are {len(entries)}; size=(1, 2) adds single "
+            "columns, and other kernels need a list without Subsets(...)."
         )
     names = [entry.name for entry in entries]
     repeated = sorted({name for name in names if names.count(name) > 1})
@@ -403,7 +403,7 @@ _KINDS = (Kernel, PerColumn, Subsets)
 
 
 def per_column(kernel: Kernel) -> PerColumn:
-    """Return what an estimator expands, at `fit`, to one clone of the kernel for every column.
+    """Return a placeholder that an estimator expands, at `fit`, to one clone of the kernel for every column.
 
     Examples
     --------
@@ -416,7 +416,7 @@ def per_column(kernel: Kernel) -> PerColumn:
 
 
 def check_kernel(name: str, given: object, owner: str) -> None:
-    """Raise, with what to write instead, if a parameter of the owner is no kernel."""
+    """Raise, with what to write instead, if a parameter of the owner is not a kernel."""
     if not isinstance(given, Kernel):
         raise TypeError(f"{name}={given!r}: {owner} needs a kernel; {suggest_kernel(given)}")
 
@@ -486,12 +486,12 @@ def by_group(
     kernel : Kernel or list of Kernel, default=None
         Kernel of each group; of a list, such as a `family`, every group has all. None means ``Gaussian()``.
     groups : mapping
-        From the name of a group to its columns: names or numbers, as `ColumnTransformer` takes them. Names may go
-        without the prefix of their table, ``CD4`` for ``rna__CD4``. It may stand alone, and before the kernel.
+        From the name of a group to its columns: names or numbers, as `ColumnTransformer` takes them. Names may omit the
+        prefix of their table, ``CD4`` for ``rna__CD4``. `groups` may also be the first or the only argument.
     among : iterable, default=None
-        The columns that there are, such as ``X.columns``, or those of one table, ``views["rna"]`` of `stack_views`:
-        others are left out of the groups, for example genes that were not measured. None leaves the groups as they
-        are, and the estimator refuses columns it does not find.
+        The available columns, such as ``X.columns``, or those of one table, ``views["rna"]`` of `stack_views`: others
+        are left out of the groups, for example genes that were not measured. None leaves the groups as they are, and
+        the estimator refuses columns it does not find.
     min_size : int, default=1
         With `among`: groups with fewer columns than this are left out.
 
@@ -530,11 +530,11 @@ def by_group(
         found = find_columns(chain.from_iterable(listed.values()), known)
         kept = {name: [found[one] for one in own if one in found] for name, own in listed.items()}
         groups = {name: columns for name, columns in kept.items() if len(columns) >= min_size}
-    if not groups or not kernels:
-        raise ValueError(
-            f"groups: none is left, or there is no kernel. The columns of a group must be among those given, "
-            f"{shorten([] if among is None else known)}, at least min_size={min_size} of them."
-        )
+    if not kernels:
+        raise ValueError("kernel=[]: give at least one kernel, or None for Gaussian().")
+    if not groups:
+        few = "" if among is None else f" with at least min_size={min_size} columns of among, {shorten(known)}"
+        raise ValueError(f"groups: there is no group{few}; give at least one.")
     suffixes = [""] if len(kernels) == 1 else [f", {name}" for name in name_kernels(kernels)]
     return [
         # Two underscores in a row separate the levels of nested parameters.

@@ -107,7 +107,8 @@ def make_learner(
             return FixedWeights(given_weights(parameters.weights, stack.n_kernels), parameters.tol)
         if not isinstance(parameters.weights, str) or parameters.weights != "uniform":
             raise ValueError(
-                "fixed_weights: the other weights are learned (weights=None) or equal (weights='uniform')."
+                f"fixed_weights needs weights=None (the others are learned) or weights='uniform' (the others are "
+                f"equal), not weights={parameters.weights!r}."
             )
         free = np.isnan(parameters.fixed)
         return FixedWeights(np.where(free, 1.0 / free.sum(), parameters.fixed), parameters.tol)

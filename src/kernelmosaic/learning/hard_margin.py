@@ -120,8 +120,8 @@ def learn_hard_margin(
             break
     if best is None:
         raise ValueError(
-            "C=inf: the classes are not separable by these kernels, so that no machine without slack exists; give a "
-            "finite C, or kernels that separate them, such as a narrower Gaussian()."
+            "C=inf: the classes are not separable by these kernels: there is no hard-margin solution; give a finite C, "
+            "or kernels that separate them, such as a narrower Gaussian()."
         )
     return replace(best, n_solves=n_solves)
 

@@ -354,10 +354,10 @@ def read_fixed(given: object, names: Sequence[str], views: Sequence[str]) -> Wei
     for name, weight in given.items():
         own = [m for m, both in enumerate(zip(names, views, strict=True)) if name in both]
         if not own:
-            raise ValueError(f"fixed_weights: there is no kernel or view {name!r}; the kernels are {', '.join(names)}.")
+            raise ValueError(f"fixed_weights: {name!r} is not a kernel or a view; the kernels are {', '.join(names)}.")
         fixed[own] = check_positive(f"fixed_weights[{name!r}]", weight)
     if not np.isnan(fixed).any():
-        raise ValueError(f"fixed_weights={given!r} leaves no kernel to learn; use weights=[...] to keep all weights.")
+        raise ValueError(f"fixed_weights={given!r} fixes all kernels; use weights=[...] for that, or leave one out.")
     return fixed
 
 

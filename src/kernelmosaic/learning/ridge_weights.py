@@ -592,7 +592,7 @@ class MatrixForm:
         K = self.stack.combine(fixed).matrix
         if K is None:
             raise MemoryError(
-                f"{self.stack.form}, but exact kernels are learned by their combined matrix; raise memory_budget, or "
+                f"{self.stack.form}, but exact kernels need the combined matrix; raise memory_budget, or "
                 "use approximation='nystroem'."
             )
         K = backend_of(K).astype(K, np.float64)
@@ -740,13 +740,13 @@ class PairForm:
     def __init__(self, stack: PairStack, targets: RidgeTargets, criterion: str, options: RidgeOptions) -> None:
         if criterion != "loo":
             raise ValueError(
-                f"criterion={criterion!r}: {stack.form}, and the evidence takes a matrix of all pairs; use "
+                f"criterion={criterion!r}: {stack.form}, but the evidence needs a matrix of all pairs; use "
                 "criterion='loo'."
             )
         if targets.groups is not None:
             raise ValueError(
-                f"groups: {stack.form}, and groups of pairs are not left out together; choose alpha by folds of "
-                "PairSplit, or fit to fewer pairs."
+                f"groups: {stack.form}, so groups of pairs cannot be left out together; choose alpha by "
+                "cross-validation with PairSplit, or fit to fewer pairs."
             )
         self.stack, self.targets = stack, targets
         count = min(max(2, -(-options.probe_signs // stack.n_samples)), options.most_probes)

@@ -321,7 +321,7 @@ class MatrixSystems:
         K = self.stack.combine(gamma).matrix
         if K is None:
             raise MemoryError(
-                f"{self.stack.form}, but weights per target are learned by the combined matrix; raise memory_budget."
+                f"{self.stack.form}, but weights per target need the combined matrix; raise memory_budget."
             )
         return RidgeSystem.of(backend_of(K).astype(K, np.float64), 1.0 / self.targets.weight)
 

@@ -56,7 +56,7 @@ class Discriminant:
         self.counts = np.bincount(self.labels)
         if len(self.counts) < 2 or np.any(self.counts == 0):
             raise ValueError(
-                f"labels: give at least two classes, numbered from 0 without holes; the counts are {self.counts}."
+                f"labels: give at least two classes, numbered from 0 without gaps; the counts are {self.counts}."
             )
         self.alpha = None if alpha is None else check_positive("alpha", alpha)
         self.objective_scale = 1.0 if self.alpha is None else self.alpha

@@ -253,9 +253,9 @@ class PathSearchCV(Wrapper, PathSearch):
 class SplitConformal(Wrapper, BaseEstimator):
     """Intervals around the predictions of any regressor, or sets of classes by any classifier, with their coverage.
 
-    Split conformal prediction: the estimator is fitted to some of the samples, and the others, which it has not seen,
-    say how far targets are from its predictions. Whatever the estimator and the distribution, intervals and sets of
-    samples that are exchangeable with those set aside hold the target with a probability of at least `coverage`, on
+    Split conformal prediction: the estimator is fitted to some of the samples, and the others, which are set aside,
+    measure how far targets are from its predictions. Whatever the estimator and the distribution, intervals and sets of
+    samples that are exchangeable with those set aside contain the target with a probability of at least `coverage`, on
     average over all samples. Estimators that were cross-validated, such as :class:`~kernelmosaic.MKLRegressorCV` and
     :class:`~kernelmosaic.MKLRidgeCV`, have these methods themselves, and set no samples aside.
 

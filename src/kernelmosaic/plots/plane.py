@@ -25,7 +25,7 @@ from kernelmosaic.stacking import check_row_names
 
 @dataclass
 class DecisionRegionDisplay(Display):
-    """The plane as a classifier, regressor or novelty detector on two columns sees it, with the samples.
+    """Predictions of a classifier, regressor or novelty detector over the plane of its two columns, with the samples.
 
     Classes are coloured regions with black boundaries, for two classes with the margin dashed; values of a regressor
     are shades; the normal region of a detector is coloured. Support vectors are ringed.
@@ -304,7 +304,7 @@ class ProjectionDisplay(Display):
         output: int = 0,
         ax: AxesOrNone = None,
     ) -> Self:
-        """Draw samples as a fitted estimator sees them.
+        """Draw samples by the kernel or the projection of a fitted estimator.
 
         Parameters
         ----------

@@ -44,7 +44,7 @@ def _factorised(M: ArrayOrTensor, added: ArrayOrTensor, dtype: DType = None) -> 
 def raise_of_rounding() -> NoReturn:
     """Raise a ValueError: what rounding makes of the kernels is larger than the ridge."""
     raise ValueError(
-        "kernels: their entries are so large, or have so much in common, that the ridge alpha is lost in rounding; "
+        "kernels: their entries are so large, or so similar, that the ridge alpha is lost in rounding; "
         "scale the columns (scale=True), use normalize='trace' or 'centered', or give a larger alpha."
     )
 
