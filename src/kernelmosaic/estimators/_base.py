@@ -61,6 +61,7 @@ from kernelmosaic.stacking import (
     check_row_names,
     mark_lacking,
     refuse_annotated,
+    several_tables,
     stack_tables,
 )
 
@@ -281,7 +282,7 @@ class KernelEstimator(BaseEstimator, ABC):
             self._check_names(names, reset)
         if rules["approximation"] is not None and rules.get("views"):
             _refuse_gaps(found[0] if y else found, rules["approximation"])
-        if names is not None:
+        if names is not None and (several_tables(X) or X.lacking):
             if reset:
                 rules["gaps"] = first_columns(lay_specs(self.read_kernels(X, views), X), X.tables)
             found = (self._marked(found[0], X.lacking), *found[1:]) if y else self._marked(found, X.lacking)
