@@ -448,8 +448,8 @@ there are several cell types).
   from {{func}}`~kernelmosaic.single_cell.views_from_anndata`, genes divided by their deviations.
 - *linear sets, 30 leading features*: the same with `approximation="leading"`, `rank=30` and genes as they are. Rank (4,
   8, 16, 30, all) and scale were settled on the first split, its held-out figures in view. C is one of {fine},
-  settled on three other draws of the generator after a first run whose values left nothing between 0.1 and 0.3: on 2,000
-  cells that run selected 19 sets on average, at the same AUROC.
+  settled on three other draws of the generator after a first run whose values left nothing between 0.1 and 0.3: on
+  2,000 cells that run selected 19 sets on average, at the same AUROC.
 - *ridge, Gaussian sets*: {{class}}`~kernelmosaic.MKLRidgeClassifierCV`, without folds; *classes weighted alike* with
   `class_weight="balanced"`.
 - *generated*: 5,000 genes and 50 sets, of which {true} determine the class, one of them by its square. The generator is
