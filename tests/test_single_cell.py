@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +13,8 @@ import pytest
 from scipy import sparse
 from sklearn.model_selection import GroupKFold, cross_val_score
 
-from kernelmosaic import MKLClassifier, MKLClassifierCV, MKLRegressor, stack_views
+from kernelmosaic import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRidgeClassifierCV, stack_views
+from kernelmosaic.estimators import LocalizedMKLClassifier
 from kernelmosaic.inspection import feature_importance, kernel_importance, kernel_significance, stability
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.model_selection import PathSearchCV
@@ -186,13 +189,97 @@ def test_modalities_side_by_side():
     assert both.obs["mkl"].tolist() == model.predict(X).tolist()
 
 
-def test_cells_that_lack_a_modality():
-    atac = annotated(sparse.csr_matrix(COUNTS[10:, :4]), CELLS[10:], [f"P{j}" for j in range(4)])
-    both = modalities(rna=annotated(), atac=atac)
-    X, kernels = views_from_anndata(both, {"rna": SETS, "atac": {"open": ["P0", "P3"]}}, min_size=2)
-    assert X.filter(like="atac").isna().all(axis=1).tolist() == [True] * 10 + [False] * 38
-    assert not X.filter(like="rna").isna().any(axis=None)
-    assert MKLClassifier(kernels).fit(X, TYPES).predict(X).shape == (N,)
+def partly(columns=4):
+    """Cells of which ten lack the second modality, in another order there; the sets, and the same as a data frame."""
+    order = 10 + rng.permutation(N - 10)
+    peaks = [f"P{j}" for j in range(columns)]
+    # Whole numbers would make neighbours that are equally near.
+    genes, values = (np.tile(COUNTS, -(-k // 12))[:, :k] * (1 + rng.random((N, k))) for k in (12, columns))
+    both = modalities(
+        rna=annotated(sparse.csr_matrix(genes)), atac=annotated(sparse.csr_matrix(values[order]), CELLS[order], peaks)
+    )
+    sets = {"rna": SETS, "atac": {"open": ["P0", *peaks[3:]], "other": ["P2", "P1"]}}
+    X, kernels = views_from_anndata(both, sets, min_size=2)
+    dense = pd.DataFrame(np.hstack([genes[:, USED], values]), index=CELLS, columns=X.columns)
+    dense.iloc[:10, 9:] = np.nan
+    return both, X, kernels, dense
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda kernels: MKLClassifier(kernels, tol=1e-6),
+        lambda kernels: MKLClassifier(kernels, missing="zero", normalize="diagonal", tol=1e-6),
+        lambda kernels: MKLClassifierCV(kernels, Cs=[1.0], norms=1, cv=2, tol=1e-6),
+        MKLRidgeClassifierCV,
+    ],
+)
+def test_cells_that_lack_a_modality_are_missing_views(make):
+    _, X, kernels, dense = partly()
+    assert isinstance(X, SparseTable)
+    # Of a modality that a cell lacks there is one entry.
+    assert X.nnz == np.count_nonzero(np.nan_to_num(dense)) + 10
+    model, same = make(kernels).fit(X, TYPES), make(kernels).fit(dense, TYPES)
+    np.testing.assert_allclose(model.weights_, same.weights_, atol=1e-4)
+    np.testing.assert_allclose(model.decision_function(X), same.decision_function(dense), atol=1e-3)
+    if type(model) is MKLClassifier:
+        complete = (make(kernels).fit(one[10:], TYPES[10:]).decision_function(one[:10]) for one in (X, dense))
+        np.testing.assert_allclose(*complete, atol=1e-3)
+    # Rows, and rows that all lack it.
+    for rows in ([12, 3, 40], np.arange(6)):
+        np.testing.assert_allclose(
+            model.contributions(X[rows]), same.contributions(dense.iloc[rows]), atol=1e-3, err_msg=str(rows)
+        )
+    many, few = (feature_importance(one, at, random_state=0) for one, at in ((model, X), (same, dense)))
+    np.testing.assert_allclose(many.importances, few.importances, atol=1e-3)
+
+
+def test_wide_views_of_cells_that_lack_them_stay_sparse():
+    _, X, kernels, dense = partly(columns=620)
+    kernels = [(name, Gaussian() if "rna" in name else Linear(), own) for name, _, own in kernels]
+    model, same = (MKLClassifier(kernels, tol=1e-6).fit(one, TYPES) for one in (X, dense))
+    np.testing.assert_allclose(model.decision_function(X), same.decision_function(dense), atol=1e-3)
+    views = model.function_.expansion.sums.missing.views.distinct
+    assert sorted(sparse.issparse(view) for view in views) == [False, False, False, False, True]
+    back = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(back.decision_function(X[:20]), model.decision_function(X[:20]))
+
+
+def test_views_of_different_cells_are_joined_sparse():
+    both = partly()[0]
+    for one in both.mod.values():
+        one.to_df = partial(pd.DataFrame, one.X.toarray(), index=one.obs_names, columns=one.var_names)
+    stacked, y = stack_views(both, pd.Series(TYPES, index=CELLS)[::-1])
+    assert isinstance(stacked.X, SparseTable)
+    assert stacked.X.lacking.keys() == {"atac"}
+    assert stacked.X.lacking["atac"].tolist() == [True] * 10 + [False] * 38
+    assert y.tolist() == TYPES.tolist()
+    frames = stack_views({name: one.to_df() for name, one in both.mod.items()})
+    kernels = [(name, Gaussian(), columns) for name, columns in stacked.views.items()]
+    model, same = (MKLClassifier(kernels, tol=1e-6).fit(one, TYPES) for one in (stacked.X, frames.X))
+    np.testing.assert_allclose(model.decision_function(stacked.X), same.decision_function(frames.X), atol=1e-3)
+    # A table that is not given is missing in every row.
+    whole = MKLClassifier(tol=1e-6).fit(stacked, TYPES)
+    assert np.isfinite(whole.decision_function({"rna": both.mod["rna"]})).all()
+    # Beside a data frame the result is one, and a part of the columns still says what rows lack.
+    mixed = stack_views({"atac": SparseTable(stacked.X[10:, 12:], index=CELLS[10:]), "rna": both.mod["rna"].to_df()})
+    assert mixed.X.filter(like="atac").isna().all(axis=1).sum() == 10
+    assert stacked.X[5:, [3, 15, 14]].lacking["atac"].tolist() == [True] * 5 + [False] * 38
+    assert np.isnan(stacked.X[5:, [3, 15, 14]].toarray()).sum() == 5
+
+
+def test_what_cells_that_lack_a_modality_cannot_have():
+    _, X, kernels, _ = partly()
+    with pytest.raises(ValueError, match=r"approximation='nystroem': X contains NaN"):
+        MKLClassifier(kernels, approximation="nystroem").fit(X, TYPES)
+    across = MKLClassifier([("a", Linear(), ["rna__G1", "atac__P1"]), *kernels])
+    for call in (lambda: across.fit(X, TYPES), lambda: across.fit(X[10:], TYPES[10:]).predict(X)):
+        with pytest.raises(ValueError, match=r"kernel 'a' reads columns of several tables, .* lack 'atac': give each"):
+            call()
+    with pytest.raises(ValueError, match="NaN"):
+        LocalizedMKLClassifier(kernels).fit(X, TYPES)
+    with pytest.raises(ValueError, match=r"NaN"):
+        MKLClassifier([("a", Linear(), [0, 1])]).fit(sparse.csr_array(X), TYPES)
 
 
 WRONG = {
@@ -334,7 +421,8 @@ def test_a_real_mudata():
     )
     both = mudata.MuData({"rna": rna, "atac": atac})
     X, kernels = views_from_anndata(both, {"rna": SETS, "atac": {"open": ["P0", "P3"]}}, min_size=2)
-    assert X.loc[both.obs_names[0]].shape == (11,)
-    assert int(X.isna().any(axis=1).sum()) == 10
+    assert X.shape == (N, 11)
+    assert int(X.lacking["atac"].sum()) == 10
+    assert isinstance(stack_views(both).X, SparseTable)
     model = MKLClassifier(kernels).fit(X, TYPES)
     assert "mkl_contributions" in to_anndata(model, both, X=X).obsm

@@ -215,9 +215,11 @@ def test_sparse_annotated_data_stay_sparse_and_keep_their_names():
     model, dense = MKLClassifier().fit(both, y), MKLClassifier().fit({"rna": genes, "atac": peaks}, y)
     np.testing.assert_allclose(model.decision_function(both), dense.decision_function(expected), atol=1e-3)
     assert model.kernel_names_ == dense.kernel_names_
-    # Rows in another order are joined by their names, in a frame.
+    # Rows in another order are joined by their names.
     both.mod["atac"].obs_names = both.mod["atac"].obs_names[::-1]
-    assert not sparse.issparse(stack_views(both).X)
+    X = stack_views(both).X
+    assert sparse.issparse(X)
+    np.testing.assert_array_equal(X.toarray()[:, 3:], peaks.to_numpy()[::-1])
 
 
 def test_a_dict_and_further_views():

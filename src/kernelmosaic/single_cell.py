@@ -61,8 +61,8 @@ def views_from_anndata(
     -------
     X : SparseTable or DataFrame of shape (n_cells, n_genes)
         Sparse where the data are; with the names of cells and genes. Those of several modalities are named
-        ``modality__gene``. If a cell lacks a modality, X is a data frame with NaN there, which estimators take for a
-        missing view.
+        ``modality__gene``. A cell that lacks a modality has NaN there, of sparse data in one of its columns, which
+        estimators take for a missing view.
     kernels : list of (name, kernel, columns)
         One for every set, or for every set and kernel; of several modalities named ``modality: set``.
 
@@ -353,15 +353,14 @@ def _side_by_side(data: Any, parts: Sequence[Part], columns: Sequence[NDArray[np
     if len(parts) == 1:
         return _named(tables[0], names, parts[0].data.obs_names)
     index = data.obs_names
+    if any(map(sparse.issparse, tables)):
+        rows = [SparseTable(table, index=part.data.obs_names) for table, part in zip(tables, parts, strict=True)]
+        return _named(sparse.hstack([one.reindex(index) for one in rows], format="csr"), names, index)
     places = [index.get_indexer(part.data.obs_names) for part in parts]
-    if all(len(own) == len(index) for own in places) and any(map(sparse.issparse, tables)):
-        rows = [sparse.csr_array(table)[np.argsort(own)] for table, own in zip(tables, places, strict=True)]
-        return _named(sparse.hstack(rows, format="csr"), names, index)
-    # Only dense samples can lack something.
     whole = np.full((len(index), len(names)), np.nan, dtype=np.result_type(*(table.dtype for table in tables)))
     first = 0
     for table, own in zip(tables, places, strict=True):
-        whole[own, first : first + table.shape[1]] = table.toarray() if sparse.issparse(table) else table
+        whole[own, first : first + table.shape[1]] = table
         first += table.shape[1]
     return _named(whole, names, index)
 

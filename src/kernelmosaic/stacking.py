@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import _safe_indexing
 
-from kernelmosaic._typing import MatrixLike, Settings, TargetLike
+from kernelmosaic._typing import AnyArray, MatrixLike, Settings, TargetLike
 
 __all__ = ["SparseTable", "StackedViews", "stack_views"]
 
@@ -74,7 +74,8 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
     """A sparse array with the names of its columns and, where they are known, of its rows.
 
     Kernels find their columns by these names. Selected rows and columns keep their names; results of arithmetic have
-    none.
+    none. A row with NaN in a column lacks the whole table of that column, the part of its name before ``__``; estimators
+    treat it as a missing view.
 
     Parameters
     ----------
@@ -111,15 +112,68 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
         """The number of every column by its name."""
         return {name: j for j, name in enumerate(self.columns)}
 
+    @cached_property
+    def tables(self) -> list[str]:
+        """The table of every column: what stands before ``__`` in its name, or nothing."""
+        return [name.partition(SEPARATOR)[0] if SEPARATOR in name else "" for name in map(str, self.columns)]
+
+    @cached_property
+    def lacking(self) -> dict[str, NDArray[np.bool_]]:
+        """Which rows lack a table, by its name; without the tables that all rows have."""
+        entries = np.flatnonzero(np.isnan(self.data))
+        rows = np.searchsorted(self.indptr, entries, side="right") - 1
+        found: dict[str, NDArray[np.bool_]] = {}
+        for row, column in zip(rows.tolist(), self.indices[entries].tolist(), strict=True):
+            found.setdefault(self.tables[column], np.zeros(self.shape[0], dtype=bool))[row] = True
+        return found
+
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)
-        if isinstance(found, SparseTable) and found.ndim == 2:
-            taken = (key if isinstance(key, tuple) else (key,)) + (...,)
-            for names, own in zip(("index", "columns"), taken, strict=False):
-                if hasattr(self, names):
-                    every = slice(None) if own is ... else own
-                    setattr(found, names, getattr(self, names)[every if isinstance(every, slice) else np.ravel(every)])
+        if not isinstance(found, SparseTable) or found.ndim != 2:
+            return found
+        given = (key if isinstance(key, tuple) else (key,)) + (...,)
+        every = [slice(None) if own is ... else own for own in given]
+        taken = [own if isinstance(own, slice) else np.ravel(own) for own in every]
+        for names, own in zip(("index", "columns"), taken, strict=False):
+            if hasattr(self, names):
+                setattr(found, names, getattr(self, names)[own])
+        if found.shape[1] < self.shape[1] and hasattr(self, "columns") and self.lacking:
+            # The column with NaN may not be among those that are taken.
+            firsts = {table: [j] for j, table in reversed(list(enumerate(found.tables)))}
+            marked = mark_lacking(found, {table: own[taken[0]] for table, own in self.lacking.items()}, firsts)
+            return SparseTable(marked, columns=found.columns, index=getattr(found, "index", None))
         return found
+
+    def reindex(self, index: Any) -> SparseTable:
+        """Return the rows of these names; one that the table does not have is empty but for NaN in its first column."""
+        if self.index.equals(index):
+            return self
+        places = self.index.get_indexer(index)
+        there = np.flatnonzero(places >= 0)
+        dtype = np.result_type(self.dtype, np.float32)
+        pick = sparse.csr_array(
+            (np.ones(len(there), dtype=dtype), (there, places[there])), shape=(len(index), self.shape[0])
+        )
+        rows = mark_lacking(pick @ sparse.csr_array(self), {"": places < 0}, {"": range(min(1, self.shape[1]))})
+        return SparseTable(rows, columns=getattr(self, "columns", None), index=index)
+
+
+def several_tables(X: Any) -> bool:
+    """Whether samples are a sparse table of several, one of which a row may lack."""
+    return isinstance(X, SparseTable) and hasattr(X, "columns") and len(set(X.tables)) > 1
+
+
+def mark_lacking(
+    X: MatrixLike, lacking: Mapping[str, NDArray[np.bool_]], columns: Mapping[str, Sequence[int]]
+) -> MatrixLike:
+    """Return sparse samples with NaN in the given columns of every table, in the rows that lack it."""
+    rows = {table: np.flatnonzero(own) for table, own in lacking.items() if table in columns}
+    if not any(map(len, rows.values())):
+        return X
+    at = np.concatenate([np.repeat(own, len(columns[table])) for table, own in rows.items()])
+    to = np.concatenate([np.tile(np.array(columns[table], dtype=np.intp), len(own)) for table, own in rows.items()])
+    marks = sparse.csr_array((np.full(len(at), np.nan, dtype=X.dtype), (at, to)), shape=X.shape)
+    return sparse.csr_array(X) + marks
 
 
 @overload
@@ -144,8 +198,8 @@ def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) ->
         columns named ``view__column``, numbered where a view has no names; else if one is sparse the result is sparse.
         Data frames of pandas whose indices name the samples, and differ, are joined by these names: a sample that a
         view does not have gets NaN for it, which estimators take for a missing view. Of an AnnData, `X` is read as a
-        data frame, its observations as rows and its variables as columns; where all views are sparse AnnData of the
-        same observations, the result is a ``SparseTable`` with these names.
+        data frame, its observations as rows and its variables as columns; where all views are sparse AnnData, the
+        result is a ``SparseTable`` with these names, joined by those of the observations.
 
     Returns
     -------
@@ -287,6 +341,9 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
 
 def _absent(columns: list[Any], view: str, like: MatrixLike) -> MatrixLike:
     """Return a table that is missing in every row of another one."""
+    if isinstance(like, SparseTable) and hasattr(like, "index"):
+        names = [str(name).removeprefix(f"{view}{SEPARATOR}") for name in columns]
+        return SparseTable((0, len(names)), columns=names, index=like.index[:0]).reindex(like.index)
     nothing = np.full((like.shape[0], len(columns)), np.nan)
     if not _is_frame(like):
         return nothing
@@ -424,7 +481,7 @@ def _with_targets(stacked: StackedViews, y: TargetLike, is_joined: bool) -> tupl
                 f"y: the index has {y.index[y.index.duplicated()][0]!r} more than once; give every sample one target."
             )
         X = stacked.X[stacked.X.index.isin(y.index)]
-        if len(X) == 0:
+        if X.shape[0] == 0:
             raise ValueError(
                 f"y has no row in common with the views: its index begins with {y.index[0]!r}, theirs with "
                 f"{stacked.X.index[0]!r}."
@@ -441,12 +498,8 @@ def _with_targets(stacked: StackedViews, y: TargetLike, is_joined: bool) -> tupl
 
 
 def _read_tables(views: Settings) -> Settings:
-    """Return the views as tables: AnnData of the same observations stay sparse, where all are."""
-    index = getattr(next(iter(views.values()), None), "obs_names", None)
-    stay = index is not None and all(
-        _is_annotated(one) and sparse.issparse(getattr(one, "X", None)) and one.obs_names.equals(index)
-        for one in views.values()
-    )
+    """Return the views as tables: AnnData stay sparse, where all are."""
+    stay = all(_is_annotated(one) and sparse.issparse(getattr(one, "X", None)) for one in views.values())
     tables = {
         name: SparseTable(one.X, columns=one.var_names, index=one.obs_names) if stay else one
         for name, one in views.items()
@@ -477,12 +530,13 @@ def _table(name: str, view: MatrixLike) -> MatrixLike:
 
 
 def _have_names(tables: list[Any]) -> bool:
-    """Whether all views are frames of pandas whose rows have names, and not the same; a range of numbers is none."""
+    """Whether all views are tables whose rows have names, and not the same; a range of numbers is none."""
     return all(map(_is_labelled, tables)) and not all(table.index.equals(tables[0].index) for table in tables)
 
 
 def _is_labelled(table: Any) -> bool:
-    return hasattr(table, "reindex") and type(table.index).__name__ != "RangeIndex"
+    has_names = hasattr(table, "index") if isinstance(table, SparseTable) else hasattr(table, "reindex")
+    return has_names and type(table.index).__name__ != "RangeIndex"
 
 
 def _joined_rows(tables: Settings) -> Settings:
@@ -550,9 +604,17 @@ def _stack_frames(tables: Settings, library: str) -> StackedViews:
     repeated = [name for name, times in Counter(chain.from_iterable(names.values())).items() if times > 1]
     if repeated:
         raise ValueError(f"several columns would be named {repeated[0]!r}: rename a column or a view.")
-    dense = {view: table.toarray() if sparse.issparse(table) else table for view, table in tables.items()}
+    dense = {view: _filled(table) if sparse.issparse(table) else table for view, table in tables.items()}
     join = _join_pandas if library == "pandas" else _join_polars
     return StackedViews(join(dense, names), names)
+
+
+def _filled(table: MatrixLike) -> AnyArray:
+    """Return a sparse table as an array: a row that lacks the table has NaN in all columns."""
+    values: AnyArray = table.toarray()
+    if values.dtype.kind == "f":
+        values[np.isnan(values).any(axis=1)] = np.nan
+    return values
 
 
 def _join_pandas(tables: Settings, names: dict[str, list[str]]) -> MatrixLike:

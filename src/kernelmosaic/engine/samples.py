@@ -22,6 +22,7 @@ from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, RowIndex, SampleWeight, TargetLike
 from kernelmosaic.backend import is_dask, to_host
 from kernelmosaic.gram.feature_maps import APPROXIMATIONS
+from kernelmosaic.gram.missing import present_views
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, gathered, open_rows
 from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
 from kernelmosaic.kernels.categorical import Clinical
@@ -287,8 +288,13 @@ class Standardizer:
         columns = np.flatnonzero(read["numbers"] & ~read["other"])
         if sparse.issparse(X):
             taken = sparse.csr_matrix(X[:, columns], dtype=np.float64)
-            mean = np.asarray(taken.T @ weight).ravel() / weight.sum()
-            square = np.asarray(taken.multiply(taken).T @ weight).ravel() / weight.sum()
+            total, present = np.full(X.shape[1], weight.sum()), present_views(specs, X)
+            if present is not None:
+                taken.data = np.nan_to_num(taken.data)
+                for spec, own in zip(specs, present.T, strict=True):
+                    total[slice(None) if spec.columns is None else spec.columns] = weight[own].sum()
+            mean = np.asarray(taken.T @ weight).ravel() / total[columns]
+            square = np.asarray(taken.multiply(taken).T @ weight).ravel() / total[columns]
             scale, largest = np.sqrt(np.maximum(square - mean**2, 0.0)), np.sqrt(square)
             mean = np.zeros(len(columns))
         else:

@@ -51,6 +51,7 @@ from kernelmosaic.learning.certificate import COLD, CombinedKernel, Start
 from kernelmosaic.learning.gated import Projections
 from kernelmosaic.learning.problem import Learner
 from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets, learn_ridge
+from kernelmosaic.stacking import several_tables
 
 Array = NDArray[np.float64]
 
@@ -290,7 +291,7 @@ class ExactSet(TrainingSet):
         self.kernel_set, self.views, self.distances = KernelSet.fit_samples(
             specs, X, options.normalize, self.weight, self.present, 0.0 if options.device else room
         )
-        if options.missing is not None and not sparse.issparse(X) and may_lack(specs):
+        if options.missing is not None and may_lack(specs) and (not sparse.issparse(X) or several_tables(self.table)):
             self.missing = MissingViews(options.missing, self.kernel_set, X, self.present)
             self.views = self.missing.views or self.missing.views_of(X, self.present)
 

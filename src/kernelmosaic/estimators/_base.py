@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod, update_abstractmethods
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import KW_ONLY, MISSING, dataclass, field, replace
 from functools import partial
@@ -49,15 +49,23 @@ from kernelmosaic.engine.samples import (
 from kernelmosaic.engine.tasks import PathRule, Task
 from kernelmosaic.engine.training_set import KernelOptions, active_store
 from kernelmosaic.estimators.card import summary_html
-from kernelmosaic.gram.missing import GATED, RULES
+from kernelmosaic.gram.missing import GATED, RULES, first_columns
 from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.graphs import graph_table
 from kernelmosaic.kernels.subsets import Subsets
-from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
+from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, lay_specs, read_kernels
 from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.factory import Parameters
 from kernelmosaic.learning.norms import numbers
-from kernelmosaic.stacking import are_tables, by_view, check_row_names, refuse_annotated, stack_tables
+from kernelmosaic.stacking import (
+    are_tables,
+    by_view,
+    check_row_names,
+    mark_lacking,
+    refuse_annotated,
+    several_tables,
+    stack_tables,
+)
 
 
 @dataclass_transform()
@@ -213,7 +221,7 @@ class KernelEstimator(BaseEstimator, ABC):
         if y and not checks.get("multi_output"):
             self._refuse_labels(y[0])
         device = tensor_device(X) if self.device is None else str(require_device(self.device))
-        found = self._validate(X, *y, reset=True, **checks)
+        found = self._validate(X, *y, reset=True, views=views, **checks)
         self._rules["tables"] = tables
         checked, target = found if y else (found, None)
         weight = None if sample_weight is None else read_sample_weight(sample_weight, checked)
@@ -234,8 +242,13 @@ class KernelEstimator(BaseEstimator, ABC):
                 f"and sklearn.multioutput.MultiOutputClassifier({name}()) fits one model per column."
             )
 
-    def _validate(self, X: MatrixLike, *y: TargetLike, reset: bool, **checks: Any) -> MatrixLike:
-        """Check samples as scikit-learn does; (X, y) if y is given, be it None, else X."""
+    def _validate(
+        self, X: MatrixLike, *y: TargetLike, reset: bool, views: Settings | None = None, **checks: Any
+    ) -> MatrixLike:
+        """Check samples as scikit-learn does; (X, y) if y is given, be it None, else X.
+
+        At a fit, `views` are the column numbers of each table, where several were given.
+        """
         if reset:
             self._rules, self._standardizer = self._input_rules(X), None
         refuse_annotated(X)
@@ -258,7 +271,8 @@ class KernelEstimator(BaseEstimator, ABC):
                 "accept_sparse": "csr" if dense is None else False,
                 "dtype": (np.float64, np.float32),
             }
-            if rules.get("views") and not issparse(X):
+            # Of sparse samples, those with names tell what NaN stands for; gates read means of dense ones.
+            if rules.get("views") and (not issparse(X) or (names is not None and self.missing != GATED)):
                 form["ensure_all_finite"] = "allow-nan"
         else:
             # Row numbers, sequences, graphs, frames with columns that no kernel reads: each kernel checks its own.
@@ -276,7 +290,22 @@ class KernelEstimator(BaseEstimator, ABC):
         if not reset and rules.get("categories"):
             labels: Any = getattr(self, "feature_names_in_", range(self.n_features_in_))
             warn_of_unseen(rules["categories"], found[0] if y else found, labels)
+        if names is not None and (several_tables(X) or X.lacking):
+            if reset:
+                rules["gaps"] = first_columns(lay_specs(self.read_kernels(X, views), X), X.tables)
+            found = (self._marked(found[0], X.lacking), *found[1:]) if y else self._marked(found, X.lacking)
         return found if self._standardizer is None else self._standardizer(found)
+
+    def _marked(self, X: MatrixLike, lacking: Mapping[str, NDArray[np.bool_]]) -> MatrixLike:
+        """Return sparse samples with NaN in every view of the tables that they lack."""
+        firsts, across = self._rules.get("gaps", ({}, {}))
+        for table in lacking:
+            if table in across:
+                raise ValueError(
+                    f"kernel {across[table]!r} reads columns of several tables, of which samples lack {table!r}: give "
+                    "each table kernels of its own."
+                )
+        return mark_lacking(X, lacking, firsts)
 
     def _check_names(self, names: NDArray[np.object_], reset: bool) -> None:
         """Keep the names of the columns of a sparse table, or raise if they are not those of the fit."""
@@ -550,7 +579,8 @@ class BaseMKL(KernelEstimator):
 
 def _refuse_gaps(X: MatrixLike, approximation: str) -> None:
     """Raise if samples lack something where kernels are features."""
-    if not issparse(X) and X.dtype.kind == "f" and np.isnan(X.sum()) and np.isnan(X).any():
+    values = X.data if issparse(X) else X
+    if values.dtype.kind == "f" and np.isnan(values.sum()) and np.isnan(values).any():
         raise ValueError(
             f"approximation={approximation!r}: X contains NaN, and missing views need exact kernels; use "
             "approximation=None, or fill the cells."

@@ -227,8 +227,7 @@ class KernelSet:
             if one.view not in cut:
                 V = read_columns(X, one.columns)
                 if present is not None and stand_ins is not None and not present[:, m].all():
-                    V = np.array(V)
-                    V[~present[:, m]] = stand_ins[m]
+                    V = _with_stand_in(V, present[:, m], stand_ins[m])
                 with named(one.name):
                     cut[one.view] = in_double(one.kernel.validate(V))
             if one.reads not in prepared:
@@ -475,6 +474,15 @@ def read_columns(X: MatrixLike, columns: NDArray[np.intp] | None, few: int = 500
     if not sparse.issparse(V):
         return V
     return V.toarray() if V.shape[1] <= few else V.tocsr()
+
+
+def _with_stand_in(V: MatrixLike, present: NDArray[np.bool_], row: MatrixLike) -> MatrixLike:
+    """Return what a kernel reads of samples, with one row in place of those that lack it."""
+    if sparse.issparse(V):
+        return sparse.vstack([V, row], format="csr")[np.where(present, np.arange(len(present)), len(present))]
+    V = np.array(V)
+    V[~present] = row.toarray() if sparse.issparse(row) else row
+    return V
 
 
 def by_column(X: MatrixLike, specs: Sequence[Any], many: int = 4) -> MatrixLike:

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import row_strips
-from kernelmosaic.gram.kernel_set import KernelSet, Views, named, take_rows
+from kernelmosaic.gram.kernel_set import KernelSet, Views, named, read_columns, take_rows
 from kernelmosaic.kernels.matrices import MatrixRows
 from kernelmosaic.kernels.views import take_columns
 
@@ -31,21 +31,26 @@ def present_views(kernels: Sequence[Any], X: MatrixLike) -> Mask | None:
     kernels : sequence of KernelSpec or FittedKernel
         The kernels with the columns they read.
     X : array or sparse matrix of shape (n, n_features)
-        Samples; a sparse one has all views.
+        Samples; a sparse one lacks a view if one of its columns has NaN, see `first_columns`.
     """
     matrices = any(isinstance(one.kernel, MatrixRows) for one in kernels)
     # A sum is NaN if anything is, and found faster than what is.
-    if sparse.issparse(X) or (not matrices and X.dtype.kind in "biuf" and np.isfinite(X.sum())):
+    if not matrices and X.dtype.kind in "biuf" and np.isfinite(X.sum()):
         return None
     known: dict[Any, Mask] = {}
     present = np.ones((X.shape[0], len(kernels)), dtype=bool)
+    gaps = _gaps(X) if sparse.issparse(X) else None
     for m, one in enumerate(kernels):
         # Matrices may have gaps of their own.
         own = m if isinstance(one.kernel, MatrixRows) else None
         key = (own, None if one.columns is None else one.columns.tobytes())
         if key not in known:
             with named(one.name):
-                known[key] = ~one.kernel.lacks(take_columns(X, one.columns))
+                known[key] = (
+                    ~one.kernel.lacks(take_columns(X, one.columns))
+                    if gaps is None
+                    else take_columns(gaps, one.columns).sum(axis=1) == 0
+                )
         present[:, m] = known[key]
     if present.all():
         return None
@@ -56,6 +61,46 @@ def present_views(kernels: Sequence[Any], X: MatrixLike) -> Mask | None:
             f"out ({len(nothing)} of {len(present)})."
         )
     return present
+
+
+def first_columns(specs: Sequence[Any], tables: Sequence[str]) -> tuple[dict[str, list[int]], dict[str, str]]:
+    """Return, by table, the columns that come first in the kernels that read it, and a kernel that reads others, too.
+
+    A sparse sample that lacks the table has NaN there: few entries, which remain in rows that are taken or scaled.
+
+    Parameters
+    ----------
+    specs : sequence of KernelSpec
+        The kernels with the columns they read.
+    tables : sequence of str
+        The table of every column.
+    """
+    firsts: dict[str, list[int]] = {}
+    across: dict[str, str] = {}
+    for one in specs:
+        columns = range(len(tables)) if one.columns is None else one.columns.tolist()
+        read = {tables[j] for j in columns}
+        firsts.setdefault(min(read), []).append(columns[0])
+        across |= dict.fromkeys(read if len(read) > 1 else (), one.name)
+    return firsts, across
+
+
+def filled(X: MatrixLike, kernels: Sequence[Any]) -> MatrixLike:
+    """Return sparse samples as an array, with NaN in all columns of the views that they lack; others as they are."""
+    if not sparse.issparse(X):
+        return X
+    present, values = present_views(kernels, X), X.toarray()
+    if present is not None:
+        for one, own in zip(kernels, present.T, strict=True):
+            values[np.ix_(~own, np.arange(X.shape[1]) if one.columns is None else one.columns)] = np.nan
+    return values
+
+
+def _gaps(X: MatrixLike) -> Any:
+    """Return where sparse samples have NaN."""
+    X = X.tocoo()
+    lost = np.isnan(X.data)
+    return sparse.csc_array((np.ones(int(lost.sum())), (X.row[lost], X.col[lost])), shape=X.shape)
 
 
 class MissingViews:
@@ -89,8 +134,8 @@ class MissingViews:
         self.present = np.ones((X.shape[0], len(kernel_set)), dtype=bool) if present is None else present
         # Whatever a kernel can be evaluated with: what comes of it is not used.
         self.stand_ins = [
-            np.array(take_columns(X, one.columns)[int(np.argmax(own))])
-            for one, own in zip(kernel_set.fitted, self.present.T, strict=True)
+            read_columns(X[i : i + 1], one.columns).copy()
+            for one, i in zip(kernel_set.fitted, self.present.argmax(axis=0).tolist(), strict=True)
         ]
         # Only neighbours are looked for among them.
         self.views = self.views_of(X, present) if rule == "neighbors" else Views()

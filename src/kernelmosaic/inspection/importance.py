@@ -29,7 +29,7 @@ from kernelmosaic.engine.training_set import SharedKernels, TrainingSet, may_lac
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor, MKLSurvival
 from kernelmosaic.gram.kernel_set import FittedKernel
-from kernelmosaic.gram.missing import present_views
+from kernelmosaic.gram.missing import filled, present_views
 from kernelmosaic.inspection.significance import Rows, fit, frame, last_step, prepare, text_table
 from kernelmosaic.kernels.base import StatisticKernel, is_missing
 from kernelmosaic.kernels.distances import pairwise_statistic
@@ -439,8 +439,8 @@ def feature_importance(
     check_is_fitted(estimator)
     random = check_random_state(random_state)
     model, read = behind_pipeline(estimator, X)
-    V = model.read(read)
-    V = V.toarray() if sparse.issparse(V) else V
+    sums = getattr(model.function_.expansion, "sums", None)
+    V = filled(model.read(read), sums.missing.kernel_set.fitted if isinstance(sums, PartialSums) else ())
     names, views = _columns_of(model, estimator)
     change = _change_by_kernels(model, V) if _is_plain(model, V[:2]) else _change_by_outputs(model, V)
     orders = [random.permutation(len(V)) for _ in range(n_repeats)]

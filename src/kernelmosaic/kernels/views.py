@@ -240,7 +240,8 @@ def _with_tables(entry: Entry, columns: Any, X: MatrixLike) -> Any:
     names = list(columns) if several else [columns]
     if not hasattr(X, "columns") or not all(isinstance(one, str) for one in names):
         return columns
-    if all(name in X.columns for name in names):
+    known = X.places if isinstance(X, SparseTable) else X.columns  # an array of names is searched from its start
+    if all(name in known for name in names):
         return columns
     try:
         found = find_columns(names, X.columns)
