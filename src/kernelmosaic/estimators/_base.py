@@ -38,7 +38,6 @@ from kernelmosaic.engine.fit import Fit, Method, Recipe, WeightMethod, fit
 from kernelmosaic.engine.samples import (
     FitInput,
     Standardizer,
-    check_approximation,
     is_streamed,
     level_of_caller,
     read_sample_weight,
@@ -241,9 +240,13 @@ class KernelEstimator(BaseEstimator, ABC):
             if are_tables(X) and "graphs" not in rules["kinds"]:
                 X = stack_tables(X, rules["tables"]).X
         X, y = to_host(X), tuple(map(to_host, y))
-        check_approximation(rules["approximation"], X)
-        if rules["approximation"] is not None and is_streamed(X):
+        if is_streamed(X) and rules["approximation"] is not None:
             return validate_rows(self, X, y, reset, **checks)
+        if is_streamed(X) and not isinstance(X, np.memmap):
+            raise ValueError(
+                f"X={X!r}: samples are read from files with approximation='nystroem' or 'fourier' only; "
+                "load them, or choose one of these."
+            )
         names = getattr(X, "columns", None) if issparse(X) else None
         if rules["kinds"] == ["numbers"] and not (rules["picked"] and names is None and hasattr(X, "columns")):
             dense = rules["dense"]
