@@ -76,10 +76,9 @@ class Method(ABC):
         beta = np.concatenate([np.atleast_2d(one.solution.beta.T) for one in fit.learned])
         return beta, np.concatenate([np.atleast_1d(one.solution.intercept) for one in fit.learned])
 
+    @abstractmethod
     def function(self, fit: Fit) -> Function:
         """Return the fitted function."""
-        expansion = fit.data.expansion(fit.beta, fit.support, fit.eta())
-        return Function(expansion, fit.intercept, fit.weights.ndim == 1)
 
     def attributes(self, fit: Fit) -> Settings:
         """Return fitted attributes beside those of every fit."""
@@ -167,11 +166,11 @@ class WeightMethod(Method):
                 learn_hard_margin(learner, data.stack, sizes, machine.program.target, scale, self.tol)
                 for machine in machines
             ]
+        each = list(zip(machines, starts, strict=True))
         workers = workers_of(self.n_jobs, data, 1, self.parameters.verbose)
         if workers == 1 or len(machines) == 1:
-            starts = [replace(start, kernel=data.kernel) for start in starts]
-        tasks = list(zip(machines, starts, strict=True))
-        return list(map_threads(lambda one: learner.learn(data.stack, *one), tasks, workers))
+            return [learner.learn(data.stack, machine, replace(start, kernel=data.kernel)) for machine, start in each]
+        return map_threads(lambda one: learner.learn(data.stack, *one), each, workers)
 
     def pruned(self, fit: Fit, most: float = 0.05) -> Fit:
         """Return a certified fit without the kernels that the certificate allows to have no weight.
@@ -185,9 +184,8 @@ class WeightMethod(Method):
             return fit
         if parameters.learns_C or data.stack.is_implicit or self.states_gap(fit.task):
             return fit
-        learner: Any = make_learner(parameters, data.stack, fit.machines)
         # One step moves the weights that are left; a machine that takes more of them needs those that were left out.
-        short, found = type(learner)(replace(learner.options, max_iter=2)), []
+        short, found = type(fit.learner)(replace(fit.learner.options, max_iter=2)), []
         for machine, one in zip(fit.machines, fit.learned, strict=True):
             small = np.flatnonzero((one.weights > 0) & (one.weights < most * one.weights.max(initial=0.0)))
             small = small[np.argsort(one.weights[small])]
@@ -198,7 +196,7 @@ class WeightMethod(Method):
                 with data.threads():
                     less = short.learn(data.stack, machine, Start(rest, one.solution.beta, machine))
                     if less.gap <= self.tol and not less.weights[idle].any():
-                        less = less.certified(data.stack, data.sizes(), machine, learner)
+                        less = less.certified(data.stack, data.sizes(), machine, fit.learner)
                 if less.gap <= self.tol and not less.weights[idle].any():
                     history = [*one.history, less.history[-1]]
                     one = replace(less, n_solves=one.n_solves + less.n_solves, history=history)
@@ -207,10 +205,10 @@ class WeightMethod(Method):
         return replace(fit, learned=found)
 
     def function(self, fit: Fit) -> Function:
-        found = super().function(fit)
-        if self.parameters.family != "class-wise" or len(found.intercept) != 2:
-            return found
-        return DifferenceFunction(found.expansion, np.diff(found.intercept), shares_weights=False)
+        expansion, intercept = fit.data.expansion(fit.beta, fit.support, fit.eta()), fit.intercept
+        if self.parameters.family == "class-wise" and len(intercept) == 2:
+            return DifferenceFunction(expansion, np.diff(intercept), shares_weights=False)
+        return Function(expansion, intercept, fit.weights.ndim == 1)
 
     def attributes(self, fit: Fit) -> Settings:
         if self.parameters.learns_C:
@@ -350,10 +348,6 @@ class Fit:
         """Return where a fit to the same n samples, or to nearly the same, starts; coefficients are of all samples."""
         return [Start(one.weights, spread(one.solution.beta, self.data.kept, n)) for one in self.learned]
 
-    def function(self) -> Function:
-        """Return the fitted function."""
-        return self.method.function(self)
-
     def decide(self, outputs: Array) -> Any:
         """Return the predictions of outputs."""
         return self.task.decide(outputs, self.intercept)
@@ -416,8 +410,10 @@ def training_set(recipe: Recipe, task: Task, given: FitInput, store: KernelStore
         counted = DistinctSamples.all_of(given.X.shape[0], given.weight)
     y = None if given.y is None else given.y[counted.rows]
     task.machines(y, counted.weight)  # parameters that do not serve are refused before the kernels are computed
+    if options.device is not None:
+        options = options.placed(len(counted.rows), task.host_samples)
     read = read_training_set if store is None else store.training_set
-    data = read(options.placed(len(counted.rows), task.host_samples), given.X, given.original, counted)
+    data = read(options, given.X, given.original, counted)
     task.check(data, options.normalize)
     return data
 
@@ -595,7 +591,7 @@ def outputs(fits: Sequence[Fit], X: MatrixLike) -> list[Array]:
     """Return the outputs of every fit for validated samples, (n, outputs), from one evaluation of the kernels."""
     data = fits[0].data
     if not all(one.method.is_plain and one.data.kept is data.kept for one in fits):
-        return [one.function().outputs(X) for one in fits]
+        return [one.method.function(one).outputs(X) for one in fits]
     each = [one.beta for one in fits]
     beta = np.concatenate(each)
     support = np.flatnonzero(np.any(beta != 0, axis=0))

@@ -18,10 +18,8 @@ from scipy import sparse
 from sklearn.utils import _safe_indexing, check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
-from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, RowIndex, SampleWeight, TargetLike
 from kernelmosaic.backend import is_dask, to_host
-from kernelmosaic.gram.feature_maps import APPROXIMATIONS
 from kernelmosaic.gram.missing import present_views
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, gathered, open_rows
 from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
@@ -191,18 +189,6 @@ def _codes(column: AnyArray) -> NDArray[np.int64]:
 def is_streamed(X: MatrixLike) -> bool:
     """Whether the samples are read from where they are: a memory map, a path, a Dask collection, an opened source."""
     return isinstance(X, np.memmap | str | Path | RowSource) or is_dask(X)
-
-
-def check_approximation(approximation: Any, X: MatrixLike) -> None:
-    """Raise a ValueError if there is no such approximation, or if samples need one and there is none."""
-    if approximation is None:
-        if is_streamed(X) and not isinstance(X, np.memmap):
-            raise ValueError(
-                f"X={X!r}: samples are read from files with approximation='nystroem' or 'fourier' only; "
-                "load them, or choose one of these."
-            )
-        return
-    check_choice("approximation", approximation, APPROXIMATIONS, ", or None for exact kernels")
 
 
 def validate_rows(

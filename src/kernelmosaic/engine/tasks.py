@@ -212,7 +212,7 @@ class ClassTask(Task):
         return Labels(self.classes).decide(outputs)
 
     def count_support(self, y: TargetLike, support: NDArray[np.intp]) -> NDArray[np.intp]:
-        return np.bincount(self.labels(np.asarray(y)[support]), minlength=len(self.classes))
+        return np.array([np.count_nonzero(y[support] == c) for c in self.classes])
 
 
 #: Machines that separate all classes in one problem, by the name `multi_class` gives them.
@@ -227,10 +227,6 @@ class Classes(ClassTask):
     slack: int = 1
     multi_class: str = "ovr"
     learned: bool = True
-
-    def prepared(self, given: FitInput) -> Self:
-        check_choice("multi_class", self.multi_class, ("ovr", "ovr-shared", *JOINT))
-        return super().prepared(given)
 
     @property
     def is_joint(self) -> bool:
@@ -247,12 +243,15 @@ class Classes(ClassTask):
         return isinstance(self.C, float | np.floating) and bool(np.isposinf(self.C))
 
     def machines(self, y: TargetLike, weight: Array) -> list[Any]:
+        check_choice("multi_class", self.multi_class, ("ovr", "ovr-shared", *JOINT))
         positive = self.classes[1:] if len(self.classes) == 2 else self.classes
         if self.is_hard:
             if self.multi_class != "ovr" and len(positive) > 1:
                 raise ValueError(f"C=inf needs multi_class='ovr', not multi_class={self.multi_class!r}.")
             return [SVC(np.where(y == c, 1.0, -1.0), sample_weight=(weight > 0).astype(np.float64)) for c in positive]
-        sample_C = weight * class_factors(self.class_weight, y, weight, self.classes)
+        sample_C = weight
+        if self.class_weight is not None:
+            sample_C = weight * class_factors(self.class_weight, y, weight, self.classes)
         shared = self.multi_class == "ovr-shared" and len(positive) > 1
         if isinstance(self.C, str) and (self.C != "learn" or not self.learned or shared or self.is_joint):
             raise ValueError(

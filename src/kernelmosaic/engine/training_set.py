@@ -534,9 +534,10 @@ def may_lack(specs: Sequence[KernelSpec]) -> bool:
     if len(specs) < 2 or len({None if one.columns is None else one.columns.tobytes() for one in specs}) > 1:
         return len(specs) > 1
     for one in specs:
-        with named(one.name):
-            if isinstance(one.kernel, Precomputed) and one.kernel.has_gaps:
-                return True
+        if isinstance(one.kernel, Precomputed):
+            with named(one.name):
+                if one.kernel.has_gaps:
+                    return True
     return False
 
 

@@ -38,7 +38,6 @@ from kernelmosaic.engine.fit import Fit, Method, Recipe, WeightMethod, fit
 from kernelmosaic.engine.samples import (
     FitInput,
     Standardizer,
-    check_approximation,
     is_streamed,
     known_categories,
     level_of_caller,
@@ -165,11 +164,11 @@ class KernelEstimator(BaseEstimator, ABC):
         ]
         return self
 
-    def _kernels_take(self, trait: str, X: MatrixLike = None) -> list[Any]:
-        """A class attribute of every kernel."""
-        if self.kernels is None and X is None:  # without names, which take longer than a prediction
+    def _kernels_take(self, trait: str, entries: Sequence[Entry] | None = None) -> list[Any]:
+        """A class attribute of every kernel, by default of those that depend on no samples."""
+        if self.kernels is None and entries is None:  # without names, which take longer than a prediction
             return [getattr(kernel, trait) for kernel in self._kernels_of(None, None)]
-        kernels = [entry.kernel for entry in self.read_kernels(X)]
+        kernels = [entry.kernel for entry in (self.read_kernels() if entries is None else entries)]
         return [getattr(k.kernel if isinstance(k, PerColumn) else k, trait) for k in kernels]
 
     if hasattr(BaseEstimator, "_get_fitted_attr_html"):
@@ -211,13 +210,15 @@ class KernelEstimator(BaseEstimator, ABC):
 
     def _read_input(self, X: MatrixLike, *y: TargetLike, sample_weight: SampleWeight = None, **checks: Any) -> FitInput:
         """Return a training set with targets of any kind, or without."""
-        refuse_annotated(X)
-        check_row_names(X, y=y[0] if y else None, sample_weight=sample_weight)
         views, tables = None, {}
-        # A list of matrices may be one of graphs.
-        if are_tables(X) and "graphs" not in self._kernels_take("input_kind"):
-            stacked = stack_tables(X)
-            X, tables, views = *stacked, stacked.numbers
+        # Rows of arrays have no names, and an array is one table.
+        if not all(isinstance(one, np.ndarray | None) for one in (X, *y, sample_weight)):
+            refuse_annotated(X)
+            check_row_names(X, y=y[0] if y else None, sample_weight=sample_weight)
+            # A list of matrices may be one of graphs.
+            if are_tables(X) and "graphs" not in self._kernels_take("input_kind"):
+                stacked = stack_tables(X)
+                X, tables, views = *stacked, stacked.numbers
         if y and not checks.get("multi_output"):
             self._refuse_labels(y[0])
         device = tensor_device(X) if self.device is None else str(require_device(self.device))
@@ -251,14 +252,19 @@ class KernelEstimator(BaseEstimator, ABC):
         """
         if reset:
             self._rules, self._standardizer = self._input_rules(X), None
-        refuse_annotated(X)
         rules = self._rules  # parameters may have changed since the fit
-        if not reset and are_tables(X) and "graphs" not in rules["kinds"]:
-            X = stack_tables(X, rules["tables"]).X
+        if not reset and not isinstance(X, np.ndarray):
+            refuse_annotated(X)
+            if are_tables(X) and "graphs" not in rules["kinds"]:
+                X = stack_tables(X, rules["tables"]).X
         X, y = to_host(X), tuple(map(to_host, y))
-        check_approximation(rules["approximation"], X)
-        if rules["approximation"] is not None and is_streamed(X):
+        if is_streamed(X) and rules["approximation"] is not None:
             return validate_rows(self, X, y, reset, **checks)
+        if is_streamed(X) and not isinstance(X, np.memmap):
+            raise ValueError(
+                f"X={X!r}: samples are read from files with approximation='nystroem' or 'fourier' only; "
+                "load them, or choose one of these."
+            )
         names = getattr(X, "columns", None) if issparse(X) else None
         if rules["kinds"] == ["numbers"] and not (rules["picked"] and names is None and hasattr(X, "columns")):
             dense = rules["dense"]
@@ -328,11 +334,10 @@ class KernelEstimator(BaseEstimator, ABC):
                 "are not stored; use MKLClassifier, MKLRegressor or MKLOneClass, or give a list of kernels."
             )
         # Past the kernels there may be the one gates live in.
-        readers = zip(
-            [*(entry.name for entry in entries), "gating_kernel"], self._kernels_take("accepts_sparse", X), strict=False
-        )
+        names = [*(entry.name for entry in entries), "gating_kernel"]
+        readers = zip(names, self._kernels_take("accepts_sparse", entries), strict=False)
         return {
-            "kinds": sorted(set(self._kernels_take("input_kind", X))),
+            "kinds": sorted(set(self._kernels_take("input_kind", entries))),
             "dense": next((name for name, sparse in readers if not sparse), None),
             "picked": all(entry.columns is not None for entry in entries),
             "approximation": self.approximation,
@@ -548,7 +553,7 @@ class BaseMKL(KernelEstimator):
         for name, value in fit.attributes().items():
             setattr(self, name, value)
         self._task_of_fit: Any = fit.task
-        self.function_ = fit.function()
+        self.function_ = fit.method.function(fit)
         warning = None if fit.learner is None else fit.method.warning(fit, self.max_iter)
         if warning is not None:
             warnings.warn(f"{type(self).__name__}{warning}", ConvergenceWarning, stacklevel=level_of_caller())

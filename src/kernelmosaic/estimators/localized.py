@@ -144,8 +144,8 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
 
     # Samples in ----------------------------------------------------------------------------------------------------
 
-    def _kernels_take(self, trait: str, X: MatrixLike = None) -> list[Any]:
-        traits = super()._kernels_take(trait, X)
+    def _kernels_take(self, trait: str, entries: Any = None) -> list[Any]:
+        traits = super()._kernels_take(trait, entries)
         return [*traits, getattr(self.gating_kernel, trait)] if isinstance(self.gating_kernel, Kernel) else traits
 
     def __sklearn_tags__(self) -> Tags:

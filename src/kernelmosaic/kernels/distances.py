@@ -9,6 +9,7 @@ every pass over squared distances, on the host, on a device or compiled, compute
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -178,6 +179,7 @@ def _common_entries(X: NDArray[Any], Y: NDArray[Any], most: float = 0.1) -> NDAr
     return np.asarray(found)
 
 
+@dataclass(eq=False)
 class FitSamples:
     """Validated samples that kernels are fitted to, and what several kernels learn of them; each is computed once.
 
@@ -194,10 +196,10 @@ class FitSamples:
         By the name of the statistic.
     """
 
-    def __init__(self, X: MatrixLike, keep: bool = False) -> None:
-        self.X, self.keep = X, keep
-        self.distances: dict[str, NDArray[np.float64]] = {}
-        self._widths: dict[tuple[str, str], float] = {}
+    X: MatrixLike
+    keep: bool = False
+    distances: dict[str, NDArray[np.float64]] = field(default_factory=dict, init=False)
+    _widths: dict[tuple[str, str], float] = field(default_factory=dict, init=False)
 
     def width(self, rule: str, statistic: str) -> float:
         """Return the width by a rule, ``"median"`` or ``"nearest"``, as a distance; 0 with one distinct sample."""

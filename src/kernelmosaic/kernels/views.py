@@ -87,7 +87,8 @@ def read_kernels(
         The column numbers of each table, where samples are given as several.
     """
     if kernels is None:
-        entries = read_kernels(default())
+        made = default()
+        entries = [Entry(name, kernel) for name, kernel in zip(name_kernels(made), made, strict=True)]
         text = text_columns(X)
         if not text:
             return entries if views is None else _on_tables(entries, views)

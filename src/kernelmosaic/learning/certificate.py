@@ -31,6 +31,7 @@ AIM = 0.96
 # What learners start from ---------------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class CombinedKernel:
     """The combined kernel of a stack at the weights last asked for, of which one matrix is kept.
 
@@ -42,10 +43,9 @@ class CombinedKernel:
         The kernels.
     """
 
-    def __init__(self, stack: GramStack) -> None:
-        self.stack = stack
-        self._K: Any = None
-        self._weights: Array | None = None
+    stack: GramStack
+    _K: Any = field(default=None, init=False, repr=False)
+    _weights: Array | None = field(default=None, init=False, repr=False)
 
     def at(self, weights: Array) -> Any:
         """Return Σ η_m K_m, made anew only if the weights have changed."""

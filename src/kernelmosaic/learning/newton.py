@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,7 @@ class NewtonSearch(BoundTracker):
         # Where the kernel is computed whenever it is needed, the last digits of a machine cost more than a step.
         least = 1e-2 if self.problem.stack.stores_combined else 0.1
         self.inner = min(self.inner, max(0.1 * own_gap**2, least * self.tol, self.sharpest))
-        found = self.walk(here, direction, lambda theta: self._evaluate(self.problem.retract(theta), here))
+        found = self.walk(here, direction, partial(self._evaluate, here))
         if found is not None:
             self.best = found
             return True
@@ -154,19 +155,20 @@ class NewtonSearch(BoundTracker):
             self.lower = max(self.lower, lower)
             self.note(self.problem.assess(theta, mixture))
             # The lowest point of the planes jumps from corner to corner; halfway is nearer to that of the value.
-            theta = self.problem.retract(theta + 0.5 * (corner - theta))
-        trial = self.problem.complete(self._evaluate(theta, self.best))
+            theta = theta + 0.5 * (corner - theta)
+        trial = self.problem.complete(self._evaluate(self.best, theta))
         self._note(trial)
         self.best = trial if trial.upper <= self.best.upper else self.best
         # Machines that rounding keeps from being exact would lead from plane to plane and back again.
         self.idle = self.idle + 1 if exact and not self.gap < before else 0
         return self.idle < self.problem.options.n_idle
 
-    def _evaluate(self, theta: NDArray[np.float64], here: Evaluation) -> Evaluation:
-        trial = self.problem.evaluate(theta, here.solution.beta, self.inner, self.problem.watch(here))
+    def _evaluate(self, here: Evaluation, theta: Weights) -> Evaluation:
+        problem = self.problem
+        trial = problem.evaluate(problem.retract(theta), here.solution.beta, self.inner, problem.watch(here))
         # Where the known slopes prove the gap, those of all kernels are computed.
-        if relative_gap(min(trial.upper, here.upper), self.problem.lower(trial)) <= 2 * self.tol:
-            trial = self.problem.complete(trial)
+        if relative_gap(min(trial.upper, here.upper), problem.lower(trial)) <= 2 * self.tol:
+            trial = problem.complete(trial)
         self._note(trial)
         return trial
 

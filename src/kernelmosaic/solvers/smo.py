@@ -17,7 +17,6 @@ from kernelmosaic.solvers.program import (
     SolverOptions,
     Vector,
     certify,
-    relative_gap,
 )
 
 
@@ -119,12 +118,12 @@ class SMOState:
             self.aim(gap, tol)
             compiled = not self.is_few or self.n_iter >= options.numpy_steps * n
             given = self.K, self.program, self.beta, self.residual, self.tolerance, min(steps, limit - self.n_iter)
-            taken, self.violation = maximise(*given, compiled=compiled)
+            taken = maximise(*given, compiled=compiled)
             self.n_iter += taken
+            gap = self.gap()
             # No step taken although the aim was not met: rounding hides whatever is left to gain.
             scale = max(1.0, float(np.abs(self.residual).max(initial=0.0)))
             exhausted = taken == 0 and (self.violation > self.tolerance or self.tolerance < 1e-15 * scale)
-            gap = self.gap()
             looks += 1
             # A look at the gap takes as long as 100 steps of a few samples: after runs of a few steps each, the steps
             # are used up, too.
@@ -160,21 +159,17 @@ class SMOState:
         rising, falling = self.program.slopes(self.beta, self.residual)
         highest, lowest = float(rising.max()), float(falling.min())
         self.violation = self.program.violation(highest, lowest)
-        values = self.values()
-        quadratic = 0.5 * float(self.beta @ values)
-        if self.program.total is None:
-            intercept = 0.0
-        elif np.isfinite(highest) and np.isfinite(lowest):
-            intercept = self.intercept = 0.5 * (highest + lowest)
-        else:  # no coefficient may grow, or none may shrink
-            return np.inf
-        dual = float(self.program.linear_value(self.beta)) - quadratic
-        noise = self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
-        return relative_gap(self.program.primal_value(quadratic, values, intercept), dual, noise)
+        if self.program.total is not None:
+            if not (np.isfinite(highest) and np.isfinite(lowest)):  # no coefficient may grow, or none may shrink
+                return np.inf
+            self.intercept = 0.5 * (highest + lowest)
+        return self.worth(intercept=self.intercept).gap
 
-    def values(self) -> Vector:
-        """Kβ, read off the residual."""
-        return self.program.target - self.residual - self.program.ridge * self.beta
+    def worth(self, **intercept: float) -> Solution:
+        """Return β with what it is worth, by Kβ read off the residual, at an intercept or at the best near one."""
+        values = self.program.target - self.residual - self.program.ridge * self.beta
+        noise = self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
+        return certify(self.program, self.beta, values, self.n_iter, noise, **intercept)
 
     def certified(self) -> Solution:
         """Return the solution with Kβ recomputed, and with its sum: every step has rounded both."""
@@ -184,8 +179,7 @@ class SMOState:
             self.refresh()
         if self.refreshed_at < self.n_iter:
             self.refresh()
-        noise = self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
-        return certify(self.program, self.beta, self.values(), self.n_iter, noise, near=self.intercept)
+        return self.worth(near=self.intercept)
 
     def aim(self, gap: float, tol: float) -> None:
         """Choose the steepness to reach next: the gap shrinks with it, so aim where the gap would be met."""
@@ -234,8 +228,7 @@ class SMOState:
         beta, residual = self.beta[active], self.residual[active]
         part = self.program.take(active, residual, self.program.total)
         K = self.K[np.ix_(active, active)]
-        steps, self.violation = maximise(K, part, beta, residual, self.tolerance, max_steps)
-        self.n_iter += steps
+        self.n_iter += maximise(K, part, beta, residual, self.tolerance, max_steps)
         changes = beta - self.beta[active]
         moved = changes != 0
         self.beta[active] = beta
@@ -253,30 +246,25 @@ def maximise(
     tolerance: float,
     max_steps: int,
     compiled: bool = True,
-) -> tuple[int, float]:
+) -> int:
     """Move pairs of coefficients, or single ones if their sum is free, until none rises steeper than the tolerance.
 
     beta and residual = t − Kβ − ρβ are updated in place; the program's target is not read. A pair is the steepest riser
     and the partner that promises the largest gain to second order. NumPy and compiled code move pairs by the same
-    steps, to the last bit. Returns the steps taken and the steepness left.
+    steps, to the last bit. Returns the steps taken.
     """
     rising, falling = program.slopes(beta, np.zeros(len(beta)))  # what shifts the residual
     diagonal = np.diagonal(K) + program.ridge
     box = program.ridge, program.lower, program.upper, float(program.epsilon)
     at = Movable(beta, residual, rising, falling, diagonal, *box)
     if program.total is not None and not compiled:
-        steps = maximise_pairs(K, at, tolerance, max_steps)
-    else:
-        from kernelmosaic.solvers import _numba_smo
+        return maximise_pairs(K, at, tolerance, max_steps)
+    from kernelmosaic.solvers import _numba_smo
 
-        if program.total is None:
-            steps = int(_numba_smo.maximise_singles(K, at, tolerance, max_steps))
-        else:
-            keys = np.empty(_numba_smo.STRIP)
-            steps = int(_numba_smo.maximise_pairs(K, at, tolerance, max_steps, keys, keys.view(np.int64)))
-    with np.errstate(invalid="ignore"):  # the reader of the residual refuses what is no number
-        highest, lowest = (residual + rising).max(initial=-np.inf), (residual + falling).min(initial=np.inf)
-    return steps, program.violation(float(highest), float(lowest))
+    if program.total is None:
+        return int(_numba_smo.maximise_singles(K, at, tolerance, max_steps))
+    keys = np.empty(_numba_smo.STRIP)
+    return int(_numba_smo.maximise_pairs(K, at, tolerance, max_steps, keys, keys.view(np.int64)))
 
 
 def maximise_pairs(K: AnyArray, at: Movable, tolerance: float, max_steps: int) -> int:

@@ -388,7 +388,7 @@ class MostViolating:
         inside = state.program.take(state.backend.to_numpy(rows), residual, state.program.total)
         block = state.backend.borrow(state.gram.block(rows))
         goal, most = self.rounds.inner * at.violation, self.rounds.steps * len(beta)
-        return beta, maximise(block, inside, beta, residual, goal, most)[0], None
+        return beta, maximise(block, inside, beta, residual, goal, most), None
 
     def continues(self, at: Slopes, found: Solution, tol: float) -> bool:
         return True
