@@ -99,12 +99,20 @@ def features(seed=0, n=40, classes=0):
     return Z, RidgeTargets(Y, weight, labels)
 
 
+class Backwards(StoredFeatures):
+    """Yields the last kernel first: stacks that compute features yield them in the order that suits them."""
+
+    def placed_features(self, rows, kernels):
+        yield from reversed(list(super().placed_features(rows, kernels)))
+
+
+@pytest.mark.parametrize("stack", [StoredFeatures, Backwards])
 @pytest.mark.parametrize("classes", [0, 2, 3])
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
-def test_features_are_judged_as_their_matrices_are(criterion, classes):
+def test_features_are_judged_as_their_matrices_are(criterion, classes, stack):
     Z, targets = features(classes=classes)
     whole = MatrixForm(StoredStack(np.array([one @ one.T for one in Z])), targets, criterion, {})
-    parts = FeatureForm(StoredFeatures(Z), targets, criterion, most_rows=1000)
+    parts = FeatureForm(stack(Z), targets, criterion, most_rows=1000)
     at = RidgePoint(np.array([0.4, 0.2, 1.3]), 0.7, 1.6, {})
     found, same = parts.judge(at), whole.judge(at)
     assert found.value == pytest.approx(same.value)

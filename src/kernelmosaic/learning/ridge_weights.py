@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
-from kernelmosaic._typing import ArrayOrTensor, RowIndex
+from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import backend_of, one_blas_thread
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.gram import Gram
@@ -39,6 +39,7 @@ from kernelmosaic.solvers.leave_one_out import (
     evidence_value,
     raise_of_rounding,
     squared_loss,
+    with_constant,
 )
 
 
@@ -634,7 +635,7 @@ class FeatureForm:
         self.groups = None if targets.groups is None else targets.groups[:: -(-n // most_rows)]
         some = np.unique(np.linspace(0, n - 1, min(n, most_rows)).astype(np.intp))
         self.rows = some if self.groups is None else np.concatenate(self.groups)
-        self.judged = self._features(self.rows) if criterion == "loo" else None
+        self.judged = with_constant(self.factors, self.rows) if criterion == "loo" else None
 
     def _solve(self, weights: Array, alpha: float) -> tuple[FeatureInverse, Array, Array]:
         """Return B, Φᵀ diag(w) Y and θ = B Φᵀ diag(w) Y."""
@@ -642,14 +643,6 @@ class FeatureForm:
         inverse = FeatureInverse.of(self.normal, weights[self.kernel], self.targets.weight, alpha)
         b = backend.to_numpy(inverse.root)[:, np.newaxis] * self.right
         return inverse, b, backend.to_numpy(inverse.B @ backend.asarray(b))
-
-    def _features(self, rows: RowIndex) -> ArrayOrTensor:
-        """Return [Z_m, 1] of some samples in double precision: rounding hides slopes where α is small."""
-        backend = self.stack.backend
-        parts = [
-            backend.astype(Z, np.float64) for _, Z in self.stack.placed_features(rows, range(self.stack.n_kernels))
-        ]
-        return backend.xp.concatenate([*parts, backend.asarray(np.ones((len(parts[0]), 1)))], axis=1)
 
     def judge(self, at: RidgePoint) -> Judged:
         inverse, b, theta = self._solve(at.weights, at.alpha)
@@ -689,10 +682,11 @@ class FeatureForm:
     def _per_kernel(self, features: Array) -> Array:
         return np.bincount(self.kernel, features, self.stack.n_kernels).astype(np.float64)
 
-    def _parts(self) -> Iterator[tuple[RowIndex, Groups]]:
+    def _parts(self) -> Iterator[tuple[NDArray[np.intp], Groups]]:
         """Yield all samples in parts, or all groups, with the numbers of the samples of both."""
         if self.targets.groups is None:
-            yield from ((part, None) for part in self.stack.strips(copied=True))
+            every = np.arange(self.stack.n_samples)
+            yield from ((every[part], None) for part in self.stack.strips(copied=True))
             return
         groups = self.targets.groups
         ends = np.cumsum([len(S) for S in groups])
@@ -710,7 +704,7 @@ class FeatureForm:
         t, (inverse, _, theta) = self.targets, self._solve(at.weights, at.alpha)
         beta, residuals = np.empty_like(t.Y), np.empty_like(t.Y)
         for rows, groups in self._parts():
-            system = inverse.system(self._features(rows), t.weight[rows])
+            system = inverse.system(with_constant(self.factors, rows), t.weight[rows])
             beta[rows] = self._coefficients(system, t.Y[rows], theta)
             residuals[rows] = system.residuals(beta[rows], _consecutive(groups))
         # The sums of a kernel without a weight are not read.

@@ -34,7 +34,7 @@ from kernelmosaic.gram.linear_algebra import conjugate_gradients
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.solvers.leave_one_out import Array, FeatureInverse, FeatureSystem, Groups, RidgeSystem
+from kernelmosaic.solvers.leave_one_out import Array, FeatureInverse, FeatureSystem, Groups, RidgeSystem, with_constant
 
 
 @dataclass(frozen=True)
@@ -332,9 +332,7 @@ class FeatureSystems:
     def __init__(self, stack: FeatureStack, targets: TargetBatches) -> None:
         self.targets, self.backend, n = targets, stack.backend, stack.n_samples
         self.kernel = np.repeat(np.arange(stack.n_kernels), stack.widths)
-        every = dict(stack.placed_features(slice(0, n), range(stack.n_kernels)))
-        exact = [self.backend.astype(every[m], np.float64) for m in range(stack.n_kernels)]
-        self.Z = self.backend.xp.concatenate([*exact, self.backend.asarray(np.ones((n, 1)))], 1)
+        self.Z = with_constant(stack.factors(np.ones(stack.n_kernels)), np.arange(n))
         weight = self.backend.asarray(targets.weight)[:, None]
         self.normal = self.Z.T @ (weight * self.Z)
         self.placed = tuple(self.backend.astype(one, targets.dtype) for one in (self.Z, weight))

@@ -25,7 +25,7 @@ from scipy.special import expit, logsumexp, softmax
 
 from kernelmosaic._typing import ArrayOrTensor, DType
 from kernelmosaic.backend import backend_of
-from kernelmosaic.gram.factored import as_input
+from kernelmosaic.gram.factored import FactoredGram, as_input
 from kernelmosaic.gram.linear_algebra import Cholesky
 
 Array = NDArray[np.float64]
@@ -218,6 +218,12 @@ class RidgeSystem(System):
         backend = self.factor.backend
         rows = backend.index(S)
         return np.asarray(backend.to_numpy(backend.take_block(self.A, rows, rows)))
+
+
+def with_constant(factors: FactoredGram, rows: NDArray[np.intp]) -> ArrayOrTensor:
+    """Return [Z, 1] of some samples in double precision: rounding hides slopes where α is small."""
+    Z = factors.placed_rows(rows)
+    return factors.backend.xp.concatenate([Z, factors.backend.asarray(np.ones((len(rows), 1)))], 1)
 
 
 @dataclass(frozen=True)
