@@ -46,7 +46,7 @@ def make(seed=0, n=60, classes=0):
 def test_slopes_equal_finite_differences(criterion, classes):
     Ks, targets = make(1, classes=classes)
     form = MatrixForm(StoredStack(Ks), targets, criterion, {})
-    problem = RidgeProblem(form, len(Ks), criterion == "loo" and classes > 0, RidgeOptions())
+    problem = RidgeProblem(form, RidgeOptions(criterion))
     x, step = np.array([-1.0, -2.0, 0.3, -1.5, -0.7, 0.4]), 1e-5
     _, slope = problem.value(x)
     for j in range(6):
@@ -198,7 +198,7 @@ def test_slopes_in_widths_equal_finite_differences(criterion, classes, device):
     backend = NUMPY if device is None else torch_backend(device)
     widths = with_widths(X, device)
     form = MatrixForm(StoredStack(backend.asarray(Ks)), targets, criterion, widths)
-    problem = RidgeProblem(form, 6, criterion == "loo" and classes > 0, RidgeOptions(), widths)
+    problem = RidgeProblem(form, RidgeOptions(criterion), widths)
     starts = np.concatenate([one.start for one in widths.values()])
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(size=8) - 1.0, starts + 0.3 * rng.normal(size=len(starts))])

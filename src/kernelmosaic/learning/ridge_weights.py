@@ -23,7 +23,7 @@ from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.gram import Gram
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.gram.pairs import PairStack
-from kernelmosaic.gram.stack import MatrixStack, StoredStack
+from kernelmosaic.gram.stack import GramStack, MatrixStack, StoredStack
 from kernelmosaic.kernels.numeric import RadialWidths
 from kernelmosaic.solvers.leave_one_out import (
     Array,
@@ -185,9 +185,34 @@ class RidgeTargets:
         return RidgeTargets(self.Y[rows], self.weight[rows], labels, groups)
 
 
-@dataclass(frozen=True)
-class RidgeLearned:
-    """What was learned.
+@dataclass(frozen=True, kw_only=True)
+class RidgeMachine:
+    """The machine at given weights and ridge.
+
+    Attributes
+    ----------
+    beta, intercept : ndarray of shape (n, c) and (c,)
+        Its coefficients and constants.
+    residuals : ndarray of shape (n, c)
+        Of samples left out.
+    value : float
+        The criterion.
+    sums, covariance : ndarray of shape (features, c) and (features + 1, features + 1), or None
+        In features, Z_mᵀ β of all kernels, one below the other, with more digits than β gives it, and the covariance of
+        `FeatureInverse`.
+    """
+
+    beta: Array
+    intercept: Array
+    residuals: Array
+    value: float
+    sums: Array | None = None
+    covariance: Array | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RidgeLearned(RidgeMachine):
+    """The machine that was learned, its `value` with the priors.
 
     Attributes
     ----------
@@ -195,32 +220,18 @@ class RidgeLearned:
         η, α and a.
     widths : dict of int to ndarray
         ℓ of every kernel that had it learned.
-    beta, intercept : ndarray of shape (n, c) and (c,)
-        The machine.
-    residuals : ndarray of shape (n, c)
-        Of samples left out.
-    value : float
-        The criterion with its priors.
     stationarity : float
         The largest slope in the logarithms, per sample, of at most `RidgeOptions.slope_samples`.
     history : list of float
         The values on the way.
-    sums, covariance : ndarray of shape (features, c) and (features + 1, features + 1), or None
-        As in `RidgeMachine`.
     """
 
     weights: Array
     alpha: float
     scale: float
     widths: dict[int, Array]
-    beta: Array
-    intercept: Array
-    residuals: Array
-    value: float
     stationarity: float
     history: list[float]
-    sums: Array | None = None
-    covariance: Array | None = None
 
     def logs(self) -> Array:
         """Return log η, log α and log a."""
@@ -268,53 +279,47 @@ def learn_ridge(
     """
     P, widths = stack.n_kernels, dict(widths or {})
     form = _make_form(stack, targets, widths, options)
-    problem = RidgeProblem(form, P, options.criterion == "loo" and targets.labels is not None, options, widths)
+    problem = RidgeProblem(form, options, widths)
     if start is None and options.n_init > 1 and alpha is None and not widths and isinstance(form, MatrixForm):
         start = _learn_ridge_of_some(form.stack, targets, weights, options)
     equal = np.array([*np.full(P, -np.log(P)), options.first_alpha, options.first_scale])
     first = equal if start is None else start.logs()
     x = np.concatenate([first, *(one.start for one in widths.values())])
-    free = np.arange(len(x)) < P + 2
-    low = np.where(free, options.range[0], x + options.width_range[0])
-    high = np.where(free, options.range[1], x + options.width_range[1])
+    is_width = np.arange(len(x)) >= P + 2
+    low = np.where(is_width, x + options.width_range[0], options.range[0])
+    high = np.where(is_width, x + options.width_range[1], options.range[1])
+    free = ~is_width | (targets.labels is None)
     if weights is not None:
         with np.errstate(divide="ignore"):
             x[:P], free[:P] = np.log(weights), False
     if alpha is not None:
         x[P], free[P], problem.least_ridge = np.log(alpha), False, 0.0
     free[P + 1] = problem.has_scale
-    is_width = np.arange(len(x)) >= P + 2
-    if targets.labels is None:
-        free |= is_width
     history: list[float] = []
     samples = min(float(targets.weight.sum()), options.slope_samples)
 
-    def improve(x: Array, free: NDArray[np.bool_], steps: int) -> tuple[Array, float, Array]:
-        """Return where the steps end, the value there, and its slopes."""
-        tied = free & (ties is not None) & (np.arange(len(x)) < P)
-        alone = free & ~tied
-        # The parameters are those that are free, and what tied ones move by.
-        moves = np.zeros((len(x), 0)) if ties is None else np.vstack([ties, np.zeros((len(x) - P, ties.shape[1]))])
+    def improve(x: Array, free: NDArray[np.bool_], steps: int) -> tuple[Array, float, float]:
+        """Return where the steps end, the value there, and the largest slope that leads nowhere out of its range."""
+        x = np.where(free, np.clip(x, low, high), x)
+        alone = free & ((ties is None) | (np.arange(len(x)) >= P))
+        # A parameter of the search moves one logarithm, or those that a column of `ties` holds together.
+        moves, bounds = np.eye(len(x))[:, alone], np.array([low - x, high - x])[:, alone]
+        if ties is not None:
+            reach = np.full((2, ties.shape[1]), 0.5 * (options.range[1] - options.range[0])) * [[-1.0], [1.0]]
+            together = np.vstack([ties, np.zeros((len(x) - P, ties.shape[1]))])
+            moves, bounds = np.hstack([moves, together]), np.hstack([bounds, reach])
 
-        def value(part: Array) -> tuple[float, Array]:
-            whole = x.copy()
-            whole[alone] = part[: alone.sum()]
-            whole[tied] += (moves @ part[alone.sum() :])[tied]
-            found, slope = problem.value(whole)
+        def value(moved: Array) -> tuple[float, Array]:
+            found, slope = problem.value(x + moves @ moved)
             history.append(found)
-            return found, np.concatenate([slope[alone], moves[tied].T @ slope[tied]])
+            return found, moves.T @ slope
 
-        end, slopes = x.copy(), np.zeros(len(x))
         limits = {"maxiter": steps, "gtol": options.tol * samples, "ftol": 1e-14, "maxcor": 20}
-        reach = 0.5 * (options.range[1] - options.range[0])
-        bounds = [*zip(low[alone], high[alone], strict=True), *[(-reach, reach)] * moves.shape[1]]
-        first = np.concatenate([x[alone], np.zeros(moves.shape[1])])
-        found = minimize(value, first, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
-        end[alone], slopes[alone] = found.x[: alone.sum()], found.jac[: alone.sum()]
-        end[tied] += (moves @ found.x[alone.sum() :])[tied]
-        # The largest slope in a parameter is compared, whichever it is.
-        slopes[tied] = np.abs(found.jac[alone.sum() :]).max(initial=0.0)
-        return end, float(found.fun), slopes
+        first = np.zeros(moves.shape[1])
+        found = minimize(value, first, jac=True, method="L-BFGS-B", bounds=bounds.T, options=limits)
+        slope = np.where(found.x <= bounds[0], np.minimum(found.jac, 0.0), found.jac)
+        slope = np.where(found.x >= bounds[1], np.maximum(slope, 0.0), slope)
+        return x + moves @ found.x, float(found.fun), float(np.abs(slope).max(initial=0.0))
 
     if start is None and free[P] and options.n_init > 1:
         begun = []
@@ -323,32 +328,23 @@ def learn_ridge(
             one[P] += (-1) ** k * ((k + 1) // 2) * np.log(30.0)  # smaller and larger in turn
             begun.append(improve(one, free, min(options.first_steps, options.max_iter)))
         x = min(begun, key=lambda one: one[1])[0]
-    slope = np.zeros(len(x))
+    steepest = 0.0
     if free.any():
-        x, _, slope = improve(x, free, options.max_iter)
+        x, _, steepest = improve(x, free, options.max_iter)
     if is_width.any() and targets.labels is not None:
         reached = problem.value(x)[0]
         end, lower, there = improve(x, free | is_width, options.max_iter)
         if reached - lower > is_width.sum():
-            x, slope = end, there
-    # A parameter at the end of its range is level where the slope leads out of it.
-    slope = np.where(x <= low, np.minimum(slope, 0.0), slope)
-    slope = np.where(x >= high, np.maximum(slope, 0.0), slope)
+            x, steepest = end, there
     at = problem.read(x)
-    machine = form.machine(at)
     return RidgeLearned(
-        weights=np.exp(x[:P]),
+        **problem.machine(x, form.machine(at)),
+        weights=at.weights,
         alpha=at.alpha,
-        scale=float(np.exp(x[P + 1])) if problem.has_scale else 1.0,
+        scale=at.scale if problem.has_scale else 1.0,
         widths={m: np.exp(log_widths) for m, log_widths in at.log_widths.items()},
-        beta=machine.beta,
-        intercept=machine.intercept,
-        residuals=machine.residuals,
-        value=machine.value + problem.prior(x)[0],
-        stationarity=float(np.abs(slope).max(initial=0.0)) / samples,
+        stationarity=steepest / samples,
         history=history,
-        sums=machine.sums,
-        covariance=machine.covariance,
     )
 
 
@@ -371,14 +367,7 @@ def learn_from_some(
     else:
         at, machine = form.relearn_ridge(at, curvature * float(targets.weight.sum() / own.weight.sum()), options)
     found = replace(part, alpha=at.alpha, scale=at.scale)
-    problem = RidgeProblem(form, stack.n_kernels, options.criterion == "loo" and targets.labels is not None, options)
-    return replace(
-        found,
-        beta=machine.beta,
-        intercept=machine.intercept,
-        residuals=machine.residuals,
-        value=machine.value + problem.prior(found.logs())[0],
-    )
+    return replace(found, **RidgeProblem(form, options).machine(found.logs(), machine))
 
 
 def _learn_ridge_of_some(
@@ -437,24 +426,12 @@ class Judged:
     widths: tuple[Array, ...] = ()
 
 
-@dataclass(frozen=True)
-class RidgeMachine:
-    """The machine at given weights and ridge, the residuals of samples left out, and the criterion.
-
-    In features, `sums` is Z_mᵀ β of all kernels, one below the other, with more digits than β gives it, and
-    `covariance` that of `FeatureInverse`.
-    """
-
-    beta: Array
-    intercept: Array
-    residuals: Array
-    value: float
-    sums: Array | None = None
-    covariance: Array | None = None
-
-
 class RidgeForm(Protocol):
     """What judges weights, ridge and widths, and returns the machine in the end."""
+
+    @property
+    def stack(self) -> GramStack:
+        """The kernels."""
 
     @property
     def targets(self) -> RidgeTargets:
@@ -509,7 +486,7 @@ class MatrixForm:
         residuals = system.residuals(beta, self.targets.groups)
         is_evidence = self.criterion == "evidence"
         value = evidence_at(system, Y, beta)[0] if is_evidence else self.targets.loss(residuals, at.scale)[0]
-        return RidgeMachine(beta, system.constants @ Y, residuals, value)
+        return RidgeMachine(beta=beta, intercept=system.constants @ Y, residuals=residuals, value=value)
 
     def ridge_slope(self, at: RidgePoint, system: RidgeSystem) -> tuple[float, float]:
         """Return the slope of the criterion in log α at given weights, and the scale a that minimises it there."""
@@ -711,7 +688,8 @@ class FeatureForm:
         root = self.stack.backend.to_numpy(inverse.root)[:-1, np.newaxis]
         sums = theta[:-1] / np.where(root > 0, root, 1.0)
         value = self.judge(at).value if self.criterion == "evidence" else t.loss(residuals, at.scale)[0]
-        return RidgeMachine(beta, theta[-1], residuals, value, sums, inverse.covariance())
+        found = RidgeMachine(beta=beta, intercept=theta[-1], residuals=residuals, value=value)
+        return replace(found, sums=sums, covariance=inverse.covariance())
 
     def covariance(self, weights: Array, alpha: float) -> Array:
         """Return that of `FeatureInverse`."""
@@ -775,21 +753,18 @@ class PairForm:
         t, gram = self.targets, self.stack.combine(at.weights)
         beta, _, r, _ = self._left_out(gram, at)
         missed = t.Y - gram.products(beta) - (at.alpha / t.weight)[:, np.newaxis] * beta
-        return RidgeMachine(beta, missed.mean(axis=0), r, t.loss(r, at.scale)[0])
+        return RidgeMachine(beta=beta, intercept=missed.mean(axis=0), residuals=r, value=t.loss(r, at.scale)[0])
 
 
 class RidgeProblem:
     """The criterion with its priors, as a function of the logarithms of weights, ridge, scale and widths."""
 
     def __init__(
-        self,
-        form: RidgeForm,
-        n_kernels: int,
-        has_scale: bool,
-        options: RidgeOptions,
-        widths: Mapping[int, RadialWidths] | None = None,
+        self, form: RidgeForm, options: RidgeOptions, widths: Mapping[int, RadialWidths] | None = None
     ) -> None:
-        self.form, self.n_kernels, self.has_scale, self.options = form, n_kernels, has_scale, options
+        self.form, self.n_kernels, self.options = form, form.stack.n_kernels, options
+        # What the log-loss multiplies outputs with.
+        self.has_scale = options.criterion == "loo" and form.targets.labels is not None
         self.widths, self.least_ridge = dict(widths or {}), options.least_ridge * form.targets.Y.shape[0]
 
     def read(self, x: Array) -> RidgePoint:
@@ -810,6 +785,10 @@ class RidgeProblem:
         in_alpha = found.alpha * float(np.exp(x[self.n_kernels])) / at.alpha
         in_scale = found.scale if self.has_scale else 0.0
         return found.value + prior, np.concatenate([by_weights, [in_alpha, in_scale], *found.widths]) + pull
+
+    def machine(self, x: Array, found: RidgeMachine) -> dict[str, Any]:
+        """Return the fields of the machine at x, the priors added to its criterion."""
+        return vars(replace(found, value=found.value + self.prior(x)[0]))
 
     def prior(self, x: Array) -> tuple[float, Array]:
         """Return the priors, in nats, and their slopes."""
