@@ -150,18 +150,22 @@ class RidgeTargets:
         The classes, if the criterion is their log-loss.
     groups : sequence of ndarray or None
         Samples that are left out together.
+    mean, unit : ndarray of shape (c,), or float
+        The targets as they were given are mean + unit · Y.
     """
 
     Y: Array
     weight: Array
     labels: NDArray[np.intp] | None = None
     groups: Sequence[NDArray[np.intp]] | None = None
+    mean: Array | float = 0.0
+    unit: Array | float = 1.0
 
     @classmethod
     def of_numbers(cls, Y: Array, weight: Array) -> RidgeTargets:
         """Return targets of shape (n, c), those of all units alike."""
         mean, unit = centre_and_unit(Y, weight)
-        return cls((Y - mean) / unit, weight)
+        return cls((Y - mean) / unit, weight, mean=mean, unit=unit)
 
     @classmethod
     def of_classes(cls, labels: NDArray[np.intp], weight: Array) -> RidgeTargets:
@@ -182,7 +186,7 @@ class RidgeTargets:
             kept = (np.searchsorted(rows, np.intersect1d(S, rows)) for S in self.groups)
             groups = [S for S in kept if len(S)]
         labels = None if self.labels is None else self.labels[rows]
-        return RidgeTargets(self.Y[rows], self.weight[rows], labels, groups)
+        return replace(self, Y=self.Y[rows], weight=self.weight[rows], labels=labels, groups=groups)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -613,6 +617,7 @@ class FeatureForm:
         some = np.unique(np.linspace(0, n - 1, min(n, most_rows)).astype(np.intp))
         self.rows = some if self.groups is None else np.concatenate(self.groups)
         self.judged = with_constant(self.factors, self.rows) if criterion == "loo" else None
+        self.left_out = replace(targets, groups=None).take(self.rows)
 
     def _solve(self, weights: Array, alpha: float) -> tuple[FeatureInverse, Array, Array]:
         """Return B, Φᵀ diag(w) Y and θ = B Φᵀ diag(w) Y."""
@@ -640,16 +645,14 @@ class FeatureForm:
         return Judged(value, self._per_kernel(per_feature), slope)
 
     def _left_out(self, inverse: FeatureInverse, scale: float, theta: Array) -> Judged:
-        t, rows, R, backend = self.targets, self.rows, len(theta) - 1, self.stack.backend
-        w, Y = t.weight[rows], t.Y[rows]
-        system, groups = inverse.system(self.judged, w), _consecutive(self.groups)
-        beta = self._coefficients(system, Y, theta)
+        t, R, backend = self.left_out, len(theta) - 1, self.stack.backend
+        system, groups = inverse.system(self.judged, t.weight), _consecutive(self.groups)
+        beta, w = self._coefficients(system, t.Y, theta), t.weight[:, np.newaxis]
         r = system.residuals(beta, groups)
-        value, g, own = RidgeTargets(Y, w, None if t.labels is None else t.labels[rows]).loss(r, scale)
+        value, g, own = t.loss(r, scale)
         u = system.residuals(g, groups)
-        weighted, moved_by = w[:, np.newaxis] * r, w[:, np.newaxis] * u
-        squares = system.squares(moved_by, weighted, groups)
-        across = backend.to_numpy(system.T.T @ backend.asarray(moved_by))
+        squares = system.squares(w * u, w * r, groups)
+        across = backend.to_numpy(system.T.T @ backend.asarray(w * u))
         per_feature = squares[:R] - np.sum(across[:R] * theta[:R], axis=1)
         # Σ ridge_i (A u)_i β_i = Σ u_i (β_i − w_i T_i Φᵀβ), where Φᵀβ is θ but for the constant, which is zero.
         moved = float(np.sum(u * beta)) - float(np.sum(across[:R] * theta[:R]))

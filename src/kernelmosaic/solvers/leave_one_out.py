@@ -377,19 +377,22 @@ def class_loss(r: Array, Y: Array, labels: NDArray[np.intp], scale: float, weigh
 
     The loss is that of softmax(a f_i), or of the logistic function of a y_i f_i where there is one output.
     """
-    f, n = Y - r, len(Y)
+    f = Y - r
     if Y.shape[1] == 1:
-        margin = Y * f
-        losses = np.logaddexp(0.0, -scale * margin)[:, 0]
-        df = -scale * Y * expit(-scale * margin)
+        margin = scale * Y * f
+        loss = float(weight @ np.logaddexp(0.0, -margin)[:, 0])
+        df = -weight[:, np.newaxis] * Y * expit(-margin)
     else:
-        scores = scale * f
-        losses = logsumexp(scores, axis=1) - scores[np.arange(n), labels]
-        df = softmax(scores, axis=1)
-        df[np.arange(n), labels] -= 1.0
-        df *= scale
-    df = weight[:, np.newaxis] * df
-    return float(weight @ losses), -df, float(np.sum(df * f))
+        loss, df = softmax_loss(scale * f, labels, weight)
+    return loss, -scale * df, scale * float(np.sum(df * f))
+
+
+def softmax_loss(scores: Array, labels: NDArray[np.intp], weight: Array) -> tuple[float, Array]:
+    """Return Σ_i w_i log-loss of softmax(scores), one column per class, and its slopes in the scores."""
+    every = np.arange(len(scores))
+    slope = softmax(scores, axis=1)
+    slope[every, labels] -= 1.0
+    return float(weight @ (logsumexp(scores, axis=1) - scores[every, labels])), weight[:, np.newaxis] * slope
 
 
 def evidence_value(fit: float, log_det: float, n: int, c: int, noise: float | None = None) -> tuple[float, float]:
