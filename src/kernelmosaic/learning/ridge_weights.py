@@ -33,6 +33,7 @@ from kernelmosaic.solvers.leave_one_out import (
     RidgeSystem,
     centre,
     class_loss,
+    combined_matrix,
     evidence,
     evidence_at,
     evidence_diagonal,
@@ -127,13 +128,15 @@ class RidgeOptions:
 DEFAULTS = RidgeOptions()
 
 
-def centre_and_unit(Y: Array, weight: Array) -> tuple[Array, Array]:
-    """Return the mean and the deviation of every target, one as the deviation of a constant."""
-    largest = np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)  # squares of larger numbers overflow
-    Z = Y / largest
-    mean = np.average(Z, axis=0, weights=weight)
-    spread = np.sqrt(np.average((Z - mean) ** 2, axis=0, weights=weight))
-    return mean * largest, np.where(np.ptp(Y, axis=0) > 0, spread * largest, 1.0)
+def centre_and_unit(Y: ArrayOrTensor, weight: Array) -> tuple[Array, Array]:
+    """Return the mean and the deviation of every target, wherever it is; one as the deviation of a constant."""
+    backend = backend_of(Y)
+    low, high = (np.asarray(backend.to_numpy(one(Y, 0))) for one in (backend.xp.amin, backend.xp.amax))
+    largest = np.maximum(np.maximum(-low, high), np.finfo(float).tiny)  # squares of larger numbers overflow
+    Z, share = Y / backend.asarray(largest), backend.asarray(weight / weight.sum())
+    mean = share @ Z
+    spread = np.sqrt(backend.to_numpy(share @ (Z - mean) ** 2))
+    return largest * backend.to_numpy(mean), np.where(high > low, spread * largest, 1.0)
 
 
 @dataclass(frozen=True)
@@ -571,13 +574,7 @@ class MatrixForm:
         """Return K in double precision, and the matrices of the kernels whose widths are learned."""
         fixed = at.weights.copy()
         fixed[list(self.widths)] = 0.0
-        K = self.stack.combine(fixed).matrix
-        if K is None:
-            raise MemoryError(
-                f"{self.stack.form}, but exact kernels need the combined matrix; raise memory_budget, or "
-                "use approximation='nystroem'."
-            )
-        K = backend_of(K).astype(K, np.float64)
+        K = combined_matrix(self.stack, fixed)
         own = {m: one.matrix(at.log_widths[m]) for m, one in self.widths.items()}
         for m, matrix in own.items():
             backend_of(K).add_scaled(K, matrix, float(at.weights[m]))

@@ -27,6 +27,7 @@ from kernelmosaic._typing import ArrayOrTensor, DType
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram, as_input
 from kernelmosaic.gram.linear_algebra import Cholesky
+from kernelmosaic.gram.stack import MatrixStack
 
 Array = NDArray[np.float64]
 #: Samples that are left out together; None where every sample is left out alone.
@@ -47,6 +48,17 @@ def raise_of_rounding() -> NoReturn:
         "kernels: their entries are so large, or so similar, that the ridge alpha is lost in rounding; "
         "scale the columns (scale=True), use normalize='trace' or 'centered', or give a larger alpha."
     )
+
+
+def combined_matrix(stack: MatrixStack, weights: Array) -> ArrayOrTensor:
+    """Return K = Σ_m weights_m K_m in double precision, where the stack is."""
+    K = stack.combine(weights).matrix
+    if K is None:
+        raise MemoryError(
+            f"{stack.form}, but exact kernels need the combined matrix; raise memory_budget, or use "
+            "approximation='nystroem'."
+        )
+    return backend_of(K).astype(K, np.float64)
 
 
 def centre(K: ArrayOrTensor) -> Array:
