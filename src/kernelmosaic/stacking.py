@@ -74,8 +74,8 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
     """A sparse array with the names of its columns and, where they are known, of its rows.
 
     Kernels find their columns by these names. Selected rows and columns keep their names; results of arithmetic have
-    none. A row with NaN in a column lacks the whole table of that column, the part of its name before ``__``; estimators
-    treat it as a missing view.
+    none. A row with NaN in a column lacks the whole table of that column, the part of its name before ``__``;
+    estimators treat it as a missing view.
 
     Parameters
     ----------

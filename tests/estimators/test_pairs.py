@@ -162,7 +162,7 @@ def test_residuals_are_those_of_generalised_cross_validation():
 @pytest.mark.parametrize("classes", [False, True], ids=["numbers", "classes"])
 def test_slopes_of_the_criterion_are_differences(classes):
     form, _ = ridge_form(ridge_targets(classes))
-    problem = RidgeProblem(form, 4, classes, RidgeOptions())
+    problem = RidgeProblem(form, RidgeOptions())
     x = np.log([0.3, 0.1, 0.5, 0.2, 0.4, 1.2])
     _, slope = problem.value(x)
     step = 1e-4 * np.eye(6)

@@ -46,7 +46,7 @@ def make(seed=0, n=60, classes=0):
 def test_slopes_equal_finite_differences(criterion, classes):
     Ks, targets = make(1, classes=classes)
     form = MatrixForm(StoredStack(Ks), targets, criterion, {})
-    problem = RidgeProblem(form, len(Ks), criterion == "loo" and classes > 0, RidgeOptions())
+    problem = RidgeProblem(form, RidgeOptions(criterion))
     x, step = np.array([-1.0, -2.0, 0.3, -1.5, -0.7, 0.4]), 1e-5
     _, slope = problem.value(x)
     for j in range(6):
@@ -99,12 +99,20 @@ def features(seed=0, n=40, classes=0):
     return Z, RidgeTargets(Y, weight, labels)
 
 
+class Backwards(StoredFeatures):
+    """Yields the last kernel first: stacks that compute features yield them in the order that suits them."""
+
+    def placed_features(self, rows, kernels):
+        yield from reversed(list(super().placed_features(rows, kernels)))
+
+
+@pytest.mark.parametrize("stack", [StoredFeatures, Backwards])
 @pytest.mark.parametrize("classes", [0, 2, 3])
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
-def test_features_are_judged_as_their_matrices_are(criterion, classes):
+def test_features_are_judged_as_their_matrices_are(criterion, classes, stack):
     Z, targets = features(classes=classes)
     whole = MatrixForm(StoredStack(np.array([one @ one.T for one in Z])), targets, criterion, {})
-    parts = FeatureForm(StoredFeatures(Z), targets, criterion, most_rows=1000)
+    parts = FeatureForm(stack(Z), targets, criterion, most_rows=1000)
     at = RidgePoint(np.array([0.4, 0.2, 1.3]), 0.7, 1.6, {})
     found, same = parts.judge(at), whole.judge(at)
     assert found.value == pytest.approx(same.value)
@@ -190,7 +198,7 @@ def test_slopes_in_widths_equal_finite_differences(criterion, classes, device):
     backend = NUMPY if device is None else torch_backend(device)
     widths = with_widths(X, device)
     form = MatrixForm(StoredStack(backend.asarray(Ks)), targets, criterion, widths)
-    problem = RidgeProblem(form, 6, criterion == "loo" and classes > 0, RidgeOptions(), widths)
+    problem = RidgeProblem(form, RidgeOptions(criterion), widths)
     starts = np.concatenate([one.start for one in widths.values()])
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(size=8) - 1.0, starts + 0.3 * rng.normal(size=len(starts))])

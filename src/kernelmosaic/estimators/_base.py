@@ -246,7 +246,7 @@ class KernelEstimator(BaseEstimator, ABC):
     def _validate(
         self, X: MatrixLike, *y: TargetLike, reset: bool, views: Settings | None = None, **checks: Any
     ) -> MatrixLike:
-        """Check samples as scikit-learn does; (X, y) if y is given, be it None, else X.
+        """Check samples as scikit-learn does; (X, y) if y is given, also if it is None, else X.
 
         At a fit, `views` are the column numbers of each table, where several were given.
         """
@@ -266,24 +266,7 @@ class KernelEstimator(BaseEstimator, ABC):
                 "load them, or choose one of these."
             )
         names = getattr(X, "columns", None) if issparse(X) else None
-        if rules["kinds"] == ["numbers"] and not (rules["picked"] and names is None and hasattr(X, "columns")):
-            dense = rules["dense"]
-            if issparse(X) and dense is not None:
-                raise TypeError(
-                    f"X is sparse, which kernel {dense!r} does not read: give X.toarray(), or kernels that do, such as "
-                    "Linear, Polynomial and Gaussian."
-                )
-            form: Settings = {
-                "accept_sparse": "csr" if dense is None else False,
-                "dtype": (np.float64, np.float32),
-            }
-            # Of sparse samples, those with names tell what NaN stands for; gates read means of dense ones.
-            if rules.get("views") and (not issparse(X) or (names is not None and self.missing != GATED)):
-                form["ensure_all_finite"] = "allow-nan"
-        else:
-            # Row numbers, sequences, graphs, frames with columns that no kernel reads: each kernel checks its own.
-            form = {"dtype": None, "ensure_all_finite": False}
-            X = _as_column(graph_table(X) if "graphs" in rules["kinds"] else X)
+        X, form = self._array_form(X, names)
         with refuse_text(X), warnings.catch_warnings() if names is not None else nullcontext():
             if names is not None:  # scikit-learn knows names of data frames alone
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
@@ -301,6 +284,27 @@ class KernelEstimator(BaseEstimator, ABC):
                 rules["gaps"] = first_columns(lay_specs(self.read_kernels(X, views), X), X.tables)
             found = (self._marked(found[0], X.lacking), *found[1:]) if y else self._marked(found, X.lacking)
         return found if self._standardizer is None else self._standardizer(found)
+
+    def _array_form(self, X: MatrixLike, names: NDArray[np.object_] | None) -> tuple[MatrixLike, Settings]:
+        """Return samples, and what scikit-learn's check is to make of them and to allow."""
+        rules = self._rules
+        if rules["kinds"] != ["numbers"] or (rules["picked"] and names is None and hasattr(X, "columns")):
+            # Row numbers, sequences, graphs, frames with columns that no kernel reads: each kernel checks its own.
+            own = _as_column(graph_table(X) if "graphs" in rules["kinds"] else X)
+            return own, {"dtype": None, "ensure_all_finite": False}
+        if issparse(X) and rules["dense"] is not None:
+            raise TypeError(
+                f"X is sparse, which kernel {rules['dense']!r} does not read: give X.toarray(), or kernels that do, "
+                "such as Linear, Polynomial and Gaussian."
+            )
+        form: Settings = {
+            "accept_sparse": "csr" if rules["dense"] is None else False,
+            "dtype": (np.float64, np.float32),
+        }
+        # Of sparse samples, those with names have tables that a row can lack; gates read means of dense ones.
+        if rules.get("views") and (not issparse(X) or (names is not None and self.missing != GATED)):
+            form["ensure_all_finite"] = "allow-nan"
+        return X, form
 
     def _marked(self, X: MatrixLike, lacking: Mapping[str, NDArray[np.bool_]]) -> MatrixLike:
         """Return sparse samples with NaN in every view of the tables that they lack."""

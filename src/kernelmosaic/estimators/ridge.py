@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
@@ -34,7 +34,7 @@ from kernelmosaic.backend import NUMPY, default_budget, row_strips, tensor_devic
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.conformal import BLOCK, Unseen, own_misfits
 from kernelmosaic.engine.expansion import Function, StripFunction
-from kernelmosaic.engine.samples import DistinctSamples, FitInput, Standardizer, is_streamed, level_of_caller
+from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed, level_of_caller
 from kernelmosaic.engine.tasks import Labels, find_classes, per_class
 from kernelmosaic.engine.training_set import (
     ExactSet,
@@ -69,7 +69,7 @@ from kernelmosaic.learning.ridge_weights import (
     learn_ridge,
 )
 from kernelmosaic.learning.target_weights import TargetOptions, learn_target_weights
-from kernelmosaic.solvers.leave_one_out import RidgeSystem, variances
+from kernelmosaic.solvers.leave_one_out import RidgeSystem, softmax_loss, variances
 from kernelmosaic.stacking import check_row_names
 
 Array = NDArray[np.float64]
@@ -120,14 +120,10 @@ class Prepared:
         The samples of positive weight, to which all else belongs.
     group : ndarray of shape (n,) or None
         The number of every sample's group, of those without weight, too.
-    Y, mean, unit : ndarray of shape (n, outputs), (outputs,) and (outputs,)
-        Targets, and what standardises them.
     targets : RidgeTargets
-        The same as the criterion reads them.
+        As the criterion reads them.
     scaled : FitInput
         The samples as the kernels read them.
-    standardizer : Standardizer or None
-        What they were scaled by.
     data : TrainingSet
         Their kernels.
     first : RidgeLearned or None
@@ -138,12 +134,8 @@ class Prepared:
 
     rows: NDArray[np.intp]
     group: NDArray[np.intp] | None
-    Y: Array
-    mean: Array
-    unit: Array
     targets: RidgeTargets
     scaled: FitInput
-    standardizer: Standardizer | None
     data: TrainingSet
     first: RidgeLearned | None
     some: NDArray[np.intp] | None = None
@@ -183,8 +175,8 @@ class BaseRidge(KernelEstimator):
         return ridge_kernels(ranks=not sparse.issparse(X))  # ranks of sparse columns would fill them
 
     @abstractmethod
-    def _targets(self, y: TargetLike) -> Array:
-        """Return the numbers that are fitted, of shape (n, outputs)."""
+    def _targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
+        """Return what is fitted to the targets of samples with these weights."""
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -213,7 +205,7 @@ class BaseRidge(KernelEstimator):
         budget = default_budget(backend) if options.memory_budget is None else options.memory_budget
         return 3 * 8 * n * n > budget or (options.device is None and n > _EXACT_UP_TO)
 
-    def _prepare(self, whole: FitInput, groups: TargetLike, has_classes: bool) -> Prepared:
+    def _prepare(self, whole: FitInput, groups: TargetLike) -> Prepared:
         """Check the parameters, and return what is learned from: the samples of positive weight, and their kernels."""
         self._check_parameters()
         if is_streamed(whole.X):
@@ -224,21 +216,14 @@ class BaseRidge(KernelEstimator):
         group = _read_groups(groups, whole.X.shape[0])
         rows = np.arange(whole.X.shape[0]) if whole.weight is None else np.flatnonzero(whole.weight)
         given = whole if len(rows) == whole.X.shape[0] else whole.take(rows)
-        Y = self._targets(given.y)
-        labels = Labels(self.classes_).codes(given.y) if has_classes else None
-        n = len(Y)
+        n = len(rows)
         if n < 2:
             raise ValueError(f"n_samples={n} of positive weight: leave-one-out needs at least two; give more samples.")
         weight = np.ones(n) if given.weight is None else given.weight
         together = None if group is None else _members(group[rows])
-        self._warn_of_repeats(given.X, Y, together)
-        # Targets of all units count alike; classes keep their sides.
-        mean, unit = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
-        if labels is None:
-            mean, unit = centre_and_unit(Y, weight)
-        standardizer = given.standardizer(self.read_kernels(given.table, given.views)) if self.scale else None
-        scaled = given if standardizer is None else replace(given, X=standardizer(given.X))
-        targets = RidgeTargets((Y - mean) / unit, weight, labels, together)
+        targets = replace(self._targets(given.y, weight), groups=together)
+        self._warn_of_repeats(given.X, targets)
+        scaled = self.scaled(given, self.scale)
         # Products with many targets are worth a device.
         options = self.kernel_options(scaled).placed(n, 0 if getattr(self, "per_target", False) else 2000)
         options = replace(options, entries=self._written_out(scaled))
@@ -257,7 +242,7 @@ class BaseRidge(KernelEstimator):
         store = active_store()
         read = read_training_set if store is None else store.training_set
         data = read(options, scaled.X, scaled.original, DistinctSamples(np.arange(n), weight))
-        return Prepared(rows, group, Y, mean, unit, targets, scaled, standardizer, data, first, some)
+        return Prepared(rows, group, targets, scaled, data, first, some)
 
     def _in_features(
         self,
@@ -286,9 +271,8 @@ class BaseRidge(KernelEstimator):
         return replace(options, approximation="nystroem", rank=rank), part
 
     def _keep_kernels(self, prepared: Prepared) -> None:
-        """Keep the scale of the samples and the fitted kernels."""
+        """Keep the fitted kernels, and what of the samples predictions need."""
         data = prepared.data
-        self._standardizer = prepared.standardizer
         fitted = getattr(data.kernel_set, "kernel_set", data.kernel_set)
         self.kernel_names_, self.view_names_ = data.names()
         plain = all(one.columns is None for one in fitted.fitted)
@@ -298,7 +282,7 @@ class BaseRidge(KernelEstimator):
         in_features = isinstance(data, FeatureSet)
         self._X, self._groups = None if in_features else prepared.scaled.X, prepared.targets.groups
 
-    def _learn_ridge(self, whole: FitInput, groups: TargetLike, has_classes: bool) -> tuple[RidgeLearned, Array]:
+    def _learn_ridge(self, whole: FitInput, groups: TargetLike) -> tuple[RidgeLearned, Array]:
         """Learn weights, ridge and scale, and keep the machine.
 
         Parameters
@@ -307,8 +291,6 @@ class BaseRidge(KernelEstimator):
             Validated samples.
         groups : array-like of shape (n,) or None
             Samples of one group are left out together.
-        has_classes : bool
-            Whether the targets are classes.
 
         Returns
         -------
@@ -317,15 +299,15 @@ class BaseRidge(KernelEstimator):
         outputs : ndarray of shape (n, outputs)
             Of all samples, each by the machine without it. One of weight zero has no part in it.
         """
-        prepared = self._prepare(whole, groups, has_classes)
-        first, unit = prepared.first, prepared.unit
+        prepared = self._prepare(whole, groups)
+        first, targets = prepared.first, prepared.targets
         with prepared.data.threads(RidgeOptions.few_samples):
-            found = self._learn(prepared.data, prepared.targets, start=first, rows=prepared.some)
+            found = self._learn(prepared.data, targets, start=first, rows=prepared.some)
         learned = replace(
             found,
-            beta=found.beta * unit,
-            intercept=prepared.mean + unit * found.intercept,
-            residuals=found.residuals * unit,
+            beta=found.beta * targets.unit,
+            intercept=targets.mean + targets.unit * found.intercept,
+            residuals=found.residuals * targets.unit,
         )
         if first is not None:
             steepest = max(first.stationarity, found.stationarity)
@@ -339,7 +321,7 @@ class BaseRidge(KernelEstimator):
 
     def _keep_machine(self, prepared: Prepared, learned: RidgeLearned) -> None:
         """Keep weights, ridge and coefficients that all outputs share, and what variances of outputs need."""
-        data, targets, unit = prepared.data, prepared.targets, prepared.unit
+        data, targets = prepared.data, prepared.targets
         self.weights_, self.stationarity_ = learned.weights, learned.stationarity
         # Numbers, or one for every target.
         self.alpha_: Any = learned.alpha
@@ -347,9 +329,9 @@ class BaseRidge(KernelEstimator):
         self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
         self.n_iter_ = len(learned.history)
         self.intercept_, self.dual_coef_ = learned.intercept, learned.beta.T
-        eta = np.tile(learned.weights, (len(unit), 1))
+        eta = np.tile(learned.weights, (len(learned.intercept), 1))
         if isinstance(data, FeatureSet) and learned.sums is not None:
-            each = np.split(learned.sums * unit, np.cumsum(data.kernel_set.widths)[:-1])
+            each = np.split(learned.sums * targets.unit, np.cumsum(data.kernel_set.widths)[:-1])
             expansion = data.feature_expansion([each[m] for m in np.flatnonzero(learned.weights)], eta)
         else:
             expansion = data.expansion(learned.beta.T, np.arange(len(learned.beta)), eta)
@@ -401,12 +383,12 @@ class BaseRidge(KernelEstimator):
 
     def _outputs_left_out(self, prepared: Prepared, learned: RidgeLearned, X: MatrixLike) -> Array:
         """Return the outputs of all samples, each by the machine without it."""
-        rows, group, standardizer = prepared.rows, prepared.group, prepared.standardizer
-        outputs = np.empty((X.shape[0], prepared.Y.shape[1]))
-        outputs[rows] = prepared.Y - learned.residuals
+        rows, group, targets = prepared.rows, prepared.group, prepared.targets
+        outputs = np.empty((X.shape[0], targets.Y.shape[1]))
+        outputs[rows] = targets.mean + targets.unit * targets.Y - learned.residuals
         rest = np.setdiff1d(np.arange(len(outputs)), rows)
         if len(rest):
-            Z = X[rest] if standardizer is None else standardizer(X[rest])
+            Z = X[rest] if self._standardizer is None else self._standardizer(X[rest])
             outputs[rest] = self.function_.outputs(Z)
             if group is not None:
                 same = group[rest, np.newaxis] == group[rows]
@@ -482,12 +464,12 @@ class BaseRidge(KernelEstimator):
         with data.threads(RidgeOptions.few_samples):
             return self._learn(data, some, widths=widths)
 
-    def _warn_of_repeats(self, X: MatrixLike, Y: Array, groups: TargetLike) -> None:
+    def _warn_of_repeats(self, X: MatrixLike, targets: RidgeTargets) -> None:
         """Warn where many samples have an equal one: leave-one-out does not leave it out, evidence sees no noise."""
         left_out = self.criterion == "loo"
-        if (left_out and groups is not None) or sparse.issparse(X) or X.dtype.kind != "f":
+        if (left_out and targets.groups is not None) or sparse.issparse(X) or X.dtype.kind != "f":
             return
-        rows = X if left_out else np.column_stack([X, Y])
+        rows = X if left_out else np.column_stack([X, targets.Y])
         repeated = 1.0 - len(np.unique(rows, axis=0)) / len(rows)
         if repeated >= (0.2 if left_out else 0.1):
             why = (
@@ -680,11 +662,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     (3, 2)
     """
 
-    kernels: KernelsLike = None
     _: KW_ONLY
-    criterion: str = "loo"
-    alpha: float | str = "learn"
-    weights: ArrayOrTensor = None
     per_target: bool = False
     n_candidates: int = 210
 
@@ -711,9 +689,9 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self._is_flat = given.y.ndim == 1
         if self.per_target and not self._is_flat:
             return self._fit_each(given, groups)
-        learned, outputs = self._learn_ridge(given, groups, has_classes=False)
+        learned, outputs = self._learn_ridge(given, groups)
         self.loo_predictions_ = self.decide(outputs)
-        Y = self._targets(given.y)
+        Y = given.y.reshape(len(given.y), -1)
         weight = np.ones(len(Y)) if given.weight is None else given.weight
         missed = np.average(((Y - outputs) / centre_and_unit(Y, weight)[1]) ** 2, axis=0, weights=weight)
         # As scikit-learn has it, one for a constant that is predicted.
@@ -730,7 +708,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         # What targets share, as the scale of columns, is learned from some.
         some = np.unique(np.linspace(0, T - 1, min(T, _SHARED_FROM)).astype(np.intp))
         few = replace(given, y=np.asarray(to_host(given.y[:, some]), dtype=np.float64))
-        prepared = self._prepare(few, groups, has_classes=False)
+        prepared = self._prepare(few, groups)
         data, weight = prepared.data, prepared.targets.weight
         stack = _columns_of(data) or data.stack
         Y = given.y if len(prepared.rows) == len(given.y) else given.y[prepared.rows]
@@ -829,8 +807,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
             found[self.kernel_names_[m]] = one[:, 0] if self._is_flat else one
         return found
 
-    def _targets(self, y: TargetLike) -> Array:
-        return np.asarray(y if y.ndim == 2 else y[:, np.newaxis])
+    def _targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
+        return RidgeTargets.of_numbers(y.reshape(len(y), -1), weight)
 
     def predict(self, X: MatrixLike, return_std: bool = False) -> ArrayOrTensor:
         """Return the predicted targets, in the shape of those the model was fitted to.
@@ -986,11 +964,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
     ((2, 3), True)
     """
 
-    kernels: KernelsLike = None
     _: KW_ONLY
-    criterion: str = "loo"
-    alpha: float | str = "learn"
-    weights: ArrayOrTensor = None
     class_weight: Any = None
 
     _knows_probabilities = True
@@ -1020,7 +994,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         counted = np.flatnonzero(weight)
         if self.class_weight is not None:
             weight[counted] *= compute_sample_weight(self.class_weight, given.y[counted])
-        learned, outputs = self._learn_ridge(replace(given, weight=weight), groups, has_classes=True)
+        learned, outputs = self._learn_ridge(replace(given, weight=weight), groups)
         labels = Labels(self.classes_).codes(given.y[counted])
         self._calibration, shift = ScaledSoftmax.fit(outputs[counted], labels, weight[counted])
         self.intercept_ = learned.intercept + shift
@@ -1037,13 +1011,8 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
     def _unseen(self) -> LeftOut:
         return LeftOut(self._own_misfits[:, np.newaxis], self.classes_, True, self)
 
-    def _probabilities(self, outputs: Array) -> Array:
-        found: Array = self._calibration.probabilities(outputs)
-        return found
-
-    def _targets(self, y: TargetLike) -> Array:
-        indicators = Labels(self.classes_).indicators(y)
-        return 2.0 * indicators[:, 1:] - 1.0 if len(self.classes_) == 2 else indicators
+    def _targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
+        return RidgeTargets.of_classes(Labels(self.classes_).codes(y), weight)
 
     def decide(self, outputs: Array) -> AnyArray:
         return Labels(self.classes_).decide(outputs)
@@ -1071,18 +1040,15 @@ class ScaledSoftmax:
         The priors, in nats, are 3 b² and 0.02 (log a)².
         """
         scores = per_class(outputs)
-        n, c = scores.shape
-        hot = np.eye(c)[labels]
 
         def value(x: Array) -> tuple[float, Array]:
             z = np.exp(x[0]) * scores + x[1:]
-            loss = float(weight @ (logsumexp(z, axis=1) - z[np.arange(n), labels]))
-            slope = weight[:, np.newaxis] * (softmax(z, axis=1) - hot)
+            loss, slope = softmax_loss(z, labels, weight)
             prior = 0.02 * x[0] ** 2 + 3.0 * float(x[1:] @ x[1:])
             first = np.exp(x[0]) * float(np.sum(slope * scores)) + 0.04 * x[0]
             return loss + prior, np.concatenate([[first], slope.sum(axis=0) + 6.0 * x[1:]])
 
-        found = minimize(value, np.zeros(1 + c), jac=True, method="L-BFGS-B").x
+        found = minimize(value, np.zeros(1 + scores.shape[1]), jac=True, method="L-BFGS-B").x
         shift = found[1:] / np.exp(found[0])
         one = outputs.shape[1] == 1
         return cls(float(np.exp(found[0])), float(weight.sum())), 0.5 * (shift[1:] - shift[:1]) if one else shift

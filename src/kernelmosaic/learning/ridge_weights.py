@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
-from kernelmosaic._typing import ArrayOrTensor, RowIndex
+from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import backend_of, one_blas_thread
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.gram import Gram
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.gram.pairs import PairStack
-from kernelmosaic.gram.stack import MatrixStack, StoredStack
+from kernelmosaic.gram.stack import GramStack, MatrixStack, StoredStack
 from kernelmosaic.kernels.numeric import RadialWidths
 from kernelmosaic.solvers.leave_one_out import (
     Array,
@@ -33,12 +33,14 @@ from kernelmosaic.solvers.leave_one_out import (
     RidgeSystem,
     centre,
     class_loss,
+    combined_matrix,
     evidence,
     evidence_at,
     evidence_diagonal,
     evidence_value,
     raise_of_rounding,
     squared_loss,
+    with_constant,
 )
 
 
@@ -126,13 +128,15 @@ class RidgeOptions:
 DEFAULTS = RidgeOptions()
 
 
-def centre_and_unit(Y: Array, weight: Array) -> tuple[Array, Array]:
-    """Return the mean and the deviation of every target, one as the deviation of a constant."""
-    largest = np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)  # squares of larger numbers overflow
-    Z = Y / largest
-    mean = np.average(Z, axis=0, weights=weight)
-    spread = np.sqrt(np.average((Z - mean) ** 2, axis=0, weights=weight))
-    return mean * largest, np.where(np.ptp(Y, axis=0) > 0, spread * largest, 1.0)
+def centre_and_unit(Y: ArrayOrTensor, weight: Array) -> tuple[Array, Array]:
+    """Return the mean and the deviation of every target, wherever it is; one as the deviation of a constant."""
+    backend = backend_of(Y)
+    low, high = (np.asarray(backend.to_numpy(one(Y, 0))) for one in (backend.xp.amin, backend.xp.amax))
+    largest = np.maximum(np.maximum(-low, high), np.finfo(float).tiny)  # squares of larger numbers overflow
+    Z, share = Y / backend.asarray(largest), backend.asarray(weight / weight.sum())
+    mean = share @ Z
+    spread = np.sqrt(backend.to_numpy(share @ (Z - mean) ** 2))
+    return largest * backend.to_numpy(mean), np.where(high > low, spread * largest, 1.0)
 
 
 @dataclass(frozen=True)
@@ -149,18 +153,22 @@ class RidgeTargets:
         The classes, if the criterion is their log-loss.
     groups : sequence of ndarray or None
         Samples that are left out together.
+    mean, unit : ndarray of shape (c,), or float
+        The targets as they were given are mean + unit · Y.
     """
 
     Y: Array
     weight: Array
     labels: NDArray[np.intp] | None = None
     groups: Sequence[NDArray[np.intp]] | None = None
+    mean: Array | float = 0.0
+    unit: Array | float = 1.0
 
     @classmethod
     def of_numbers(cls, Y: Array, weight: Array) -> RidgeTargets:
         """Return targets of shape (n, c), those of all units alike."""
         mean, unit = centre_and_unit(Y, weight)
-        return cls((Y - mean) / unit, weight)
+        return cls((Y - mean) / unit, weight, mean=mean, unit=unit)
 
     @classmethod
     def of_classes(cls, labels: NDArray[np.intp], weight: Array) -> RidgeTargets:
@@ -181,12 +189,37 @@ class RidgeTargets:
             kept = (np.searchsorted(rows, np.intersect1d(S, rows)) for S in self.groups)
             groups = [S for S in kept if len(S)]
         labels = None if self.labels is None else self.labels[rows]
-        return RidgeTargets(self.Y[rows], self.weight[rows], labels, groups)
+        return replace(self, Y=self.Y[rows], weight=self.weight[rows], labels=labels, groups=groups)
 
 
-@dataclass(frozen=True)
-class RidgeLearned:
-    """What was learned.
+@dataclass(frozen=True, kw_only=True)
+class RidgeMachine:
+    """The machine at given weights and ridge.
+
+    Attributes
+    ----------
+    beta, intercept : ndarray of shape (n, c) and (c,)
+        Its coefficients and constants.
+    residuals : ndarray of shape (n, c)
+        Of samples left out.
+    value : float
+        The criterion.
+    sums, covariance : ndarray of shape (features, c) and (features + 1, features + 1), or None
+        In features, Z_mᵀ β of all kernels, one below the other, with more digits than β gives it, and the covariance of
+        `FeatureInverse`.
+    """
+
+    beta: Array
+    intercept: Array
+    residuals: Array
+    value: float
+    sums: Array | None = None
+    covariance: Array | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RidgeLearned(RidgeMachine):
+    """The machine that was learned, its `value` with the priors.
 
     Attributes
     ----------
@@ -194,32 +227,18 @@ class RidgeLearned:
         η, α and a.
     widths : dict of int to ndarray
         ℓ of every kernel that had it learned.
-    beta, intercept : ndarray of shape (n, c) and (c,)
-        The machine.
-    residuals : ndarray of shape (n, c)
-        Of samples left out.
-    value : float
-        The criterion with its priors.
     stationarity : float
         The largest slope in the logarithms, per sample, of at most `RidgeOptions.slope_samples`.
     history : list of float
         The values on the way.
-    sums, covariance : ndarray of shape (features, c) and (features + 1, features + 1), or None
-        As in `RidgeMachine`.
     """
 
     weights: Array
     alpha: float
     scale: float
     widths: dict[int, Array]
-    beta: Array
-    intercept: Array
-    residuals: Array
-    value: float
     stationarity: float
     history: list[float]
-    sums: Array | None = None
-    covariance: Array | None = None
 
     def logs(self) -> Array:
         """Return log η, log α and log a."""
@@ -267,53 +286,47 @@ def learn_ridge(
     """
     P, widths = stack.n_kernels, dict(widths or {})
     form = _make_form(stack, targets, widths, options)
-    problem = RidgeProblem(form, P, options.criterion == "loo" and targets.labels is not None, options, widths)
+    problem = RidgeProblem(form, options, widths)
     if start is None and options.n_init > 1 and alpha is None and not widths and isinstance(form, MatrixForm):
         start = _learn_ridge_of_some(form.stack, targets, weights, options)
     equal = np.array([*np.full(P, -np.log(P)), options.first_alpha, options.first_scale])
     first = equal if start is None else start.logs()
     x = np.concatenate([first, *(one.start for one in widths.values())])
-    free = np.arange(len(x)) < P + 2
-    low = np.where(free, options.range[0], x + options.width_range[0])
-    high = np.where(free, options.range[1], x + options.width_range[1])
+    is_width = np.arange(len(x)) >= P + 2
+    low = np.where(is_width, x + options.width_range[0], options.range[0])
+    high = np.where(is_width, x + options.width_range[1], options.range[1])
+    free = ~is_width | (targets.labels is None)
     if weights is not None:
         with np.errstate(divide="ignore"):
             x[:P], free[:P] = np.log(weights), False
     if alpha is not None:
         x[P], free[P], problem.least_ridge = np.log(alpha), False, 0.0
     free[P + 1] = problem.has_scale
-    is_width = np.arange(len(x)) >= P + 2
-    if targets.labels is None:
-        free |= is_width
     history: list[float] = []
     samples = min(float(targets.weight.sum()), options.slope_samples)
 
-    def improve(x: Array, free: NDArray[np.bool_], steps: int) -> tuple[Array, float, Array]:
-        """Return where the steps end, the value there, and its slopes."""
-        tied = free & (ties is not None) & (np.arange(len(x)) < P)
-        alone = free & ~tied
-        # The parameters are those that are free, and what tied ones move by.
-        moves = np.zeros((len(x), 0)) if ties is None else np.vstack([ties, np.zeros((len(x) - P, ties.shape[1]))])
+    def improve(x: Array, free: NDArray[np.bool_], steps: int) -> tuple[Array, float, float]:
+        """Return where the steps end, the value there, and the largest slope that leads nowhere out of its range."""
+        x = np.where(free, np.clip(x, low, high), x)
+        alone = free & ((ties is None) | (np.arange(len(x)) >= P))
+        # A parameter of the search moves one logarithm, or those that a column of `ties` holds together.
+        moves, bounds = np.eye(len(x))[:, alone], np.array([low - x, high - x])[:, alone]
+        if ties is not None:
+            reach = np.full((2, ties.shape[1]), 0.5 * (options.range[1] - options.range[0])) * [[-1.0], [1.0]]
+            together = np.vstack([ties, np.zeros((len(x) - P, ties.shape[1]))])
+            moves, bounds = np.hstack([moves, together]), np.hstack([bounds, reach])
 
-        def value(part: Array) -> tuple[float, Array]:
-            whole = x.copy()
-            whole[alone] = part[: alone.sum()]
-            whole[tied] += (moves @ part[alone.sum() :])[tied]
-            found, slope = problem.value(whole)
+        def value(moved: Array) -> tuple[float, Array]:
+            found, slope = problem.value(x + moves @ moved)
             history.append(found)
-            return found, np.concatenate([slope[alone], moves[tied].T @ slope[tied]])
+            return found, moves.T @ slope
 
-        end, slopes = x.copy(), np.zeros(len(x))
         limits = {"maxiter": steps, "gtol": options.tol * samples, "ftol": 1e-14, "maxcor": 20}
-        reach = 0.5 * (options.range[1] - options.range[0])
-        bounds = [*zip(low[alone], high[alone], strict=True), *[(-reach, reach)] * moves.shape[1]]
-        first = np.concatenate([x[alone], np.zeros(moves.shape[1])])
-        found = minimize(value, first, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
-        end[alone], slopes[alone] = found.x[: alone.sum()], found.jac[: alone.sum()]
-        end[tied] += (moves @ found.x[alone.sum() :])[tied]
-        # The largest slope in a parameter is compared, whichever it is.
-        slopes[tied] = np.abs(found.jac[alone.sum() :]).max(initial=0.0)
-        return end, float(found.fun), slopes
+        first = np.zeros(moves.shape[1])
+        found = minimize(value, first, jac=True, method="L-BFGS-B", bounds=bounds.T, options=limits)
+        slope = np.where(found.x <= bounds[0], np.minimum(found.jac, 0.0), found.jac)
+        slope = np.where(found.x >= bounds[1], np.maximum(slope, 0.0), slope)
+        return x + moves @ found.x, float(found.fun), float(np.abs(slope).max(initial=0.0))
 
     if start is None and free[P] and options.n_init > 1:
         begun = []
@@ -322,32 +335,23 @@ def learn_ridge(
             one[P] += (-1) ** k * ((k + 1) // 2) * np.log(30.0)  # smaller and larger in turn
             begun.append(improve(one, free, min(options.first_steps, options.max_iter)))
         x = min(begun, key=lambda one: one[1])[0]
-    slope = np.zeros(len(x))
+    steepest = 0.0
     if free.any():
-        x, _, slope = improve(x, free, options.max_iter)
+        x, _, steepest = improve(x, free, options.max_iter)
     if is_width.any() and targets.labels is not None:
         reached = problem.value(x)[0]
         end, lower, there = improve(x, free | is_width, options.max_iter)
         if reached - lower > is_width.sum():
-            x, slope = end, there
-    # A parameter at the end of its range is level where the slope leads out of it.
-    slope = np.where(x <= low, np.minimum(slope, 0.0), slope)
-    slope = np.where(x >= high, np.maximum(slope, 0.0), slope)
+            x, steepest = end, there
     at = problem.read(x)
-    machine = form.machine(at)
     return RidgeLearned(
-        weights=np.exp(x[:P]),
+        **problem.machine(x, form.machine(at)),
+        weights=at.weights,
         alpha=at.alpha,
-        scale=float(np.exp(x[P + 1])) if problem.has_scale else 1.0,
+        scale=at.scale if problem.has_scale else 1.0,
         widths={m: np.exp(log_widths) for m, log_widths in at.log_widths.items()},
-        beta=machine.beta,
-        intercept=machine.intercept,
-        residuals=machine.residuals,
-        value=machine.value + problem.prior(x)[0],
-        stationarity=float(np.abs(slope).max(initial=0.0)) / samples,
+        stationarity=steepest / samples,
         history=history,
-        sums=machine.sums,
-        covariance=machine.covariance,
     )
 
 
@@ -370,14 +374,7 @@ def learn_from_some(
     else:
         at, machine = form.relearn_ridge(at, curvature * float(targets.weight.sum() / own.weight.sum()), options)
     found = replace(part, alpha=at.alpha, scale=at.scale)
-    problem = RidgeProblem(form, stack.n_kernels, options.criterion == "loo" and targets.labels is not None, options)
-    return replace(
-        found,
-        beta=machine.beta,
-        intercept=machine.intercept,
-        residuals=machine.residuals,
-        value=machine.value + problem.prior(found.logs())[0],
-    )
+    return replace(found, **RidgeProblem(form, options).machine(found.logs(), machine))
 
 
 def _learn_ridge_of_some(
@@ -436,24 +433,12 @@ class Judged:
     widths: tuple[Array, ...] = ()
 
 
-@dataclass(frozen=True)
-class RidgeMachine:
-    """The machine at given weights and ridge, the residuals of samples left out, and the criterion.
-
-    In features, `sums` is Z_mᵀ β of all kernels, one below the other, with more digits than β gives it, and
-    `covariance` that of `FeatureInverse`.
-    """
-
-    beta: Array
-    intercept: Array
-    residuals: Array
-    value: float
-    sums: Array | None = None
-    covariance: Array | None = None
-
-
 class RidgeForm(Protocol):
     """What judges weights, ridge and widths, and returns the machine in the end."""
+
+    @property
+    def stack(self) -> GramStack:
+        """The kernels."""
 
     @property
     def targets(self) -> RidgeTargets:
@@ -508,7 +493,7 @@ class MatrixForm:
         residuals = system.residuals(beta, self.targets.groups)
         is_evidence = self.criterion == "evidence"
         value = evidence_at(system, Y, beta)[0] if is_evidence else self.targets.loss(residuals, at.scale)[0]
-        return RidgeMachine(beta, system.constants @ Y, residuals, value)
+        return RidgeMachine(beta=beta, intercept=system.constants @ Y, residuals=residuals, value=value)
 
     def ridge_slope(self, at: RidgePoint, system: RidgeSystem) -> tuple[float, float]:
         """Return the slope of the criterion in log α at given weights, and the scale a that minimises it there."""
@@ -589,13 +574,7 @@ class MatrixForm:
         """Return K in double precision, and the matrices of the kernels whose widths are learned."""
         fixed = at.weights.copy()
         fixed[list(self.widths)] = 0.0
-        K = self.stack.combine(fixed).matrix
-        if K is None:
-            raise MemoryError(
-                f"{self.stack.form}, but exact kernels need the combined matrix; raise memory_budget, or "
-                "use approximation='nystroem'."
-            )
-        K = backend_of(K).astype(K, np.float64)
+        K = combined_matrix(self.stack, fixed)
         own = {m: one.matrix(at.log_widths[m]) for m, one in self.widths.items()}
         for m, matrix in own.items():
             backend_of(K).add_scaled(K, matrix, float(at.weights[m]))
@@ -634,7 +613,8 @@ class FeatureForm:
         self.groups = None if targets.groups is None else targets.groups[:: -(-n // most_rows)]
         some = np.unique(np.linspace(0, n - 1, min(n, most_rows)).astype(np.intp))
         self.rows = some if self.groups is None else np.concatenate(self.groups)
-        self.judged = self._features(self.rows) if criterion == "loo" else None
+        self.judged = with_constant(self.factors, self.rows) if criterion == "loo" else None
+        self.left_out = replace(targets, groups=None).take(self.rows)
 
     def _solve(self, weights: Array, alpha: float) -> tuple[FeatureInverse, Array, Array]:
         """Return B, Φᵀ diag(w) Y and θ = B Φᵀ diag(w) Y."""
@@ -642,14 +622,6 @@ class FeatureForm:
         inverse = FeatureInverse.of(self.normal, weights[self.kernel], self.targets.weight, alpha)
         b = backend.to_numpy(inverse.root)[:, np.newaxis] * self.right
         return inverse, b, backend.to_numpy(inverse.B @ backend.asarray(b))
-
-    def _features(self, rows: RowIndex) -> ArrayOrTensor:
-        """Return [Z_m, 1] of some samples in double precision: rounding hides slopes where α is small."""
-        backend = self.stack.backend
-        parts = [
-            backend.astype(Z, np.float64) for _, Z in self.stack.placed_features(rows, range(self.stack.n_kernels))
-        ]
-        return backend.xp.concatenate([*parts, backend.asarray(np.ones((len(parts[0]), 1)))], axis=1)
 
     def judge(self, at: RidgePoint) -> Judged:
         inverse, b, theta = self._solve(at.weights, at.alpha)
@@ -670,16 +642,14 @@ class FeatureForm:
         return Judged(value, self._per_kernel(per_feature), slope)
 
     def _left_out(self, inverse: FeatureInverse, scale: float, theta: Array) -> Judged:
-        t, rows, R, backend = self.targets, self.rows, len(theta) - 1, self.stack.backend
-        w, Y = t.weight[rows], t.Y[rows]
-        system, groups = inverse.system(self.judged, w), _consecutive(self.groups)
-        beta = self._coefficients(system, Y, theta)
+        t, R, backend = self.left_out, len(theta) - 1, self.stack.backend
+        system, groups = inverse.system(self.judged, t.weight), _consecutive(self.groups)
+        beta, w = self._coefficients(system, t.Y, theta), t.weight[:, np.newaxis]
         r = system.residuals(beta, groups)
-        value, g, own = RidgeTargets(Y, w, None if t.labels is None else t.labels[rows]).loss(r, scale)
+        value, g, own = t.loss(r, scale)
         u = system.residuals(g, groups)
-        weighted, moved_by = w[:, np.newaxis] * r, w[:, np.newaxis] * u
-        squares = system.squares(moved_by, weighted, groups)
-        across = backend.to_numpy(system.T.T @ backend.asarray(moved_by))
+        squares = system.squares(w * u, w * r, groups)
+        across = backend.to_numpy(system.T.T @ backend.asarray(w * u))
         per_feature = squares[:R] - np.sum(across[:R] * theta[:R], axis=1)
         # Σ ridge_i (A u)_i β_i = Σ u_i (β_i − w_i T_i Φᵀβ), where Φᵀβ is θ but for the constant, which is zero.
         moved = float(np.sum(u * beta)) - float(np.sum(across[:R] * theta[:R]))
@@ -689,10 +659,11 @@ class FeatureForm:
     def _per_kernel(self, features: Array) -> Array:
         return np.bincount(self.kernel, features, self.stack.n_kernels).astype(np.float64)
 
-    def _parts(self) -> Iterator[tuple[RowIndex, Groups]]:
+    def _parts(self) -> Iterator[tuple[NDArray[np.intp], Groups]]:
         """Yield all samples in parts, or all groups, with the numbers of the samples of both."""
         if self.targets.groups is None:
-            yield from ((part, None) for part in self.stack.strips(copied=True))
+            every = np.arange(self.stack.n_samples)
+            yield from ((every[part], None) for part in self.stack.strips(copied=True))
             return
         groups = self.targets.groups
         ends = np.cumsum([len(S) for S in groups])
@@ -710,14 +681,15 @@ class FeatureForm:
         t, (inverse, _, theta) = self.targets, self._solve(at.weights, at.alpha)
         beta, residuals = np.empty_like(t.Y), np.empty_like(t.Y)
         for rows, groups in self._parts():
-            system = inverse.system(self._features(rows), t.weight[rows])
+            system = inverse.system(with_constant(self.factors, rows), t.weight[rows])
             beta[rows] = self._coefficients(system, t.Y[rows], theta)
             residuals[rows] = system.residuals(beta[rows], _consecutive(groups))
         # The sums of a kernel without a weight are not read.
         root = self.stack.backend.to_numpy(inverse.root)[:-1, np.newaxis]
         sums = theta[:-1] / np.where(root > 0, root, 1.0)
         value = self.judge(at).value if self.criterion == "evidence" else t.loss(residuals, at.scale)[0]
-        return RidgeMachine(beta, theta[-1], residuals, value, sums, inverse.covariance())
+        found = RidgeMachine(beta=beta, intercept=theta[-1], residuals=residuals, value=value)
+        return replace(found, sums=sums, covariance=inverse.covariance())
 
     def covariance(self, weights: Array, alpha: float) -> Array:
         """Return that of `FeatureInverse`."""
@@ -781,21 +753,18 @@ class PairForm:
         t, gram = self.targets, self.stack.combine(at.weights)
         beta, _, r, _ = self._left_out(gram, at)
         missed = t.Y - gram.products(beta) - (at.alpha / t.weight)[:, np.newaxis] * beta
-        return RidgeMachine(beta, missed.mean(axis=0), r, t.loss(r, at.scale)[0])
+        return RidgeMachine(beta=beta, intercept=missed.mean(axis=0), residuals=r, value=t.loss(r, at.scale)[0])
 
 
 class RidgeProblem:
     """The criterion with its priors, as a function of the logarithms of weights, ridge, scale and widths."""
 
     def __init__(
-        self,
-        form: RidgeForm,
-        n_kernels: int,
-        has_scale: bool,
-        options: RidgeOptions,
-        widths: Mapping[int, RadialWidths] | None = None,
+        self, form: RidgeForm, options: RidgeOptions, widths: Mapping[int, RadialWidths] | None = None
     ) -> None:
-        self.form, self.n_kernels, self.has_scale, self.options = form, n_kernels, has_scale, options
+        self.form, self.n_kernels, self.options = form, form.stack.n_kernels, options
+        # What the log-loss multiplies outputs with.
+        self.has_scale = options.criterion == "loo" and form.targets.labels is not None
         self.widths, self.least_ridge = dict(widths or {}), options.least_ridge * form.targets.Y.shape[0]
 
     def read(self, x: Array) -> RidgePoint:
@@ -816,6 +785,10 @@ class RidgeProblem:
         in_alpha = found.alpha * float(np.exp(x[self.n_kernels])) / at.alpha
         in_scale = found.scale if self.has_scale else 0.0
         return found.value + prior, np.concatenate([by_weights, [in_alpha, in_scale], *found.widths]) + pull
+
+    def machine(self, x: Array, found: RidgeMachine) -> dict[str, Any]:
+        """Return the fields of the machine at x, the priors added to its criterion."""
+        return vars(replace(found, value=found.value + self.prior(x)[0]))
 
     def prior(self, x: Array) -> tuple[float, Array]:
         """Return the priors, in nats, and their slopes."""

@@ -34,7 +34,16 @@ from kernelmosaic.gram.linear_algebra import conjugate_gradients
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.solvers.leave_one_out import Array, FeatureInverse, FeatureSystem, Groups, RidgeSystem
+from kernelmosaic.learning.ridge_weights import centre_and_unit
+from kernelmosaic.solvers.leave_one_out import (
+    Array,
+    FeatureInverse,
+    FeatureSystem,
+    Groups,
+    RidgeSystem,
+    combined_matrix,
+    with_constant,
+)
 
 
 @dataclass(frozen=True)
@@ -245,16 +254,9 @@ class TargetBatches:
         room = default_budget(backend) if options.kept_bytes is None else options.kept_bytes
         kept: list[ArrayOrTensor] | None = [] if 3 * n * T * dtype.itemsize <= room else None
         read = cls(Y, np.empty(T), np.empty(T), weight, backend, dtype, batches, kept)
-        share, xp = backend.asarray(weight / weight.sum()), backend.xp
         for part in batches:
             placed = _placed(Y[:, part], backend)
-            low, high = (np.asarray(backend.to_numpy(one(placed, 0))) for one in (xp.amin, xp.amax))
-            size = np.maximum(np.maximum(-low, high), np.finfo(float).tiny)  # squares of larger numbers overflow
-            values = placed / backend.asarray(size)
-            mean = share @ values
-            values -= mean
-            spread = np.sqrt(backend.to_numpy(share @ values**2))
-            read.means[part], read.units[part] = size * backend.to_numpy(mean), np.where(high > low, spread * size, 1.0)
+            read.means[part], read.units[part] = centre_and_unit(placed, weight)
             if kept is not None:
                 kept.append(read._standardised(placed, part))
         return read
@@ -318,12 +320,7 @@ class MatrixSystems:
 
     def at(self, gamma: Array) -> RidgeSystem:
         """Return the system of a candidate."""
-        K = self.stack.combine(gamma).matrix
-        if K is None:
-            raise MemoryError(
-                f"{self.stack.form}, but weights per target need the combined matrix; raise memory_budget."
-            )
-        return RidgeSystem.of(backend_of(K).astype(K, np.float64), 1.0 / self.targets.weight)
+        return RidgeSystem.of(combined_matrix(self.stack, gamma), 1.0 / self.targets.weight)
 
 
 class FeatureSystems:
@@ -332,9 +329,7 @@ class FeatureSystems:
     def __init__(self, stack: FeatureStack, targets: TargetBatches) -> None:
         self.targets, self.backend, n = targets, stack.backend, stack.n_samples
         self.kernel = np.repeat(np.arange(stack.n_kernels), stack.widths)
-        every = dict(stack.placed_features(slice(0, n), range(stack.n_kernels)))
-        exact = [self.backend.astype(every[m], np.float64) for m in range(stack.n_kernels)]
-        self.Z = self.backend.xp.concatenate([*exact, self.backend.asarray(np.ones((n, 1)))], 1)
+        self.Z = with_constant(stack.factors(np.ones(stack.n_kernels)), np.arange(n))
         weight = self.backend.asarray(targets.weight)[:, None]
         self.normal = self.Z.T @ (weight * self.Z)
         self.placed = tuple(self.backend.astype(one, targets.dtype) for one in (self.Z, weight))

@@ -25,8 +25,9 @@ from scipy.special import expit, logsumexp, softmax
 
 from kernelmosaic._typing import ArrayOrTensor, DType
 from kernelmosaic.backend import backend_of
-from kernelmosaic.gram.factored import as_input
+from kernelmosaic.gram.factored import FactoredGram, as_input
 from kernelmosaic.gram.linear_algebra import Cholesky
+from kernelmosaic.gram.stack import MatrixStack
 
 Array = NDArray[np.float64]
 #: Samples that are left out together; None where every sample is left out alone.
@@ -47,6 +48,17 @@ def raise_of_rounding() -> NoReturn:
         "kernels: their entries are so large, or so similar, that the ridge alpha is lost in rounding; "
         "scale the columns (scale=True), use normalize='trace' or 'centered', or give a larger alpha."
     )
+
+
+def combined_matrix(stack: MatrixStack, weights: Array) -> ArrayOrTensor:
+    """Return K = Σ_m weights_m K_m in double precision, where the stack is."""
+    K = stack.combine(weights).matrix
+    if K is None:
+        raise MemoryError(
+            f"{stack.form}, but exact kernels need the combined matrix; raise memory_budget, or use "
+            "approximation='nystroem'."
+        )
+    return backend_of(K).astype(K, np.float64)
 
 
 def centre(K: ArrayOrTensor) -> Array:
@@ -220,6 +232,12 @@ class RidgeSystem(System):
         return np.asarray(backend.to_numpy(backend.take_block(self.A, rows, rows)))
 
 
+def with_constant(factors: FactoredGram, rows: NDArray[np.intp]) -> ArrayOrTensor:
+    """Return [Z, 1] of some samples in double precision: rounding hides slopes where α is small."""
+    Z = factors.placed_rows(rows)
+    return factors.backend.xp.concatenate([Z, factors.backend.asarray(np.ones((len(rows), 1)))], 1)
+
+
 @dataclass(frozen=True)
 class FeatureInverse:
     """B = (Φᵀ diag(w) Φ + αJ)⁻¹ of features Φ = [Z √η, 1], where J = diag(1, …, 1, 0) and the ridge is α/w.
@@ -371,19 +389,22 @@ def class_loss(r: Array, Y: Array, labels: NDArray[np.intp], scale: float, weigh
 
     The loss is that of softmax(a f_i), or of the logistic function of a y_i f_i where there is one output.
     """
-    f, n = Y - r, len(Y)
+    f = Y - r
     if Y.shape[1] == 1:
-        margin = Y * f
-        losses = np.logaddexp(0.0, -scale * margin)[:, 0]
-        df = -scale * Y * expit(-scale * margin)
+        margin = scale * Y * f
+        loss = float(weight @ np.logaddexp(0.0, -margin)[:, 0])
+        df = -weight[:, np.newaxis] * Y * expit(-margin)
     else:
-        scores = scale * f
-        losses = logsumexp(scores, axis=1) - scores[np.arange(n), labels]
-        df = softmax(scores, axis=1)
-        df[np.arange(n), labels] -= 1.0
-        df *= scale
-    df = weight[:, np.newaxis] * df
-    return float(weight @ losses), -df, float(np.sum(df * f))
+        loss, df = softmax_loss(scale * f, labels, weight)
+    return loss, -scale * df, scale * float(np.sum(df * f))
+
+
+def softmax_loss(scores: Array, labels: NDArray[np.intp], weight: Array) -> tuple[float, Array]:
+    """Return Σ_i w_i log-loss of softmax(scores), one column per class, and its slopes in the scores."""
+    every = np.arange(len(scores))
+    slope = softmax(scores, axis=1)
+    slope[every, labels] -= 1.0
+    return float(weight @ (logsumexp(scores, axis=1) - scores[every, labels])), weight[:, np.newaxis] * slope
 
 
 def evidence_value(fit: float, log_det: float, n: int, c: int, noise: float | None = None) -> tuple[float, float]:
