@@ -324,6 +324,18 @@ def find_columns(names: Iterable[Any], columns: Iterable[Any]) -> dict[Any, Any]
     return {name: meant[0] for name, meant in found.items()}
 
 
+def list_columns(names: Sequence[str], most: int = 3) -> str:
+    """Return how many columns there are, and the first ones of each view; those of files are called ``view.column``."""
+    views: dict[str, list[str]] = {}
+    for name in names:
+        view, dot, _ = name.partition(".")
+        views.setdefault(view if dot else "", []).append(name)
+    shown = [", ".join(map(repr, own[:most])) for own in views.values()]
+    more = [f" and {len(own) - most} more" * (len(own) > most) for own in views.values()]
+    listed = "; ".join(map(str.__add__, shown, more))
+    return f"column {listed}" if len(names) == 1 else f"{len(names)} columns ({listed})"
+
+
 def by_view(values: Any, views: Sequence[str]) -> dict[str, Any]:
     """Return values, whose last axis is that of the kernels, summed over the kernels of every view.
 

@@ -33,7 +33,6 @@ from kernelmosaic.estimators.unlabelled import MKLClustering, MKLKernelPCA, unla
 from kernelmosaic.model_selection import ResponseSurfaceSearchCV
 from kernelmosaic.persistence import save
 from kernelmosaic.reports import Page, Table
-from kernelmosaic.tables import fingerprints
 
 Advance = Callable[[str, int], None]
 
@@ -171,7 +170,7 @@ class Trained:
             "target": request.target,
             "targets": list(training.target.columns),
             "rows": len(training.rest),
-            "fingerprints": fingerprints(inside),
+            "fingerprints": training.fingerprints[training.rest],
             **training.noted,
             "price": {"name": methods.parameter_of(request), "value": float(self.C), "how": self._how()},
             "score": self._score(),
@@ -519,7 +518,7 @@ def run_unlabelled(request: EmbedRequest) -> None:
     training = read_training_table(FitRequest(**shared, task="one-class"), unlabelled_kernels())
     raw = tables.read_table(request.path)
     tables.require(raw, request.ids, request.path)
-    own = raw.iloc[training.table.index]
+    own = raw.iloc[training.places]
     for line in [*describe_views(training), *training.notes]:
         say(note=line)
     pipeline = Pipeline([*training.plan.steps(), ("model", make_model(request, training.kernels))])

@@ -224,7 +224,7 @@ class _FitReport:
             drawn = plots.ValidationPathDisplay(path.found.Cs, scores, (path.norm, C), name).plot()
             baseline = self.noted["score"]["baseline"]
             drawn.ax_.axhline(baseline, linestyle="--", color="0.4", label="baseline without features")
-            drawn.ax_.legend(frameon=False)
+            drawn.ax_.legend(edgecolor="none")  # on white: it may lie on the line
             return drawn
 
         if len(path.found.Cs) > 1:
@@ -393,7 +393,7 @@ class _FitReport:
         below: Settings = {"transform": ax.get_xaxis_transform(), "fontsize": 8, "va": "center"}
         ax.text(0.0, -0.2, "rows at risk", **below)
         for k, (name, rows) in enumerate(groups.items()):
-            ax.text(-0.02 * y[:, 1].max(), -0.26 - 0.06 * k, name, ha="right", color=colour(k), **below)
+            ax.text(-0.04 * y[:, 1].max(), -0.26 - 0.06 * k, name, ha="right", color=colour(k), **below)
             for tick in ax.get_xticks()[ax.get_xticks() <= y[:, 1].max()]:
                 ax.text(tick, -0.26 - 0.06 * k, str(np.sum(y[rows, 1] >= tick)), ha="center", color=colour(k), **below)
         return ax.figure
@@ -429,9 +429,10 @@ class _FitReport:
         """Add what decides on one row: the first that lacks a view or, if none does, the first."""
         table = self.training.table.iloc[self.training.rest]
         row = first_lacking(table, self.training.plan)
+        number = self.training.places[self.training.rest[row]] + 1
         text = (
-            f"Row {self.training.rest[row] + 1} of the table, which the model has learned from: what each view adds to "
-            "its decision. `kernelmosaic explain --report` does the same for new rows."
+            f"Row {number} of the table, which the model has learned from: what each view adds to its decision. "
+            "`kernelmosaic explain --report` does the same for new rows."
         )
         truth = None if self.task == "one-class" else self.y[row]
         add_waterfall(self._page, text, self.trained.pipeline, table.iloc[[row]], truth)
