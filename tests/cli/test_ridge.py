@@ -335,7 +335,7 @@ def test_the_page_of_classes(capsys, tmp_path):
         "Which kernels count",
         "Accuracy on unseen rows",
         "Which classes are mistaken for which",
-        "Are its probabilities right?",
+        "Are its probabilities calibrated?",
         "Which columns count in each view",
         "Contributions for one row",
         "Is it the optimum?",

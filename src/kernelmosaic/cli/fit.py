@@ -296,7 +296,7 @@ def make_pipeline(training: TrainingTable) -> Pipeline:
         raise ValueError(f"--folds 0: without cross-validation give the C, such as --C {scale:.3g}.")
     if request.method == "rmkl" and request.folds != 0 and len(training.kernels) < 2:
         raise ValueError(
-            "--method rmkl: it weighs kernels against each other, and there is one; name another, or use mkl."
+            "--method rmkl: it learns penalties of several kernels, and there is one; name another, or use mkl."
         )
     model = methods.make_estimator(request, training.kernels, training.plan, scale)
     return Pipeline([*training.plan.steps(), ("model", model)])
@@ -497,8 +497,8 @@ def cautions(trained: Trained) -> list[str]:
             found.append(f"{np.sum(tried & ~met)} of {tried.sum()} cross-validation fits stopped early.")
     if task != "one-class" and score and score["mean"] <= score["baseline"] + 2 * (score["error"] or 0.0):
         found.append(
-            f"{score['name']} is no better than {methods.SCORES[task][1]}, to two standard errors: the columns may say "
-            "nothing about the target."
+            f"{score['name']} is not better than {methods.SCORES[task][1]} by two standard errors: the columns may not "
+            "predict the target."
         )
     by_support = trained.training.request.method in ("mkl", "rmkl", "localized")
     if task == "classification" and trained.model.support_fraction_ > 0.9 and by_support:

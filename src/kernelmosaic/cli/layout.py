@@ -429,7 +429,7 @@ def make_plan(
     if nothing:
         raise ValueError(
             f"{where}: every cell is empty in column {some([repr(name) for name in nothing], 5)}: --impute {impute} "
-            "has nothing to go by; leave the column out with --drop."
+            "has no value to fill in; leave the column out with --drop."
         )
     return plan
 

@@ -49,7 +49,7 @@ class _FitReport:
     def page(self) -> Page:
         """Return the page, written from top to bottom."""
         noted, test = self.noted, self.noted["test"]
-        what = "what is usual" if self.request.target is None else repr(self.request.target)
+        what = "what is normal" if self.request.target is None else repr(self.request.target)
         lead = (
             f"A model of type {type(self.model).__name__} learned from {noted['rows']} rows and "
             f"{len(noted['columns'])} columns, with {len(self.model.kernel_names_)} kernels to choose from."
@@ -134,10 +134,10 @@ class _FitReport:
             tested = {name: self._tested(name) for name in self.card.views}
             head += ["p", f"{score} lost without it{unit}", "95 % from", "to"]
             more = (
-                f" Without a view, all is learned and chosen anew from the others; what the {score} loses has an "
+                f" Without a view, the model is trained again on the others; what the {score} loses has an "
                 f"interval of two standard errors over the {len(self.y)} rows. p tests whether the view adds nothing "
                 f"to the others: {n} permutations of what these leave unexplained are compared with the kernels of "
-                "the view. A view can have a large share and add nothing, if others say the same."
+                "the view. A view can have a large share and add nothing, if others hold the same information."
             )
         rows = [[name, f"{100 * one:.1f}", *tested.get(name, [])] for name, one in self.card.views.items()]
         self._page.table(Table(f"The total weight of each view, as its share of all weights.{more}", head, rows))
@@ -334,7 +334,7 @@ class _FitReport:
         own = p[np.arange(n), Labels(classes).codes(self.y)]
         said, right = p.max(axis=1), classes[p.argmax(axis=1)] == self.y
         losses = -np.log(np.maximum(own, 1e-15))
-        self._page.heading("Are its probabilities right?")
+        self._page.heading("Are its probabilities calibrated?")
         self._page.paragraph(
             f"{self.rows}: the most probable class has a probability of {100 * said.mean():.1f} % on average, and "
             f"{100 * right.mean():.1f} % are right. The mean log-loss is {losses.mean():.3f} ± "
@@ -367,7 +367,7 @@ class _FitReport:
         names = {k: f"{k} risk: {int(y[rows, 0].sum())} events in {len(rows)} rows" for k, rows in thirds.items()}
         caption = f"{self.rows}: Kaplan and Meier's curves of thirds by risk, and how many are at risk."
         self._draw(lambda: self._draw_risks(thirds, names), f"Survival by risk. {'; '.join(names.values())}", caption)
-        self._page.heading("Are its survival functions right?")
+        self._page.heading("Are its survival functions calibrated?")
         self._page.paragraph(
             f"{self.rows}: the integrated Brier score, the mean squared error of the share that lives on, is "
             f"{ours:.3f}; one function for all rows, Kaplan and Meier's, has {plain:.3f}."
@@ -481,5 +481,5 @@ class _FitReport:
             f"Compare methods on the same seed: `--method localized` lets weights depend on the row, {quick}{margin}."
         )
         read = f"Read the model again: `kernelmosaic inspect {request.output}`, or `kernelmosaic.load` in Python."
-        test = [] if request.test else ["Set test rows aside for a last honest score: `--test 0.25`."]
+        test = [] if request.test else ["Set test rows aside for a final, unbiased score: `--test 0.25`."]
         self._page.bullets([predict, read, *([views] if n_views > 1 else []), *test, compare])

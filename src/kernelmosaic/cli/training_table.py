@@ -105,7 +105,7 @@ def read_training_table(request: FitRequest, default: list[Kernel] | None = None
     if request.on is not None:
         joined = join_tables(raw, request.views, request.on, request.path, never)
         if not joined.files:
-            raise ValueError("--on: there is no --view of a file to join; write --view name=FILE.")
+            raise ValueError("--on joins files to the table: name one with --view name=FILE, or leave --on out.")
         raw = joined.table
     everything = list(raw.columns)
     dropped = [
@@ -116,7 +116,7 @@ def read_training_table(request: FitRequest, default: list[Kernel] | None = None
     kinds = {name: tables.kind_of(raw[name]) for name in usable if name not in indices}
     rows_column = request.rows
     if rows_column is not None and not request.kernels:
-        raise ValueError("--rows: there is no --kernel whose rows they would number.")
+        raise ValueError("--rows numbers the rows of kernel matrices: give one with --kernel, or leave --rows out.")
     if rows_column is None and request.kernels:
         rows_column, raw[ROW_COLUMN] = ROW_COLUMN, np.arange(len(raw))
     default = layout.usual_kernels(target.task, request.method) if default is None else default
@@ -180,7 +180,7 @@ def _check_view_files(raw: ArrayOrTensor, request: FitRequest) -> None:
                 f"--view {text}: {path} is a file; files are joined to {request.path} by a column that names the rows "
                 "in each of them: name it with --on COLUMN."
             )
-        targets = {*_target_names(request)} - {*raw.columns}
+        targets = {name for name in _target_names(request) if name not in raw.columns and "," not in name}
         for name in sorted(targets & {*tables.read_table(path).columns} if targets else ()):
             raise ValueError(
                 f"column {name!r} is in {path}, but the target must be in the first table, which is {request.path}: "
@@ -418,7 +418,7 @@ def read_target(raw: ArrayOrTensor, request: FitRequest) -> Target:
     if task == "classification" and len(np.unique(y)) < 2:
         raise ValueError(
             f"{where}, column {name!r} holds one class only, {y[0]}: a classifier needs two; --task one-class learns "
-            "what is usual."
+            "what is normal."
         )
     return Target(task, (name,), y)
 
@@ -611,7 +611,7 @@ _SAME_ORDER = 1 - 1e-6
 
 
 def copies_of_target(table: MatrixLike, columns: Sequence[str], target: Target) -> dict[str, str]:
-    """Return the columns that say what the target says, each with the name of that target.
+    """Return the columns that duplicate or recode the target, each with the name of that target.
 
     A column is such a copy of classes if its values and the classes go with each other one to one, up to differences
     that are small beside those between classes; and of a quantity if that is a multiple of it plus a constant, or if
