@@ -150,7 +150,8 @@ class ViewTransformer(ColumnTransformer):
 
     def transform(self, X: MatrixLike, **params: Any) -> MatrixLike:
         """Transform the columns of a data frame."""
-        lost = [name for name in self.feature_names_in_ if name not in getattr(X, "columns", self.feature_names_in_)]
+        known: Any = getattr(X, "columns", self.feature_names_in_)
+        lost = [name for name in self.feature_names_in_ if name not in known]
         if lost:
             raise ValueError(
                 f"X lacks {list_columns(lost)} that the model reads: give a data frame with all columns of the "
