@@ -203,7 +203,8 @@ def _cell(cell: Cell, column: int, is_figure: bool, head: str) -> str:
     if column > 0:
         return f"<td{attributes}>{text}</td>"
     # Where a line may end: a narrow screen breaks the name of a kernel before its width.
-    return f'<th scope="row"{attributes}>{text.replace("(", "<wbr>(")}</th>'
+    text = re.sub(r"(?<=\S)\(", "<wbr>(", text)
+    return f'<th scope="row"{attributes}>{text}</th>'
 
 
 def _classes(*names: str) -> str:
