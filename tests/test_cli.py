@@ -166,7 +166,7 @@ def test_no_line_of_gauss4_contradicts_another(whole_run):
     sampled = 100 * result.rows[-1].accuracy
     assert f"right on 89.74 % of all samples, and on {sampled:.2f} % of these 20000" in said
     assert abs(sampled - 89.74) < 0.4  # as far as the sentence allows
-    assert "every sample supports it" in said
+    assert "every sample is a support vector" in said
 
 
 def test_the_figures_are_those_of_libsvm():

@@ -270,8 +270,8 @@ def gauss4(n_train: int = 600, seed: int = 0, n_test: int = 20_000, advance: Adv
     summary = (
         f"The Bayes rule is the best possible one: it is right on {100 * best:.2f} % of all samples, and on "
         f"{100 * rows[-1].accuracy:.2f} % of these {n_test}, as an accuracy on so many varies by "
-        f"{200 * (best * (1 - best) / n_test) ** 0.5:.1f} points either way. The discriminant solves least squares: "
-        "every sample supports it, and linear equations leave a gap of rounding alone."
+        f"{200 * (best * (1 - best) / n_test) ** 0.5:.1f} points either way. The discriminant solves least squares, "
+        "a system of linear equations: every sample is a support vector, and its gap is rounding error."
     )
 
     def draw(row: Row) -> Picture:

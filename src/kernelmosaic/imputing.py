@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.compose import ColumnTransformer
 from sklearn.utils import Tags
 from sklearn.utils._indexing import _get_column_indices
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -17,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
 from kernelmosaic.kernels.base import is_missing
-from kernelmosaic.stacking import StackedViews, are_tables, stack_tables
+from kernelmosaic.stacking import StackedViews, are_tables, list_columns, stack_tables
 
 __all__ = ["ViewImputer"]
 
@@ -142,3 +143,18 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
+
+
+class ViewTransformer(ColumnTransformer):
+    """A column transformer whose error says in order, and by view, which columns a data frame lacks."""
+
+    def transform(self, X: MatrixLike, **params: Any) -> MatrixLike:
+        """Transform the columns of a data frame."""
+        known: Any = getattr(X, "columns", self.feature_names_in_)
+        lost = [name for name in self.feature_names_in_ if name not in known]
+        if lost:
+            raise ValueError(
+                f"X lacks {list_columns(lost)} that the model reads: give a data frame with all columns of the "
+                "training table; those of joined files are called view.column."
+            )
+        return super().transform(X, **params)

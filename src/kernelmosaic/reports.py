@@ -122,14 +122,16 @@ class Page:
     def table(self, table: Table) -> None:
         """Add a table."""
         self._needs_script = self._needs_script or table.searchable or bool(table.folded)
-        label = escape(table.caption)
+        name, n = f"t{len(self._parts)}", len(table.rows)
         box = (
-            f'<p class="filter"><label>Show rows with <input type="search" aria-label="Filter rows: {label}"></label> '
-            f'<output aria-live="polite">{len(table.rows)} of {len(table.rows)}</output></p>'
+            f'<p class="filter"><label>Show rows with <input type="search" aria-label="Filter rows: '
+            f'{escape(table.caption)}"></label> <output aria-live="polite">{n} of {n}</output></p>\n'
         )
         whole = (
-            f'<div class="table">{box if table.searchable else ""}\n'
-            f'<div class="scroll" role="region" aria-label="{label}" tabindex="0">\n{_table(table)}\n</div></div>'
+            f'<div class="table"><p class="caption" id="{name}">{_with_code(table.caption)}</p>\n'
+            f"{box if table.searchable else ''}"
+            f'<div class="scroll" role="region" aria-labelledby="{name}" tabindex="0">\n{_table(table, name)}\n</div>'
+            "</div>"
         )
         if table.folded:
             whole = f"<details><summary>{_text(table.folded)}</summary>\n{whole}\n</details>"
@@ -175,25 +177,34 @@ def _with_code(text: str) -> str:
     return plain + "".join(fitted)
 
 
-def _table(table: Table) -> str:
+def _table(table: Table, name: str) -> str:
+    """The table called by the element of this name; narrow screens show a row of many and long cells cell by cell."""
     rows = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in table.rows]
     columns: Any = zip(*rows, strict=True) if rows else [()] * len(table.head)
     figures = [_is_figures([cell.text for cell in column]) for column in columns]
+    is_long = len(table.head) > 3 and any(len(str(cell.text)) > 20 for row in rows for cell in row[1:])
+    heads = [f' data-head="{escape(text)}"' if is_long and text else "" for text in table.head]
     head = "".join(
         f'<th scope="col"{_classes("n" if n else "")}>{_text(t)}</th>' for n, t in zip(figures, table.head, strict=True)
     )
-    body = "\n".join("<tr>" + "".join(_cell(c, j, figures[j]) for j, c in enumerate(row)) + "</tr>" for row in rows)
+    body = "\n".join(
+        "<tr>" + "".join(_cell(c, j, figures[j], heads[j]) for j, c in enumerate(row)) + "</tr>" for row in rows
+    )
     return (
-        f"<table>\n<caption>{_with_code(table.caption)}</caption>\n"
+        f'<table{_classes("long" if is_long else "")} aria-labelledby="{name}">\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
     )
 
 
-def _cell(cell: Cell, column: int, is_figure: bool) -> str:
+def _cell(cell: Cell, column: int, is_figure: bool, head: str) -> str:
     nothing = cell.text is None or cell.text == ""
     text = "–" if nothing else _text(cell.text)
-    classes = _classes("n" if is_figure else "", cell.tone)
-    return f'<th scope="row"{classes}>{text}</th>' if column == 0 else f"<td{classes}>{text}</td>"
+    attributes = _classes("n" if is_figure else "", cell.tone) + head
+    if column > 0:
+        return f"<td{attributes}>{text}</td>"
+    # Where a line may end: a narrow screen breaks the name of a kernel before its width.
+    text = re.sub(r"(?<=\S)\(", "<wbr>(", text)
+    return f'<th scope="row"{attributes}>{text}</th>'
 
 
 def _classes(*names: str) -> str:

@@ -381,6 +381,18 @@ def find_columns(names: Iterable[Any], columns: Iterable[Any]) -> dict[Any, Any]
     return {name: meant[0] for name, meant in found.items()}
 
 
+def list_columns(names: Sequence[str], most: int = 3) -> str:
+    """Return how many columns there are, and the first ones of each view; those of files are called ``view.column``."""
+    views: dict[str, list[str]] = {}
+    for name in names:
+        view, dot, _ = name.partition(".")
+        views.setdefault(view if dot else "", []).append(name)
+    shown = [", ".join(map(repr, own[:most])) for own in views.values()]
+    more = [f" and {len(own) - most} more" * (len(own) > most) for own in views.values()]
+    listed = "; ".join(map(str.__add__, shown, more))
+    return f"column {listed}" if len(names) == 1 else f"{len(names)} columns ({listed})"
+
+
 def by_view(values: Any, views: Sequence[str]) -> dict[str, Any]:
     """Return values, whose last axis is that of the kernels, summed over the kernels of every view.
 
@@ -476,22 +488,26 @@ def _disagreement(first: _Named, other: _Named) -> str:
 def _with_targets(stacked: StackedViews, y: TargetLike, is_joined: bool) -> tuple[StackedViews, Any]:
     """Return the samples that have a target, and the targets in their order; by position where one has no names."""
     if _have_names([stacked.X, y]):
-        if not y.index.is_unique:
-            raise ValueError(
-                f"y: the index has {y.index[y.index.duplicated()][0]!r} more than once; give every sample one target."
-            )
+        _check_names("y", y.index, stacked.X.index)
         X = stacked.X[stacked.X.index.isin(y.index)]
-        if X.shape[0] == 0:
-            raise ValueError(
-                f"y has no row in common with the views: its index begins with {y.index[0]!r}, theirs with "
-                f"{stacked.X.index[0]!r}."
-            )
         return StackedViews(X, stacked.views), y.loc[X.index]
     if is_joined and not _is_labelled(y):
         raise ValueError("y: the views are joined by the names of their rows; give a Series with these as its index.")
     if len(y) != stacked.X.shape[0]:
         raise ValueError(f"y has {len(y)} rows, and the views have {stacked.X.shape[0]}: give one target per sample.")
     return stacked, y
+
+
+def _check_names(what: str, index: Any, others: Any) -> None:
+    """Raise unless an index names every row once, and has a name in common with that of the views."""
+    if not index.is_unique:
+        twice = index[index.duplicated()][0]
+        raise ValueError(f"{what}: the index has {twice!r} more than once; give every sample a name of its own.")
+    if not others.isin(index).any():
+        raise ValueError(
+            f"{what} has no row in common with the views: its index begins with {index[0]!r}, theirs with "
+            f"{others[0]!r}."
+        )
 
 
 # Side by side --------------------------------------------------------------------------------------------------------
@@ -541,22 +557,9 @@ def _is_labelled(table: Any) -> bool:
 
 def _joined_rows(tables: Settings) -> Settings:
     """Give every view a row for every sample that one of them has, in the order in which they come."""
+    index = next(iter(tables.values())).index
     for name, table in tables.items():
-        if not table.index.is_unique:
-            twice = table.index[table.index.duplicated()][0]
-            raise ValueError(
-                f"view {name!r}: the index has {twice!r} more than once, so that rows of other views cannot be found "
-                "by it; give every sample a name of its own."
-            )
-    first, *others = tables.values()
-    index = first.index
-    for table in others:
-        if not index.isin(table.index).any():
-            name = next(name for name, one in tables.items() if one is table)
-            raise ValueError(
-                f"view {name!r} has no row in common with those before it: its index begins with {table.index[0]!r}, "
-                f"theirs with {index[0]!r}."
-            )
+        _check_names(f"view {name!r}", table.index, index)
         index = index.append(table.index[~table.index.isin(index)])
     return {name: table.reindex(index) for name, table in tables.items()}
 

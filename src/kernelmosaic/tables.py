@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Settings
 from kernelmosaic.files import existing_file, write_bytes, write_text
 from kernelmosaic.kernels.base import is_number
+from kernelmosaic.stacking import list_columns
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -292,19 +293,24 @@ def require(table: pd.DataFrame, names: Iterable[str], where: object) -> None:
     """Refuse a table without these columns."""
     lost = [name for name in names if name not in table.columns]
     if lost:
-        shown = ", ".join(map(repr, lost[:5])) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
         known = ", ".join(map(repr, table.columns[:8])) + (" …" if len(table.columns) > 8 else "")
-        spelt = {str(name).lower(): name for name in table.columns}
-        near = get_close_matches(lost[0].lower(), spelt, n=1) if len(lost) == 1 else []
-        hint = f" did you mean {spelt[near[0]]!r}?" if near else ""
+        hint = meant(lost[0], table.columns) if len(lost) == 1 else ""
         if not hint and any(re.fullmatch(r"[-+.\d]+", str(name)) for name in table.columns):
             hint = " the first line is read as the names of the columns:"
-        raise ValueError(f"{where} has no column {shown};{hint} its columns are {known}.")
+        verb = "has no" if len(lost) == 1 else "lacks"
+        raise ValueError(f"{where} {verb} {list_columns(lost)};{hint} its columns are {known}.")
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return the question whether one of the known names is meant that is spelt nearly alike; empty if none is."""
+    spelt = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), spelt, n=1)
+    return f" did you mean {spelt[near[0]]!r}?" if near else ""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a column: the first row, how many there are, and what would mend it."""
+    """What is wrong with a column: the first row, how many there are, and what would correct it."""
 
     column: str
     row: int
@@ -332,7 +338,7 @@ class BadCells(ValueError):
 
 
 def refuse(faults: Sequence[Fault], where: object, most: int = 5) -> None:
-    """Raise naming the columns that cannot be used, a handful of them, and what would mend them."""
+    """Raise naming the columns that cannot be used, a handful of them, and what would correct them."""
     if not faults:
         return
     shown = "; ".join(map(str, faults[:most]))
@@ -391,7 +397,7 @@ def _to_numbers(column: pd.Series, missing: NDArray[np.bool_]) -> tuple[Array, l
         faults += Fault.at(wrong, name, lambda row: f": {_some(column.iloc[row])} is not a number", hint)
     values = read.to_numpy(dtype=np.float64, na_value=np.nan)
     infinite = np.isinf(values) & ~endless
-    faults += Fault.at(infinite, name, lambda row: " is infinite", "Mend cells that are not finite.")
+    faults += Fault.at(infinite, name, lambda row: " is infinite", "Correct cells that are not finite.")
     # Above 1e150 a sum of squares overflows.
     large = (np.isfinite(values) & (np.abs(values) > 1e150)) | endless
 

@@ -192,7 +192,7 @@ def test_strings_are_no_numbers(capsys, tmp_path):
         (("--method", "discriminant", "--cost", "shape=2"), "--cost shape=2: the method must be mkl or rmkl"),
         (("--method", "bilinear", "--task", "one-class"), "not one-class"),
         (("--method", "dance"), "dance"),
-        (("--method", "rmkl", *SHAPE), "--method rmkl: it weighs kernels against each other, and there is one"),
+        (("--method", "rmkl", *SHAPE), "--method rmkl: it learns penalties of several kernels, and there is one"),
         (("--C", "0"), "--C"),
         (("--C", "-1"), "--C"),
         (("--C", "nan"), "--C"),

@@ -29,7 +29,7 @@ def test_classification(capsys, tmp_path):
         "Which kernels count",
         "Accuracy on unseen rows",
         "Which classes are mistaken for which",
-        "Are its probabilities right?",
+        "Are its probabilities calibrated?",
         "Which columns count in each view",
         "Is it the optimum?",
         "What to do next",

@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import StratifiedShuffleSplit
 from tests.cli.tables import PLAIN, QUICK, done, flowers, run, write
 
 from kernelmosaic import load
+from kernelmosaic.stacking import list_columns
 
 N = 40
 
@@ -186,11 +188,43 @@ def test_views_of_parts_of_joined_files_know_their_files(capsys, here):
 
 def test_neither_a_file_nor_columns(capsys, here):
     line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=agee").error
-    assert "--view c=agee: agee is not a file, and train.csv has no such column" in line
+    assert "--view c=agee: agee is not a file, and train.csv has no such column; did you mean 'age'?" in line
     line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=none.csv").error
     assert "none.csv: there is no such file" in line
     line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=age,length").error
-    assert "the pattern 'length' matches no column" in line
+    assert "the pattern 'length' matches no column; there are 'age', 'sex'" in line
+    line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=age,sx").error
+    assert "--view c=age,sx: the pattern 'sx' matches no column; did you mean 'sex'? there are 'age', 'sex'" in line
+    line = run(capsys, "fit", "train.csv", "--target", "kind", "--view", "c=age,sx").error
+    assert "the pattern 'sx' matches no column; did you mean 'sex'?" in line
+
+
+@pytest.mark.parametrize("view", ["rna.csv", "rna=rna.csv", "rna=rna.csv:linear"])
+def test_a_file_needs_a_column_to_join_it_by(capsys, here, view):
+    line = run(capsys, "fit", "train.csv", "--target", "kind", "--view", view).error
+    assert f"--view {view}: rna.csv is a file; files are joined to train.csv by a column" in line
+    assert line.endswith("name it with --on COLUMN.")
+
+
+def test_a_file_that_is_not_there_gives_the_same_hint(capsys, here):
+    line = run(capsys, "fit", "train.csv", "--target", "kind", "--view", "rnaa.csv").error
+    assert "--view rnaa.csv: write name=PATTERN:KERNEL" in line
+    assert line.endswith("files are joined by --on COLUMN and --view name=FILE.")
+
+
+@pytest.mark.parametrize("options", [("--target", "well"), ("--target", "age", "--event", "well")])
+def test_a_target_that_the_file_of_a_view_has(capsys, here, options):
+    rna = pd.read_csv("rna.csv")
+    write(rna.assign(well=np.arange(len(rna)) % 2), "rna.csv")
+    line = run(capsys, "fit", "train.csv", *options, "--on", "id", "--view", "rna.csv").error
+    assert "column 'well' is in rna.csv, but the target must be in the first table, which is train.csv" in line
+    assert "`kernelmosaic fit rna.csv --view train.csv`" in line
+
+
+def test_a_column_of_names_is_not_called_free_text(capsys, here):
+    write(here.rename(columns={"id": "patient"}), "train.csv")
+    said = done(capsys, "fit", "train.csv", "--target", "kind", *PLAIN)
+    assert "column 'patient' is left out: too many different texts for categories, as of ids or free text." in said.err
 
 
 def test_outputs_do_not_replace_joined_files(capsys, here):
@@ -281,6 +315,46 @@ def test_predict_says_which_file_is_needed(capsys, here):
     assert "the model has no view 'prot' from a file; it has rna (rna.csv), p (prot.csv). Write NAME=prot.csv" in line
     said = done(capsys, "predict", "model.skops", "train.csv", "--on", "id", "--view", "p=prot.csv")
     assert "view 'rna' (rna.csv when the model was fitted) is not given: no row has it." in said.err
+
+
+def test_rows_are_known_by_their_names_whatever_views_are_given(capsys, here):
+    fit(capsys, "--view", "clin=age", "--view", "rna.csv", "--view", "p=prot.csv", "--test", "0.25")
+    new = here.assign(id=[*here["id"][:35], *(f"q{i}" for i in range(5))])
+    write(new.rename(columns={"id": "patient"}), "new.csv")
+    write(pd.read_csv("prot.csv").rename(columns={"id": "patient"}), "p2.csv")
+    said = done(capsys, "predict", "model.skops", "new.csv", "--on", "patient", "--view", "p=p2.csv", "-o", "p.csv")
+    known = len({*new["id"]} & {*learned_from(here)})
+    assert 0 < known < 35
+    assert f"{known} of them are rows that the model was fitted to (by column 'patient')" in said.err
+
+
+def learned_from(table, test=0.25):
+    """The names of the rows that are not held out, by scikit-learn."""
+    split = StratifiedShuffleSplit(1, test_size=test, random_state=0).split(table, table["kind"])
+    return table["id"].iloc[next(split)[0]]
+
+
+def test_the_file_of_another_view_is_refused(capsys, here):
+    fit(capsys, "--view", "clin=age", "--view", "rna.csv", "--view", "p=prot.csv")
+    line = run(capsys, "predict", "model.skops", "train.csv", "--on", "id", "--view", "rna=prot.csv").error
+    assert "--view rna=prot.csv: the file has none of the 3 columns of this view, such as 'u'." in line
+
+
+@pytest.mark.parametrize("impute", ["none", "views"])
+def test_a_table_without_the_joined_columns_is_refused_by_view(capsys, here, impute):
+    fit(capsys, "--view", "clin=age", "--view", "rna.csv", "--view", "p=prot.csv", "--impute", impute)
+    model = load("model.skops")
+    with pytest.raises(ValueError, match=r"X lacks 5 columns \('rna.u', 'rna.v', 'rna.w'; 'p.k', 'p.l'\) that the"):
+        model.predict(here)
+    joined = here.assign(**dict.fromkeys(("rna.u", "rna.v", "rna.w", "p.k"), 0.0))
+    with pytest.raises(ValueError, match=r"X lacks column 'p.l' that the model reads: give a data frame"):
+        model.predict(joined)
+
+
+def test_many_columns_are_counted_and_the_first_of_each_view_named():
+    names = [*(f"rna.g{i}" for i in range(50)), "age", "p.a", "p.b"]
+    assert list_columns(names) == "53 columns ('rna.g0', 'rna.g1', 'rna.g2' and 47 more; 'age'; 'p.a', 'p.b')"
+    assert list_columns(["age"]) == "column 'age'"
 
 
 # Gene sets -----------------------------------------------------------------------------------------------------------

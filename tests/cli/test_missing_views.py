@@ -48,7 +48,7 @@ def test_a_row_may_lack_a_named_view_of_one_table(tables, capsys):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--on", "id"], "--on: there is no --view of a file"),
+        (["--on", "id"], "--on joins files to the table: name one with --view name=FILE"),
         (["--on", "nr", "--view", "rna.csv"], "train.csv has no column 'nr'"),
         (["--on", "id", "--view", "rna.csv", "--view", "x/rna.csv"], "two views of the name 'rna'"),
         (["--on", "id", "--view", "rna=twice.csv"], "column 'id' has 'p1' more than once"),

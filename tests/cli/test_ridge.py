@@ -248,8 +248,15 @@ def test_intervals_are_refused_where_there_are_none(capsys, tmp_path):
     fitted(capsys, tmp_path, flowers(), "kind", "--view", "s=shape_*:linear")
     said = run(capsys, "predict", tmp_path / "m.skops", tmp_path / "data.csv", "--interval", "0.9")
     assert said.error == (
-        "kernelmosaic: --interval 0.9: intervals are those of numbers learned with `kernelmosaic fit --method ridge`, "
-        "which the model is not; leave the option out."
+        "kernelmosaic: --interval 0.9: the model predicts classes, which have no intervals; --proba adds the "
+        "probability of each class."
+    )
+    options = ("--view", "s=u,v:linear", "--method", "mkl", "--C", "1", "--folds", "0")
+    fitted(capsys, tmp_path, curve(), "y", *options)
+    said = run(capsys, "predict", tmp_path / "m.skops", tmp_path / "data.csv", "--interval", "0.9")
+    assert said.error == (
+        "kernelmosaic: --interval 0.9: the model has no intervals; a regression by `kernelmosaic fit --method ridge` "
+        "has them."
     )
     said = run(capsys, "predict", tmp_path / "m.skops", tmp_path / "data.csv", "--interval", "1.5")
     assert said.error == "kernelmosaic: --interval: 1.5 is not between 0 and 1."
@@ -328,7 +335,7 @@ def test_the_page_of_classes(capsys, tmp_path):
         "Which kernels count",
         "Accuracy on unseen rows",
         "Which classes are mistaken for which",
-        "Are its probabilities right?",
+        "Are its probabilities calibrated?",
         "Which columns count in each view",
         "Contributions for one row",
         "Is it the optimum?",

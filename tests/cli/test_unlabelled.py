@@ -45,6 +45,15 @@ def test_coordinates_are_those_of_python(capsys, here):
     np.testing.assert_allclose(pd.read_csv("new.csv"), expected, rtol=1e-3, atol=1e-4)
 
 
+def test_names_carried_over_are_those_of_the_rows_that_are_kept(capsys, here):
+    table = pd.read_csv("some.csv")
+    table.loc[3, ["rna_a", "rna_b", "rna_c", "pro_a", "pro_b"]] = np.nan
+    table.to_csv("some.csv", index=False)
+    options = ("--target", "kind", "--drop", "name", "--id", "name", "--drop-empty")
+    done(capsys, "embed", "some.csv", *VIEWS, *options, "-o", "found.csv")
+    assert pd.read_csv("found.csv")["name"].tolist() == [f"p{i}" for i in range(45) if i != 3]
+
+
 @pytest.mark.parametrize("embedding", ["kernel", "graph"])
 def test_clusters_of_rows_that_lack_views(capsys, here, embedding):
     options = ("--target", "kind", "--drop", "name", "--clusters", "3", "--embedding", embedding)

@@ -106,7 +106,7 @@ def test_what_views_add_to_those_that_do_not_compete():
         for m in (1, 2):
             both = MKLRegressor([KERNELS[0], KERNELS[m]], weights=[0.7, 1.0]).fit(X[train], TARGET[train])
             assert found.gains[k, m] == pytest.approx(both.score(X[test], TARGET[test]) - alone, abs=5e-3)
-    with pytest.raises(ValueError, match="base: there is no kernel 'genes'; the kernels are clinical, a, b"):
+    with pytest.raises(ValueError, match="base: no kernel is called 'genes'; the kernels are clinical, a, b"):
         kernel_importance(model, X, TARGET, cv=2, base=["genes"])
 
 

@@ -33,7 +33,6 @@ from kernelmosaic.estimators.unlabelled import MKLClustering, MKLKernelPCA, unla
 from kernelmosaic.model_selection import ResponseSurfaceSearchCV
 from kernelmosaic.persistence import save
 from kernelmosaic.reports import Page, Table
-from kernelmosaic.tables import fingerprints
 
 Advance = Callable[[str, int], None]
 
@@ -171,7 +170,7 @@ class Trained:
             "target": request.target,
             "targets": list(training.target.columns),
             "rows": len(training.rest),
-            "fingerprints": fingerprints(inside),
+            "fingerprints": training.fingerprints[training.rest],
             **training.noted,
             "price": {"name": methods.parameter_of(request), "value": float(self.C), "how": self._how()},
             "score": self._score(),
@@ -297,7 +296,7 @@ def make_pipeline(training: TrainingTable) -> Pipeline:
         raise ValueError(f"--folds 0: without cross-validation give the C, such as --C {scale:.3g}.")
     if request.method == "rmkl" and request.folds != 0 and len(training.kernels) < 2:
         raise ValueError(
-            "--method rmkl: it weighs kernels against each other, and there is one; name another, or use mkl."
+            "--method rmkl: it learns penalties of several kernels, and there is one; name another, or use mkl."
         )
     model = methods.make_estimator(request, training.kernels, training.plan, scale)
     return Pipeline([*training.plan.steps(), ("model", model)])
@@ -498,8 +497,8 @@ def cautions(trained: Trained) -> list[str]:
             found.append(f"{np.sum(tried & ~met)} of {tried.sum()} cross-validation fits stopped early.")
     if task != "one-class" and score and score["mean"] <= score["baseline"] + 2 * (score["error"] or 0.0):
         found.append(
-            f"{score['name']} is no better than {methods.SCORES[task][1]}, to two standard errors: the columns may say "
-            "nothing about the target."
+            f"{score['name']} is not better than {methods.SCORES[task][1]} by two standard errors: the columns may not "
+            "predict the target."
         )
     by_support = trained.training.request.method in ("mkl", "rmkl", "localized")
     if task == "classification" and trained.model.support_fraction_ > 0.9 and by_support:
@@ -519,7 +518,7 @@ def run_unlabelled(request: EmbedRequest) -> None:
     training = read_training_table(FitRequest(**shared, task="one-class"), unlabelled_kernels())
     raw = tables.read_table(request.path)
     tables.require(raw, request.ids, request.path)
-    own = raw.iloc[training.table.index]
+    own = raw.iloc[training.places]
     for line in [*describe_views(training), *training.notes]:
         say(note=line)
     pipeline = Pipeline([*training.plan.steps(), ("model", make_model(request, training.kernels))])

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike
 from kernelmosaic.cli.requests import FitRequest, MethodName, TaskName
 from kernelmosaic.estimators.ridge import ridge_view_kernels
 from kernelmosaic.files import existing_file
-from kernelmosaic.imputing import ViewImputer
+from kernelmosaic.imputing import ViewImputer, ViewTransformer
 from kernelmosaic.kernels import (
     Correlation,
     Gaussian,
@@ -33,7 +32,7 @@ from kernelmosaic.kernels import (
 )
 from kernelmosaic.kernels.matrices import join_samples
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
-from kernelmosaic.tables import read_columns, read_matrix, require, some
+from kernelmosaic.tables import meant, read_columns, read_matrix, require, some
 
 #: The column of row numbers that precomputed kernels read, where the user names none.
 ROW_COLUMN = "(row number)"
@@ -172,7 +171,8 @@ def match_columns(patterns: Iterable[str], columns: Sequence[str], what: str) ->
         names = matching(part, every)
         if not names:
             known = some([repr(name) for name in columns], 6)
-            raise ValueError(f"{what}: the pattern {part.strip()!r} matches no column; there are {known}.")
+            hint = meant(part.strip(), columns)
+            raise ValueError(f"{what}: the pattern {part.strip()!r} matches no column;{hint} there are {known}.")
         found.update(dict.fromkeys(names))
     return list(found)
 
@@ -193,7 +193,10 @@ def read_options(given: Sequence[str], columns: Iterable[str]) -> list[ViewSpec]
     for text in given:
         name, equals, rest = text.partition("=")
         if not equals or not name.strip() or not rest.strip():
-            raise ValueError(f"--view {text}: write name=PATTERN:KERNEL, such as shape=fac_*:linear+gauss*5.")
+            raise ValueError(
+                f"--view {text}: write name=PATTERN:KERNEL, such as shape=fac_*:linear+gauss*5; files are joined by "
+                "--on COLUMN and --view name=FILE."
+            )
         pattern, colon, kernel = rest.rpartition(":") if rest not in known else (rest, "", "")
         if not colon:
             pattern, kernel = rest, ""
@@ -245,9 +248,10 @@ def guess_views(kinds: Mapping[str, str], default: list[Kernel]) -> tuple[list[V
     groups += [(name, [name]) for name, kind in kinds.items() if kind == "sequences"]
     views = [view for name, columns in groups for view in _split(safe_name(name), columns, None, kinds, default)]
     left = [name for name, kind in kinds.items() if kind not in ("numbers", "categories", "sequences")]
-    notes = [f"column {name!r} is left out: free text. Name it in a --view to use it." for name in left]
+    many = "too many different texts for categories, as of ids or free text"
+    notes = [f"column {name!r} is left out: {many}. Name it in a --view to use it." for name in left]
     if not views:
-        raise ValueError("no column to learn from: every column but the target is free text or left out.")
+        raise ValueError(f"no column to learn from: every column but the target is left out, or has {many}.")
     return views, notes
 
 
@@ -360,13 +364,13 @@ class Plan:
         names = [*self.numbers, *self.categories]
         others = [name for name in self._passed_on if name not in names]
         cells = ("cells", ViewImputer(groups, strategy=number), names), ("as they are", "passthrough", others)
-        filled = ColumnTransformer(list(cells), verbose_feature_names_out=False).set_output(transform="pandas")
+        filled = ViewTransformer(list(cells), verbose_feature_names_out=False).set_output(transform="pandas")
         fill = [] if self.impute == "none" else [("impute", filled)]
         values = [np.array(v, dtype=object) for v in self.categories.values()]
         # The values are fixed here: a fold that lacks one must still give the same columns.
         encoder = OneHotEncoder(categories=values, handle_unknown="ignore", sparse_output=False)
         scaled, encoded = ("numbers", StandardScaler(), list(self.numbers)), ("categories", encoder, [*self.categories])
-        prepared = ColumnTransformer([scaled, encoded, ("as they are", "passthrough", self._passed_on)])
+        prepared = ViewTransformer([scaled, encoded, ("as they are", "passthrough", self._passed_on)])
         return [*fill, ("prepare", prepared)]
 
     def table(self, raw: ArrayOrTensor, where: object) -> MatrixLike:
@@ -425,7 +429,7 @@ def make_plan(
     if nothing:
         raise ValueError(
             f"{where}: every cell is empty in column {some([repr(name) for name in nothing], 5)}: --impute {impute} "
-            "has nothing to go by; leave the column out with --drop."
+            "has no value to fill in; leave the column out with --drop."
         )
     return plan
 

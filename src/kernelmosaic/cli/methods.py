@@ -41,7 +41,7 @@ SCORES: dict[TaskName, tuple[str, str]] = {
     "classification": ("accuracy", "majority-class baseline"),
     "regression": ("R²", "baseline of the mean"),
     "one-class": ("share accepted", "1 − nu"),
-    "survival": ("concordance", "any order"),
+    "survival": ("concordance", "random order"),
     "multi-label": ("share of rows with all labels right", "baseline of the most frequent labels"),
 }
 

@@ -15,7 +15,7 @@ from kernelmosaic.cli.layout import ROW_COLUMN, Plan, check_row_numbers, extend,
 from kernelmosaic.cli.methods import measured
 from kernelmosaic.cli.output import class_names, load_model, noting, say, with_error
 from kernelmosaic.cli.requests import ExplainRequest, NewRowsRequest, PredictRequest
-from kernelmosaic.cli.training_table import Joined, join_tables, keep_rows, located, target_values
+from kernelmosaic.cli.training_table import Joined, join_tables, keep_rows, located, row_names, target_values
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.estimators.card import ModelCard
@@ -88,6 +88,23 @@ class NewRows:
     def labels(self) -> list[str]:
         """The names of labels of which a row may have several; none where it has one class."""
         return list(self.training["targets"]) if self.training["task"] == "multi-label" else []
+
+    @property
+    def on(self) -> str | None:
+        """The column that names the rows; None of a model that was fitted to rows without names."""
+        own = self.training["files"].get("on")
+        return own and (self.request.on or own)
+
+    @property
+    def n_known(self) -> int:
+        """How many of the rows the model was fitted to: by their names where they have any, else by their cells."""
+        if self.on is None:
+            known = self.table
+        elif self.on in self.raw.columns:
+            known = row_names(self.raw, self.on)
+        else:
+            return 0
+        return int(np.isin(tables.fingerprints(known), self.training["fingerprints"]).sum())
 
     @cached_property
     def predicted(self) -> AnyArray:
@@ -167,10 +184,10 @@ def run_prediction(request: PredictRequest) -> None:
         figures |= dict(zip([f"p_{name}" for name in names], rows.estimator.predict_proba(rows.table).T, strict=True))
     if request.interval is not None:
         if not hasattr(model, "predict_interval"):
-            raise ValueError(
-                f"--interval {request.interval:g}: intervals are those of numbers learned with `kernelmosaic fit "
-                "--method ridge`, which the model is not; leave the option out."
-            )
+            why = "the model has no intervals; a regression by `kernelmosaic fit --method ridge` has them"
+            if ModelCard(model).classes:
+                why = "the model predicts classes, which have no intervals; --proba adds the probability of each class"
+            raise ValueError(f"--interval {request.interval:g}: {why}.")
         figures |= dict(zip(("lower", "upper"), model.predict_interval(rows.X, request.interval).T, strict=True))
     if request.scores:
         figures |= _scores(rows)
@@ -213,17 +230,18 @@ def _scored(rows: NewRows, truth: Any) -> str:
     score = measured(task, truth, rows.estimator.predict(rows.table) if task == "survival" else rows.predicted)
     text = with_error(task, score["value"], score["error"], f"{score['n']} rows")
     text = f"{score['name']} on column {target!r}: {text}"
-    known = int(np.isin(tables.fingerprints(rows.table), rows.training["fingerprints"]).sum())
+    known = rows.n_known
     if known == 0:
         return text
     which = (
         "these are rows" if known == score["n"] else "1 of them is a row" if known == 1 else f"{known} of them are rows"
     )
-    return f"{text}; {which} that the model was fitted to, which it predicts better than new ones"
+    by = f" (by column {rows.on!r})" if rows.on else ""
+    return f"{text}; {which} that the model was fitted to{by}, which it predicts better than new ones"
 
 
 def _check_names(joined: Joined, training: Settings) -> None:
-    """Refuse the file of a view that the model does not have."""
+    """Refuse the file of a view that the model does not have, or without any column of the view."""
     files = training["files"].get("views")
     for name, path in joined.files.items():
         if files is not None and name not in files:
@@ -231,6 +249,12 @@ def _check_names(joined: Joined, training: Settings) -> None:
             raise ValueError(
                 f"--view {name}={path}: the model has no view {name!r} from a file; it has {known}. Write NAME={path} "
                 "with one of these names."
+            )
+        columns = [column for column in training["columns"] if column.startswith(f"{name}.")]
+        if columns and not {*columns} & {*joined.sources}:
+            raise ValueError(
+                f"--view {name}={path}: the file has none of the {len(columns)} columns of this view, such as "
+                f"{columns[0].removeprefix(f'{name}.')!r}."
             )
 
 

@@ -49,7 +49,7 @@ class _FitReport:
     def page(self) -> Page:
         """Return the page, written from top to bottom."""
         noted, test = self.noted, self.noted["test"]
-        what = "what is usual" if self.request.target is None else repr(self.request.target)
+        what = "what is normal" if self.request.target is None else repr(self.request.target)
         lead = (
             f"A model of type {type(self.model).__name__} learned from {noted['rows']} rows and "
             f"{len(noted['columns'])} columns, with {len(self.model.kernel_names_)} kernels to choose from."
@@ -134,10 +134,10 @@ class _FitReport:
             tested = {name: self._tested(name) for name in self.card.views}
             head += ["p", f"{score} lost without it{unit}", "95 % from", "to"]
             more = (
-                f" Without a view, all is learned and chosen anew from the others; what the {score} loses has an "
+                f" Without a view, the model is trained again on the others; what the {score} loses has an "
                 f"interval of two standard errors over the {len(self.y)} rows. p tests whether the view adds nothing "
                 f"to the others: {n} permutations of what these leave unexplained are compared with the kernels of "
-                "the view. A view can have a large share and add nothing, if others say the same."
+                "the view. A view can have a large share and add nothing, if others hold the same information."
             )
         rows = [[name, f"{100 * one:.1f}", *tested.get(name, [])] for name, one in self.card.views.items()]
         self._page.table(Table(f"The total weight of each view, as its share of all weights.{more}", head, rows))
@@ -224,7 +224,7 @@ class _FitReport:
             drawn = plots.ValidationPathDisplay(path.found.Cs, scores, (path.norm, C), name).plot()
             baseline = self.noted["score"]["baseline"]
             drawn.ax_.axhline(baseline, linestyle="--", color="0.4", label="baseline without features")
-            drawn.ax_.legend(frameon=False)
+            drawn.ax_.legend(edgecolor="none")  # on white: it may lie on the line
             return drawn
 
         if len(path.found.Cs) > 1:
@@ -334,7 +334,7 @@ class _FitReport:
         own = p[np.arange(n), Labels(classes).codes(self.y)]
         said, right = p.max(axis=1), classes[p.argmax(axis=1)] == self.y
         losses = -np.log(np.maximum(own, 1e-15))
-        self._page.heading("Are its probabilities right?")
+        self._page.heading("Are its probabilities calibrated?")
         self._page.paragraph(
             f"{self.rows}: the most probable class has a probability of {100 * said.mean():.1f} % on average, and "
             f"{100 * right.mean():.1f} % are right. The mean log-loss is {losses.mean():.3f} ± "
@@ -367,7 +367,7 @@ class _FitReport:
         names = {k: f"{k} risk: {int(y[rows, 0].sum())} events in {len(rows)} rows" for k, rows in thirds.items()}
         caption = f"{self.rows}: Kaplan and Meier's curves of thirds by risk, and how many are at risk."
         self._draw(lambda: self._draw_risks(thirds, names), f"Survival by risk. {'; '.join(names.values())}", caption)
-        self._page.heading("Are its survival functions right?")
+        self._page.heading("Are its survival functions calibrated?")
         self._page.paragraph(
             f"{self.rows}: the integrated Brier score, the mean squared error of the share that lives on, is "
             f"{ours:.3f}; one function for all rows, Kaplan and Meier's, has {plain:.3f}."
@@ -393,7 +393,7 @@ class _FitReport:
         below: Settings = {"transform": ax.get_xaxis_transform(), "fontsize": 8, "va": "center"}
         ax.text(0.0, -0.2, "rows at risk", **below)
         for k, (name, rows) in enumerate(groups.items()):
-            ax.text(-0.02 * y[:, 1].max(), -0.26 - 0.06 * k, name, ha="right", color=colour(k), **below)
+            ax.text(-0.04 * y[:, 1].max(), -0.26 - 0.06 * k, name, ha="right", color=colour(k), **below)
             for tick in ax.get_xticks()[ax.get_xticks() <= y[:, 1].max()]:
                 ax.text(tick, -0.26 - 0.06 * k, str(np.sum(y[rows, 1] >= tick)), ha="center", color=colour(k), **below)
         return ax.figure
@@ -429,9 +429,10 @@ class _FitReport:
         """Add what decides on one row: the first that lacks a view or, if none does, the first."""
         table = self.training.table.iloc[self.training.rest]
         row = first_lacking(table, self.training.plan)
+        number = self.training.places[self.training.rest[row]] + 1
         text = (
-            f"Row {self.training.rest[row] + 1} of the table, which the model has learned from: what each view adds to "
-            "its decision. `kernelmosaic explain --report` does the same for new rows."
+            f"Row {number} of the table, which the model has learned from: what each view adds to its decision. "
+            "`kernelmosaic explain --report` does the same for new rows."
         )
         truth = None if self.task == "one-class" else self.y[row]
         add_waterfall(self._page, text, self.trained.pipeline, table.iloc[[row]], truth)
@@ -480,5 +481,5 @@ class _FitReport:
             f"Compare methods on the same seed: `--method localized` lets weights depend on the row, {quick}{margin}."
         )
         read = f"Read the model again: `kernelmosaic inspect {request.output}`, or `kernelmosaic.load` in Python."
-        test = [] if request.test else ["Set test rows aside for a last honest score: `--test 0.25`."]
+        test = [] if request.test else ["Set test rows aside for a final, unbiased score: `--test 0.25`."]
         self._page.bullets([predict, read, *([views] if n_views > 1 else []), *test, compare])

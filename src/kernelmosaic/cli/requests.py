@@ -172,7 +172,7 @@ class FitRequest(TableRequest):
         callback=_finite,
     )
     epsilon: float | None = option(
-        None, "Regression, and censored survival: errors up to this are free.", min=0.0, callback=_finite
+        None, "Regression, and censored survival: errors up to this are not penalised.", min=0.0, callback=_finite
     )
     loss: LossName | None = option(
         None,

@@ -44,6 +44,10 @@ class TrainingTable:
     request : FitRequest
         With the task and the method.
     table : DataFrame
+    places : ndarray
+        The place of every row in the file, which may have rows that are left out.
+    fingerprints : ndarray
+        A number per row by which `predict` knows it again: of its name where tables are joined, else of its cells.
     target : Target
     groups : ndarray or None
         The number of every row's group; rows of one group are left out, or kept back, together.
@@ -65,6 +69,8 @@ class TrainingTable:
 
     request: FitRequest
     table: Any
+    places: NDArray[np.intp]
+    fingerprints: NDArray[np.uint64]
     target: Target
     groups: NDArray[np.intp] | None
     rest: NDArray[np.intp]
@@ -89,6 +95,7 @@ def read_training_table(request: FitRequest, default: list[Kernel] | None = None
     """Read the files, and lay out which kernel reads which columns; views without kernels have the default ones."""
     raw = tables.read_table(request.path)
     raw.index = range(len(raw))  # rows that are left out below leave the numbers of the others as they are
+    _check_view_files(raw, request)
     target, faults = _target_or_faults(raw, request)
     request = with_method(request, target.task)
     # The columns that are never learned from, wherever they come from, and what each is.
@@ -98,7 +105,7 @@ def read_training_table(request: FitRequest, default: list[Kernel] | None = None
     if request.on is not None:
         joined = join_tables(raw, request.views, request.on, request.path, never)
         if not joined.files:
-            raise ValueError("--on: there is no --view of a file to join; write --view name=FILE.")
+            raise ValueError("--on joins files to the table: name one with --view name=FILE, or leave --on out.")
         raw = joined.table
     everything = list(raw.columns)
     dropped = [
@@ -109,7 +116,7 @@ def read_training_table(request: FitRequest, default: list[Kernel] | None = None
     kinds = {name: tables.kind_of(raw[name]) for name in usable if name not in indices}
     rows_column = request.rows
     if rows_column is not None and not request.kernels:
-        raise ValueError("--rows: there is no --kernel whose rows they would number.")
+        raise ValueError("--rows numbers the rows of kernel matrices: give one with --kernel, or leave --rows out.")
     if rows_column is None and request.kernels:
         rows_column, raw[ROW_COLUMN] = ROW_COLUMN, np.arange(len(raw))
     default = layout.usual_kernels(target.task, request.method) if default is None else default
@@ -158,7 +165,32 @@ def read_training_table(request: FitRequest, default: list[Kernel] | None = None
         f"it is not known before the target is; --drop {name!r} leaves it out."
         for name, of in copies.items()
     ]
-    return TrainingTable(request, table, target, groups, rest, held, plan, kernels, read, lacking, files, notes, warned)
+    marks = tables.fingerprints(table if request.on is None else row_names(raw, request.on))
+    return TrainingTable(
+        request, table, kept, marks, target, groups, rest, held, plan, kernels, read, lacking, files, notes, warned
+    )
+
+
+def _check_view_files(raw: ArrayOrTensor, request: FitRequest) -> None:
+    """Refuse views that are files without a column to join them by, and a target that such a file alone has."""
+    files = {text: path for text in request.views for _, path, _ in [file_view(text)] if os.path.isfile(path)}
+    for text, path in files.items():
+        if request.on is None:
+            raise ValueError(
+                f"--view {text}: {path} is a file; files are joined to {request.path} by a column that names the rows "
+                "in each of them: name it with --on COLUMN."
+            )
+        targets = {name for name in _target_names(request) if name not in raw.columns and "," not in name}
+        for name in sorted(targets & {*tables.read_table(path).columns} if targets else ()):
+            raise ValueError(
+                f"column {name!r} is in {path}, but the target must be in the first table, which is {request.path}: "
+                f"write `kernelmosaic fit {path} --view {request.path}` with the other options."
+            )
+
+
+def row_names(raw: ArrayOrTensor, on: str) -> ArrayOrTensor:
+    """Return the column that names the rows as a table of texts, alike for names that are numbers in another file."""
+    return raw[[on]].astype(str).astype(object)
 
 
 # Tables joined by a column that names their rows ----------------------------------------------------------------------
@@ -215,7 +247,8 @@ def join_tables(raw: ArrayOrTensor, given: Sequence[str], on: str, where: object
             views.append(replace(layout.read_options([text], own_columns)[0], patterns=tuple(columns)))
             continue
         if "=" in text and not os.path.exists(path) and not path.suffix:
-            raise ValueError(f"--view {text}: {path} is not a file, and {where} has no such column to learn from.")
+            hint = tables.meant(str(path), own_columns) or f" there are {tables.some(own_columns, 6)}."
+            raise ValueError(f"--view {text}: {path} is not a file, and {where} has no such column;{hint}")
         table = tables.read_table(path)
         tables.require(table, [on], path)
         names = _keys(table[on], on, path)
@@ -250,7 +283,7 @@ def _own_columns(text: str, columns: Sequence[str], never: Mapping[Any, str]) ->
     found = [layout.matching(part, usable) for part in wanted.patterns]
     lost = [part for part, names in zip(wanted.patterns, found, strict=True) if not names]
     if lost and any(found):
-        raise ValueError(f"--view {text}: the pattern {lost[0]!r} matches no column.")
+        layout.match_columns(lost, usable, f"--view {text}")
     return list(dict.fromkeys(name for names in found for name in names))
 
 
@@ -332,9 +365,14 @@ def _or_faults(read: Callable[[], T], otherwise: T) -> tuple[T, list[tables.Faul
 
 
 def _target_or_faults(raw: ArrayOrTensor, request: FitRequest) -> tuple[Target, list[tables.Fault]]:
-    names = [*(request.target or "").split(","), request.target, request.event]
-    unread = Target(request.task or "classification", tuple(str(name).strip() for name in names), np.empty(0))
+    unread = Target(request.task or "classification", tuple(_target_names(request)), np.empty(0))
     return _or_faults(lambda: read_target(raw, request), unread)
+
+
+def _target_names(request: FitRequest) -> list[str]:
+    """What the columns of the target may be called: a comma is part of a name, or stands between two."""
+    names = [*(request.target or "").split(","), request.target or "", request.event or ""]
+    return [name.strip() for name in names if name]
 
 
 def target_values(raw: ArrayOrTensor, task: TaskName, columns: Sequence[str], where: object) -> AnyArray:
@@ -380,7 +418,7 @@ def read_target(raw: ArrayOrTensor, request: FitRequest) -> Target:
     if task == "classification" and len(np.unique(y)) < 2:
         raise ValueError(
             f"{where}, column {name!r} holds one class only, {y[0]}: a classifier needs two; --task one-class learns "
-            "what is usual."
+            "what is normal."
         )
     return Target(task, (name,), y)
 
@@ -573,7 +611,7 @@ _SAME_ORDER = 1 - 1e-6
 
 
 def copies_of_target(table: MatrixLike, columns: Sequence[str], target: Target) -> dict[str, str]:
-    """Return the columns that say what the target says, each with the name of that target.
+    """Return the columns that duplicate or recode the target, each with the name of that target.
 
     A column is such a copy of classes if its values and the classes go with each other one to one, up to differences
     that are small beside those between classes; and of a quantity if that is a multiple of it plus a constant, or if

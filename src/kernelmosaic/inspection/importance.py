@@ -239,7 +239,7 @@ class _Fold:
         """Return what the score of the base gains by each kernel."""
         unknown = [name for name in self.base if name not in names]
         if unknown:
-            raise ValueError(f"base: there is no kernel {unknown[0]!r}; the kernels are {', '.join(names)}.")
+            raise ValueError(f"base: no kernel is called {unknown[0]!r}; the kernels are {', '.join(names)}.")
         if not self.base:
             return []
         base = [m for m, name in enumerate(names) if name in self.base]
