@@ -76,7 +76,9 @@ def solve_multiclass(
     # so many entries of the kernel takes no longer than interior points do.
     limit = 500 + n**2 // 20 if small else step_limit(n) if max_iter is None else max_iter
 
-    def maximise(some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float) -> Any:
+    def maximise(
+        some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float
+    ) -> Solution:
         state = MultiOutput(gram, some, beta, f, options, kind, shift, most)
         return state.solve(gap, lambda: state.n_iter >= most)
 
