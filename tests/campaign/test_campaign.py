@@ -58,6 +58,14 @@ def test_problems_that_once_failed(generator, seed, index):
     assert not outcome.failed or outcome.kind == "SLOW", str(outcome)
 
 
+def test_newton_steps_that_end_short_give_way():
+    # 60 samples of a problem that took 100 solves: other samples become free along every step.
+    problem = GENERATORS["first"][0](26111811, 356)
+    model = problem.estimator().fit(problem.X[:60], problem.y[:60])
+    assert model.duality_gap_ <= model.tol
+    assert model.n_solves_ <= 35
+
+
 #: What the third judge must find of each machine: coefficients that solve another system, or belong to other outputs.
 FALSE = {
     "cox": ("objective_", "weights_", "dual_coef_", "duality_gap_"),

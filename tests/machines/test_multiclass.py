@@ -9,6 +9,9 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.svm import LinearSVC
 
+from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.learning.norms import SumNorm
+from kernelmosaic.learning.problem import LearnerOptions, MulticlassProblem
 from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers._numba_multiclass import solve_sample
 from kernelmosaic.solvers.interior_point import solve_interior
@@ -197,6 +200,26 @@ def test_interior_points_take_over_before_single_steps_cost_more(constants):
     assert found.gap <= 1e-6
     # A step of theirs counts for a thousand samples solved.
     assert 0 < found.n_iter - inside.n_iter * 1000 <= 2000
+    assert found.inside
+    # Where they come first, nothing else is tried.
+    first = machine.solve(K, tol=1e-6, inside=True)
+    assert (first.n_iter, first.beta.tobytes()) == (inside.n_iter * 1000, inside.beta.tobytes())
+
+
+def test_after_three_stalls_interior_points_come_first():
+    X, y, _ = make_problem(11, n=60, k=3)
+    K = np.exp(-((X[:, None] - X) ** 2).sum(-1) / 200.0)
+    machine, asked = CrammerSinger(y, 1e4), []
+
+    def solve(*given, inside=False):
+        asked.append(inside)
+        return CrammerSinger.solve(machine, *given, inside=inside)
+
+    machine.solve = solve
+    problem = MulticlassProblem(StoredStack(K[np.newaxis]), machine, LearnerOptions(SumNorm(), np.ones(1)))
+    for _ in range(5):
+        problem.solve(np.ones(1), None, 1e-6)
+    assert asked == [False, False, False, True, True]
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 from tests.calls import recorded
 
+from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.learning.norms import SumNorm
+from kernelmosaic.learning.problem import LearnerOptions, MachineProblem
+from kernelmosaic.machines.base import SVC
 from kernelmosaic.solvers import smo
 from kernelmosaic.solvers.program import Program, SolverOptions
 from kernelmosaic.solvers.smo import maximise, solve_smo
@@ -62,6 +66,22 @@ def test_which_code_takes_the_steps_depends_on_the_solve_alone():
     assert compiled == alone == [False] * len(alone)
     assert both == {False, True}
     assert first.beta.tobytes() == again.beta.tobytes()
+
+
+def test_a_fit_of_many_steps_is_compiled():
+    K, given = program(60, 1.0, 0.0)
+    machine = SVC(given.target, 1.0)
+    machine.options = SolverOptions(fit_steps=1)
+    problem = MachineProblem(StoredStack(K[np.newaxis]), machine, LearnerOptions(SumNorm(), np.ones(1)))
+    with recorded(smo.maximise, lambda given: given["compiled"]) as compiled:
+        first = problem.solve(np.ones(1), None, 1e-3)
+        assert not any(compiled)
+        compiled[:] = []
+        again = problem.solve(np.ones(1), None, 1e-3)
+    assert compiled
+    assert all(compiled)
+    assert first.beta.tobytes() == again.beta.tobytes()
+    assert machine.options.numpy_steps  # of the fit alone
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

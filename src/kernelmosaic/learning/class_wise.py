@@ -215,8 +215,8 @@ class ClassNewton(ClassWiseLearner):
     """Newton steps on the convex value ½ Σθ + J(θ) over θ ≥ 0, with the exact curvature of the inner machine.
 
     Between changes of the set of free coefficients J is smooth, and its curvature follows from the free samples' blocks
-    of the classes' matrices (`multiclass_curvature`). Where steps fail, at a kink, or where the blocks are too large,
-    quasi-Newton steps take over.
+    of the classes' matrices (`multiclass_curvature`). Where steps fail or are cut short, at kinks, or where the blocks
+    are too large, quasi-Newton steps take over.
     """
 
     @staticmethod
@@ -229,9 +229,11 @@ class ClassNewton(ClassWiseLearner):
             H = problem.curvature(here)
             if H is None:
                 break
-            lowest = _lowest_point(here.theta.ravel(), here.q.ravel(), H).reshape(here.theta.shape)
-            trial = search.along(here, lowest - here.theta)
-            failures = failures + 1 if trial is None else 0
+            step = _lowest_point(here.theta.ravel(), here.q.ravel(), H).reshape(here.theta.shape) - here.theta
+            trial = search.along(here, step)
+            # Where other samples become free along every step, the curvature here says little about its end.
+            short = trial is None or np.abs(trial.theta - here.theta).max() < 0.2 * np.abs(step).max()
+            failures = failures + 1 if short else 0
             if trial is None:
                 search.increase_precision()
                 trial = search.evaluate(here.theta)

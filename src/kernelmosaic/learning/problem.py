@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from itertools import count
@@ -220,6 +221,8 @@ class Problem(ABC):
         How often the machine was solved.
     steps, vain_steps : int
         Steps of all solves, and of those that did not reach their gap.
+    stalls : int
+        Solves in a row that began with steps and ended in interior points; from the third on these come first.
     noise : float
         What a value of zero may come out as.
     exact : bool
@@ -232,7 +235,7 @@ class Problem(ABC):
 
     def __init__(self, stack: GramStack, machine: Any) -> None:
         self.stack, self.machine = stack, machine
-        self.n_solves = self.steps = self.vain_steps = 0
+        self.n_solves = self.steps = self.vain_steps = self.stalls = 0
 
     def solve_machine(self, K: Any, warm_start: Array | None, tol: float, **known: Any) -> Any:
         """Solve the machine for a kernel to a relative gap of `tol`.
@@ -246,7 +249,14 @@ class Problem(ABC):
         most = self.machine.most_steps
         if self.vain_steps >= most or self.steps >= 8 * most:
             raise ExhaustedError
+        if self.stalls >= 3:
+            known["inside"] = True
+        options = self.machine.options
+        if self.steps >= options.fit_steps and options.numpy_steps:
+            self.machine = copy(self.machine)
+            self.machine.options = replace(options, numpy_steps=0)
         solution = self.machine.solve(K, warm_start, tol, **known)
+        self.stalls = self.stalls + 1 if getattr(solution, "inside", False) else 0
         self.n_solves += 1
         self.steps += solution.n_iter
         if solution.gap > tol:

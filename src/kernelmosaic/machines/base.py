@@ -515,13 +515,19 @@ class MulticlassMachine(Machine):
         return step_limit(self.program.n_samples)
 
     def solve(
-        self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3, values: Array | None = None
+        self,
+        K: ArrayOrTensor,
+        warm_start: Array | None = None,
+        tol: float = 1e-3,
+        values: Array | None = None,
+        inside: bool = False,
     ) -> Solution:
         """Return the solution for the kernel, one for all classes or one per class, to a relative gap of `tol`.
 
         `values` are the outputs of a feasible warm start, where they are known: the solver then believes its own sums.
+        With `inside`, interior points come before steps that solve one sample each.
         """
-        return solve_multiclass(K, self.program, warm_start, tol, values=values, options=self.options)
+        return solve_multiclass(K, self.program, warm_start, tol, None, values, self.options, inside)
 
 
 class CrammerSinger(MulticlassMachine):

@@ -32,6 +32,7 @@ def solve_multiclass(
     max_iter: int | None = None,
     values: Matrix | None = None,
     options: SolverOptions = DEFAULTS,
+    inside: bool = False,
 ) -> Solution:
     """Solve a multi-class dual to a relative duality gap of `tol` by exact block ascent, a sample at a time.
 
@@ -57,6 +58,8 @@ def solve_multiclass(
         nor at the end, and the caller certifies the answer.
     options : SolverOptions
         How rounds are taken, and when interior points take over.
+    inside : bool
+        Whether interior points come first, where the samples are few enough for them.
 
     References
     ----------
@@ -73,21 +76,31 @@ def solve_multiclass(
     # so many entries of the kernel takes no longer than interior points do.
     limit = 500 + n**2 // 20 if small else step_limit(n) if max_iter is None else max_iter
 
-    def maximise(some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float) -> Any:
+    def maximise(
+        some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float
+    ) -> Solution:
         state = MultiOutput(gram, some, beta, f, options, kind, shift, most)
         return state.solve(gap, lambda: state.n_iter >= most)
 
-    beta = np.zeros(program.margins.shape) if warm_start is None else program.feasible(warm_start)
-    if program.constants:
-        found = _maximise_with_constants(gram, maximise, program, beta, tol, limit)
-    else:
-        found = maximise(program, beta, None if warm_start is None else values, tol, limit, 0.0)
-    if found.gap <= tol or not small:
+    def in_steps() -> Solution:
+        beta = np.zeros(program.margins.shape) if warm_start is None else program.feasible(warm_start)
+        if program.constants:
+            return _maximise_with_constants(gram, maximise, program, beta, tol, limit)
+        return maximise(program, beta, None if warm_start is None else values, tol, limit, 0.0)
+
+    def from_inside() -> Solution:
+        found = solve_interior(gram, program, tol)
+        # A step of interior points takes as long as solving a thousand samples.
+        return replace(found, n_iter=found.n_iter * max(n, 1000), inside=True)
+
+    if not small:
+        return in_steps()
+    first, second = (from_inside, in_steps) if inside else (in_steps, from_inside)
+    found = first()
+    if found.gap <= tol:
         return found
-    inside = solve_interior(gram, program, tol)
-    # A step of interior points takes as long as solving a thousand samples.
-    n_iter = found.n_iter + inside.n_iter * max(n, 1000)
-    return replace(inside if inside.gap < found.gap else found, n_iter=n_iter)
+    other = second()
+    return replace(other if other.gap < found.gap else found, n_iter=found.n_iter + other.n_iter)
 
 
 def step_limit(n_samples: int) -> int:

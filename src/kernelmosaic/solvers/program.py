@@ -419,6 +419,8 @@ class Solution:
         (primal − dual) / max(|primal|, |dual|): a certificate, since no β can do better than the primal value.
     n_iter : int
         Elementary steps taken by the solver.
+    inside : bool
+        Whether interior points found it where steps that solve one sample each had stalled.
     """
 
     beta: NDArray[np.float64]
@@ -427,6 +429,7 @@ class Solution:
     objective: float
     gap: float
     n_iter: int
+    inside: bool = field(default=False, kw_only=True)
 
 
 def sum_rounding(n_terms: int) -> float:
@@ -531,9 +534,10 @@ class SolverOptions:
     """How the programs are solved."""
 
     # Samples up to which NumPy does what compiled code does for more: it need not be loaded for them unless a solve
-    # takes more than `numpy_steps` pair steps per sample.
+    # takes more than `numpy_steps` pair steps per sample, or all solves of a fit `fit_steps`, which take as long.
     few: int = TINY
     numpy_steps: float = 10
+    fit_steps: int = 5000
 
     # Pair steps on a stored matrix. The active samples are copied out and solved alone when they are fewer than this
     # share of all and the problem has at least `compact_samples`, for the copy to pay.
