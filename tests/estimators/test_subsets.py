@@ -168,7 +168,7 @@ def test_shares_that_do_not_fit_say_so(samples):
     X, f = samples
     model = MKLClassifier(PAIRS).fit(X, f > 0)
     many = np.broadcast_to(X[:1], (10**13, 8))  # one row in memory
-    with pytest.raises(MemoryError, match="shares of 72 kernels in 10000000000000 decisions"):
+    with pytest.raises(MemoryError, match="contributions of 72 kernels for 10000000000000 samples"):
         model.function_.terms(many)
 
 
