@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.compose import make_column_selector
 from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
@@ -71,6 +72,7 @@ from kernelmosaic.kernels import (
 )
 from kernelmosaic.learning.gated import ArmijoStep
 from kernelmosaic.model_selection import FiveByTwoFold, PathSearchCV, ResponseSurfaceSearchCV
+from kernelmosaic.stacking import SparseTable
 
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(36, 3))
@@ -82,6 +84,9 @@ ROWS = np.arange(36)
 FAST = {"n_init": 1, "max_iter": 4}
 NAMED = [("line", Linear(), ["fac__0"]), ("bell", Gaussian(), make_column_selector(pattern="^fac__"))]
 GRAPH = np.abs(np.subtract.outer(ROWS, ROWS)) == 1
+
+COUNTS = sparse.random_array((36, 620), density=0.1, format="csr", random_state=0)
+TABLE = SparseTable(COUNTS, columns=np.array([f"gene {j}" for j in range(620)]))
 
 MODELS = {
     "classifier": (MKLClassifier(class_weight={0: 1.0, 1: 2.0, 2: 1.0}), X, Y),
@@ -130,6 +135,9 @@ MODELS = {
     "fourier": (MKLRegressor([Gaussian(1.0), Linear()], approximation="fourier", rank=20), X, X[:, 1]),
     "step": (LocalizedMKLClassifier(step=ArmijoStep(), **FAST), X, TWO),
     "slice": (MKLClassifier([("few", Linear(), slice(0, 2))]), X, TWO),
+    "sparse": (MKLClassifier([Linear(), Gaussian()]), COUNTS, TWO),
+    "sparse matrix": (MKLRidgeClassifierCV([Linear(), Gaussian()]), sparse.csr_matrix(COUNTS), TWO),
+    "sparse table": (MKLClassifier([Linear(), Gaussian()]), TABLE, TWO),
 }
 
 
@@ -506,6 +514,7 @@ ready.wait()
 save(make_pipeline(StandardScaler(), MKLClassifier()), {str(tmp_path / "m.skops")!r})
 load({str(tmp_path / "m.skops")!r})
 import skops.io
+from scipy import sparse
 before = {{name: module for name, module in sys.modules.items() if name.partition(".")[0] == "skops"}}
 for _ in range(3):
     load({str(tmp_path / "m.skops")!r})

@@ -41,6 +41,11 @@ _HEADER = "kernelmosaic.json"
 _MODEL = "the path of a file that save or `kernelmosaic fit` wrote"
 #: Bytes that a model file may unpack to, unless `max_bytes` says otherwise: a small file may hold many zeros.
 MAX_BYTES = 2**31
+#: Sparse support samples, which skops rebuilds by scipy.sparse.load_npz, without pickled objects.
+_SPARSE = {
+    *(f"scipy.sparse._{form}.{form}_{kind}" for form in ("csr", "csc") for kind in ("matrix", "array")),
+    "kernelmosaic.stacking.SparseTable",  # read back without the names of its columns, which the model knows
+}
 
 
 @dataclass(frozen=True)
@@ -218,6 +223,8 @@ def info(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> ModelFi
 def is_trusted(name: str) -> bool:
     """Whether a type, given by its full name, is rebuilt although skops itself does not trust it."""
     module, _, last = name.rpartition(".")
+    if name in _SPARSE:
+        return True
     if not _may_hold_types(module):
         return False
     try:
