@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
@@ -30,7 +31,15 @@ from kernelmosaic._typing import (
     Settings,
     TargetLike,
 )
-from kernelmosaic.backend import NUMPY, default_budget, row_strips, tensor_device, to_host, torch_backend
+from kernelmosaic.backend import (
+    NUMPY,
+    default_budget,
+    one_blas_thread,
+    row_strips,
+    tensor_device,
+    to_host,
+    torch_backend,
+)
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.conformal import BLOCK, Unseen, own_misfits
 from kernelmosaic.engine.expansion import Function, StripFunction
@@ -78,6 +87,8 @@ Array = NDArray[np.float64]
 _SHARED_FROM = 50
 #: Up to so many targets are learned one by one, too, by exact slopes.
 _ONE_BY_ONE = 5
+#: Operations of one candidate for all targets, of which several threads of the linear algebra are faster than one.
+_THREADED_FROM = 2e9
 #: From how many samples weights are learned by default, and up to how many the host solves linear systems of all.
 _LEARNED_FROM, _EXACT_UP_TO = 1000, 15_000
 #: Features of all kernels together beyond that.
@@ -722,16 +733,18 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         options = replace(TargetOptions.of(self.n_candidates), verbose=bool(self.verbose))
         if T == 1 or self.weights is not None:
             options = replace(options, sizes=())
-        learned = learn_target_weights(
-            stack,
-            Y,
-            weight,
-            check_random_state(self.random_state),
-            criterion=self.criterion,
-            groups=prepared.targets.groups,
-            first=first,
-            options=options,
-        )
+        size = int(stack.widths.sum()) if isinstance(stack, FeatureStack) else len(Y)
+        with one_blas_thread() if len(Y) * size * (size + T) < _THREADED_FROM else nullcontext():
+            learned = learn_target_weights(
+                stack,
+                Y,
+                weight,
+                check_random_state(self.random_state),
+                criterion=self.criterion,
+                groups=prepared.targets.groups,
+                first=first,
+                options=options,
+            )
         self._keep_kernels(prepared)
         if self.alpha == "learn":
             scale = given_weights(self.weights, len(data.kernel_set)).sum() if self.weights is not None else 1.0
