@@ -18,7 +18,6 @@ from kernelmosaic.engine.gates import GateInputs
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.bayesian import BayesianMKLClassifier, Precisions, matrix_rows, prior_of
 
-
 #: Up to so many samples one thread of the linear algebra is faster than several.
 _FEW_SAMPLES = 1000
 
