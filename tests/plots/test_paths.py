@@ -33,6 +33,7 @@ def test_scores_of_every_norm(searched):
         np.testing.assert_allclose(line.get_xdata(), [0.1, 1, 10])
         np.testing.assert_allclose(line.get_ydata(), searched.scores_by_norm_[norm].mean(axis=0))
     assert display.ax_.get_xlabel() == "C"
+    assert [tick.get_text() for tick in display.ax_.get_xticklabels(which="both")] == ["0.1", "1", "10"]
     dot = display.ax_.lines[-1]
     assert (dot.get_xdata()[0], dot.get_ydata()[0]) == (searched.C_, pytest.approx(searched.best_score_))
 

@@ -84,6 +84,13 @@ def open_frame(ax: Any, grid: str = "y") -> None:
     ax.set_axisbelow(True)
 
 
+def name_few_values(ax: Any, values: Array) -> None:
+    """Label a logarithmic axis of few values by these: labels between powers of ten overlap."""
+    if len(values) <= 6:
+        ax.set_xticks(values, [f"{value:.2g}" for value in values])
+        ax.set_xticks([], minor=True)
+
+
 def name_rows(ax: Any, names: Sequence[str]) -> None:
     """Write names beside the rows 0, 1, …"""
     ax.set_yticks(np.arange(len(names)), names, fontsize=9 if len(names) <= 25 else 7)

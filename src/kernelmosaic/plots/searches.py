@@ -97,6 +97,7 @@ class ValidationPathDisplay(Display):
         best = self.scores[norm].mean(axis=0)[np.argmin(np.abs(self.Cs - C))]
         ax.plot([C], [best], "o", color=self.lines_[norm].get_color(), label="chosen")
         ax.set(xscale="log", xlabel=self.parameter, ylabel="mean score of the folds, ± its standard error")
+        drawing.name_few_values(ax, self.Cs)
         ax.legend(frameon=False)
         return self
 
@@ -220,6 +221,7 @@ class WeightsPathDisplay(Display):
         place = ((self.chosen, 1), (3, -3), ("data", "axes fraction"), "offset points")
         ax.annotate("chosen", *place, va="top", fontsize=8)
         ax.set(xscale="log", xlabel=self.parameter, ylabel="weight, mean of the folds", ylim=(0, None))
+        drawing.name_few_values(ax, self.Cs)
         drawing.title_left_out(ax, len(self.shown_), len(self.names))
         outside: Settings = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(names) > 5 else {}
         ax.legend(frameon=False, fontsize=8, **outside)
