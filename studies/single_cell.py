@@ -361,9 +361,9 @@ class Versus(NamedTuple):
         return f"{different(p)}, corrected resampled t-test over {len(self.ours)} splits, *p* = {p_text(p)}"
 
     def said(self) -> str:
-        """Return both mean areas as a sentence."""
-        areas = f"*{self.method}* has {self.ours.mean():.3f} and scMKL {self.scmkl.mean():.3f}"
-        return f"On *{self.set}* {areas} ({self.test()})."
+        """Return both mean areas."""
+        areas = f"{self.method} {self.ours.mean():.3f}, scMKL {self.scmkl.mean():.3f}"
+        return f"*{self.set}*: {areas} ({self.test()})."
 
 
 def compared() -> list[Versus]:
@@ -401,7 +401,7 @@ def page() -> str:
     ]
     about = read_table("single_cell_machine")[0]
     return TEXT.format(
-        answer="\n".join(one.said() for one in compared()) or "Not run yet.",
+        answer="\n" + "\n".join(f"- {one.said()}" for one in compared()) if compared() else "Not run yet.",
         sparse="; ".join(sparse_sets),
         best=max(
             (row for row in rows if row["set"] == "pbmc68k" and row["splits"] == run_of["pbmc68k"]),
