@@ -7,6 +7,7 @@ import pytest
 from sklearn.datasets import make_classification
 
 from kernelmosaic import MKLClassifierCV, MKLRegressorCV
+from kernelmosaic.estimators import _base, classifier
 from kernelmosaic.gpu import folds as _together
 from kernelmosaic.gpu.paths import BatchOptions, Counts
 from kernelmosaic.kernels import Gaussian, Linear
@@ -128,3 +129,23 @@ def test_fits_that_a_batch_does_not_serve_are_taken_one_by_one():
         y = THREE if "multi_class" in params else Y
         model = MKLClassifierCV(GIVEN, Cs=[1.0], cv=3, norms=(1,), device="cpu", refit=False, **params).fit(X, y)
         assert model.duality_gaps_.max() <= 1e-3
+
+
+@pytest.mark.parametrize("name", ["widths and scales of the fold", "three classes", "weights and repetitions", "Huber"])
+def test_models_of_the_folds_are_those_that_the_batch_has_learned(name, monkeypatch):
+    search, y, weight, _ = SEARCHES[name]
+    fitted, fit = [], _base.fit
+    monkeypatch.setattr(_base, "fit", lambda *args, **params: fitted.append(0) or fit(*args, **params))
+    monkeypatch.setattr(classifier, "fit", lambda *args, **params: fitted.append(0) or fit(*args, **params))
+
+    def predicted(device):
+        model = type(search)(**{**search.get_params(deep=False), "device": device})
+        model.set_params(Cs=[4.0], cv=3, tol=3e-4).fit(X, y, sample_weight=weight)
+        return model.predict_interval(X) if y.dtype.kind == "f" else model.predict_set(X, coverage=0.6)
+
+    found, expected = predicted("cpu"), predicted(None)
+    assert not fitted  # but the model of all samples, by `cv`
+    if y.dtype.kind == "f":
+        np.testing.assert_allclose(found, expected, atol=2e-2)
+    else:
+        assert np.mean(found != expected) <= 0.03

@@ -94,8 +94,6 @@ class HeldOut:
         Its certified relative duality gap.
     fit : Fit or None
         The fit without its matrices, where its function follows from its coefficients.
-    starts : list of Start or None
-        Where a fit to the same training samples starts, if no fit is kept.
     lead : Lead or None
         What the same fit of another fold is led by.
     """
@@ -106,12 +104,11 @@ class HeldOut:
     weights: Array
     gap: float
     fit: Fit | None = None
-    starts: list[Start] | None = None
     lead: Lead | None = None
 
     def starts_of(self, n: int) -> list[Start] | None:
         """Return where a like fit to the same n samples starts; None where the coefficients are not kept."""
-        return self.starts if self.fit is None else self.fit.starts(n)
+        return None if self.fit is None else self.fit.starts(n)
 
     def aligned(self, classes: AnyArray) -> Array:
         """Return outputs of shape (n,) for two classes, else with one column per class of the whole set.
@@ -529,7 +526,7 @@ class PathResult:
             inside = replace(self.given.take(train), original=_safe_indexing(samples, train))
             with _without_gaps():
                 quiet = {"calibration": None, "verbose": False}
-                models.append(self._fit(m, i, inside, quiet, starts=path[i].starts, known=path[i].fit))
+                models.append(self._fit(m, i, inside, quiet, known=path[i].fit))
             unseen.append((_safe_indexing(samples, held), y[held]))
         return Conformal.of(models, unseen, self.classes) if models else None
 

@@ -11,14 +11,14 @@ from joblib import hash as content_hash
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from kernelmosaic.engine.fit import Recipe, WeightMethod, training_set
+from kernelmosaic.engine.fit import Fit, Recipe, WeightMethod, training_set
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import Task
 from kernelmosaic.engine.training_set import ExactSet
 from kernelmosaic.gpu.paths import learn_paths
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
 from kernelmosaic.gram.stack import StoredStack, make_stack
-from kernelmosaic.learning.certificate import Learned, Start
+from kernelmosaic.learning.certificate import Learned
 from kernelmosaic.learning.factory import make_learner
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.newton import Newton
@@ -39,8 +39,8 @@ class TogetherFold:
         By norm and value.
     tasks : list of list of Task
         Theirs, with the classes of the fold.
-    train, rows, held : ndarray
-        The training samples, the distinct ones of these, and those held out, among all samples.
+    rows, held : ndarray
+        The distinct training samples, and those held out, among all samples.
     y : array
         Their targets.
     weight : ndarray
@@ -53,7 +53,6 @@ class TogetherFold:
 
     recipes: list[list[Recipe]]
     tasks: list[list[Task]]
-    train: Rows
     rows: Rows
     held: Rows
     y: Any
@@ -79,7 +78,7 @@ class TogetherFold:
         lacks = isinstance(X, np.ndarray) and X.dtype.kind == "f" and bool(np.isnan(X).any())
         if type(data) is not ExactSet or data.device is None or lacks:
             return None
-        return cls(recipes, tasks, train, train[data.kept], held, inside.y[data.kept], data.weight, data, X)
+        return cls(recipes, tasks, train[data.kept], held, inside.y[data.kept], data.weight, data, X)
 
     @property
     def scales(self) -> Array:
@@ -156,7 +155,7 @@ def _follow_group(folds: list[TogetherFold], record: Callable[..., Any]) -> list
     sizes = data.kernel_set.diagonals(views) + removed[:, np.newaxis]
     by_fold: list[list[Any]] = [[] for _ in folds]
     for p in range(len(folds[0].recipes)):
-        columns, learners, factors = [], [], []
+        columns, learners, factors, by_value = [], [], [], []
         for fold in folds:
             factor = folds[0].scales / fold.scales
             machines = [task.machines(fold.y, fold.weight) for task in fold.tasks[p]]
@@ -172,14 +171,15 @@ def _follow_group(folds: list[TogetherFold], record: Callable[..., Any]) -> list
                 columns.append([each[c].spread(fold.rows, stack.n_samples) for each in machines])
                 learners.append(scaled)
             factors.append(factor)
+            by_value.append(machines)
         learned = learn_paths(stack, sizes, columns, learners)
         outputs = len(columns) // len(folds)
         for f, fold in enumerate(folds):
             own = learned[f * outputs : (f + 1) * outputs]
             by_fold[f].append(
                 [
-                    record(**_held_out(fold, task, [path[i] for path in own], factors[f]))
-                    for i, task in enumerate(fold.tasks[p])
+                    record(**_held_out(fold, (p, i), machines, [path[i] for path in own], factors[f]))
+                    for i, machines in enumerate(by_value[f])
                 ]
             )
     return by_fold
@@ -202,15 +202,23 @@ def _on_scale(learner: Any, factor: Array) -> Any:
     return None
 
 
-def _held_out(fold: TogetherFold, task: Task, learned: list[Learned], factor: Array) -> dict[str, Any]:
-    """Return the attributes of a `HeldOut`."""
+def _held_out(
+    fold: TogetherFold, place: tuple[int, int], machines: list[Any], learned: list[Learned], factor: Array
+) -> dict[str, Any]:
+    """Return the attributes of a `HeldOut`: those of the fit of a norm and a value to the fold's own kernels."""
+    p, i = place
     outputs = np.column_stack([one.solution.values[fold.held] + one.solution.intercept for one in learned])
-    weights = [one.weights / factor for one in learned]
+    recipe, task, own = fold.recipes[p][i], fold.tasks[p][i], []
+    for one in learned:
+        solution = one.solution
+        solution = replace(solution, beta=solution.beta[fold.rows], values=solution.values[fold.rows])
+        own.append(replace(one, weights=one.weights / factor, solution=solution))
+    fit = Fit(recipe, task, recipe.method, fold.data, machines, None, own).light()
     return {
         "outputs": outputs,
-        "predicted": task.decide(outputs, np.array([one.solution.intercept for one in learned])),
+        "predicted": fit.decide(outputs),
         "classes": task.classes,
-        "weights": weights[0] if len(weights) == 1 else np.array(weights),
-        "gap": max(one.gap for one in learned),
-        "starts": [Start(eta, one.solution.beta[fold.train]) for eta, one in zip(weights, learned, strict=True)],
+        "weights": fit.weights,
+        "gap": fit.gap,
+        "fit": fit,
     }
