@@ -431,8 +431,8 @@ NO_SCMKL = """
 TEXT = """\
 # Single cells: gene sets compared with scMKL
 
-**Do gene sets as kernels classify single cells as well as scMKL?** The measure is the area under the ROC curve (AUROC), *p*
-that of the corrected resampled t-test over the splits.
+**Do gene sets as kernels classify single cells as well as scMKL?** The measure is the area under the ROC curve (AUROC);
+*p* is that of the corrected resampled t-test over the splits.
 {answer}
 
 - **Sets selected** on 2,000 generated cells: {sparse}.
