@@ -183,6 +183,16 @@ class Pairwise(Kernel):
         noise = 2.0 * (1.0 + self.entry_roundings(X)) * np.finfo(found.dtype).eps
         return np.asarray(np.where(np.abs(found) <= noise * np.abs(term), 0.0, found), dtype=found.dtype)
 
+    def vanishes(self, X: MatrixLike, A: Block) -> bool:
+        """Whether the kernel made of a matrix A between members is rounding alone: antisymmetric, and A of rank one.
+
+        It is if all products of the largest entry are the same in both orders.
+        """
+        if MODES[self.mode] >= 0:
+            return False
+        i, j = np.unravel_index(int(np.abs(A).argmax()), A.shape)
+        return not np.any(self._both_orders(X, A * A[i, j], np.outer(A[:, j], A[i])))
+
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         a, b = self.members(X)
         left = self.left_._diagonal(self.left_.validate(a.values))[a.codes]

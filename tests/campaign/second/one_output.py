@@ -245,9 +245,8 @@ def _hard_margin(problem: OffsetProblem, model: Any, data: Training, c: int) -> 
         # runner asks a warning. Then no value is claimed.
         hidden = np.all(margins + FIRST_ORDER * (f.E + 4 * U * (abs(f.K) + abs(b))) > 0)
         if model.duality_gap_ < 1 or not hidden:
-            raise Contradiction(
-                f"margin: C=inf, but the smallest margin is {float(margin):.3g}, off by {float(off):.2g}"
-            )
+            found = f"the smallest margin is {float(margin):.3g}, rounding {float(off):.2g}"
+            raise Contradiction(f"margin: C=inf, but {found}, duality_gap_={model.duality_gap_:.3g}")
         return Bounds(quadratic, Long(0), Long(np.inf), Long(np.inf))
     upper = quadratic / margin**2
     fixed = "weights" in p or p.get("solver") in ("alignment", "easymkl", "sdp")
