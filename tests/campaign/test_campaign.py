@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from copy import copy
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -15,8 +16,8 @@ from tests.campaign.problems import draw
 from tests.campaign.runner import GENERATORS, report, run_many, run_one
 from tests.campaign.second import judge
 from tests.campaign.second import problems as second
-from tests.campaign.second.entries import entries
-from tests.campaign.second.training import Contradiction
+from tests.campaign.second.entries import U, applied, combined, entries
+from tests.campaign.second.training import Contradiction, Training
 
 #: How many problems of each generator are run here.
 COUNTS = {"first": 12, "second": 6, "third": 6, "fourth": 6}
@@ -235,6 +236,30 @@ def test_the_second_judge_finds_weights_that_are_not_the_best(name, asked):
     model.duality_gap_ = 0.0
     with pytest.raises(Contradiction, match="above the optimum"):
         judge.check_fit(problem, model)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_second_judge_asks_for_a_margin_unless_rounding_hides_it_and_no_gap_is_claimed():
+    problem = plain("MKLClassifier", gap=False)
+    problem.parameters["C"] = np.inf
+    problem = replace(problem, y=(problem.X[:, 0] > 0).astype(int))
+    model = problem.fit(problem.estimator())
+    assert judge.check_fit(problem, model) == "gap"
+    data = Training(problem, model)
+    f = applied(combined(np.longdouble(model.weights_), data.blocks), data.beta[0])
+    margins = np.where(problem.y[data.rows] == 1, 1, -1) * (f.K + model.intercept_[0])
+    at = int(np.argmin(margins))
+    off = f.E[at] + 4 * U * (abs(f.K[at]) + abs(model.intercept_[0]))
+    for gap, beyond, found in ((np.inf, 2, None), (0.5, 2, "margin: "), (np.inf, 100, "margin: ")):
+        # The constant, moved until the smallest margin is negative by a multiple of the rounding.
+        moved = copy(model)
+        moved.duality_gap_, sign = gap, 1 if problem.y[data.rows][at] == 1 else -1
+        moved.intercept_ = model.intercept_ - sign * np.float64(margins[at] + beyond * off)
+        if found is None:
+            assert judge._check_gap(problem, moved, data) == "unknown"
+        else:
+            with pytest.raises(Contradiction, match=found):
+                judge._check_gap(problem, moved, data)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -11,7 +11,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
 from kernelmosaic import MKLClassifier
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
+from kernelmosaic.learning.fixed import FixedWeights
+from kernelmosaic.learning.hard_margin import learn_hard_margin
 
 KERNELS = [("line", Linear()), ("square", Polynomial()), ("bell", Gaussian())]
 
@@ -129,3 +132,13 @@ def test_a_gap_that_is_not_met_is_warned_of():
     X, y = separable()
     with pytest.warns(ConvergenceWarning, match="relative duality gap"):
         MKLClassifier(KERNELS, C=np.inf, tol=1e-6, max_iter=1).fit(X, y)
+
+
+def test_c_grows_no_further_once_rounding_exceeds_the_margin():
+    # Entries that are differences of numbers of 10¹⁶ are off by one: no C leads to a margin that is known.
+    y = np.array([1.0, 1.0, -1.0, -1.0])
+    for size, low, high, solves in ((1.0, 0.0, 1e-3, 1), (1e14, 0.1, 10.0, 5), (1e16, np.inf, np.inf, 1)):
+        learner, stack = FixedWeights(np.ones(1), 1e-3), StoredStack(np.eye(4)[np.newaxis])
+        found = learn_hard_margin(learner, stack, np.full((1, 4), size), y, 1.0, 1e-3)
+        assert low <= found.gap <= high
+        assert found.n_solves == solves

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 
 from kernelmosaic import (
@@ -207,3 +210,31 @@ def test_what_ridge_does_not_compute_of_pairs():
         clone(model).fit(X[TRAIN], y[TRAIN], groups=LEFT_OF[TRAIN])
     with pytest.raises(ValueError, match="return_std=True: the matrix of the 130 training pairs is not computed"):
         model.set_params(alpha=1.0, weights="uniform").fit(X[TRAIN], y[TRAIN]).predict(X[TEST], return_std=True)
+
+
+@pytest.mark.parametrize("normalize", [None, "trace", "diagonal"])
+def test_the_gap_counts_what_cancels_in_antisymmetric_kernels(normalize):
+    # Of products of 10¹² differences of about one are left, four digits of which are known.
+    random, m, C = np.random.RandomState(0), 5, 10.0
+    u, G = random.normal(size=m), random.normal(size=(m, m))
+    A = 1e6 * np.outer(u, u) + 1e-6 * G @ G.T
+    A = 0.5 * (A + A.T)
+    pairs = np.argwhere(np.ones((m, m)))
+    target = random.normal(size=len(pairs))
+    sides = ([("k", Precomputed(A), side)] for side in (0, 1))
+    model = MKLRegressor(pairwise(*sides, mode="antisymmetric"), C=C, normalize=normalize, tol=1e-5, epsilon=0.1)
+    with pytest.warns(ConvergenceWarning, match="rounding hides"):
+        model.fit(pairs, target)
+    exact = [[Fraction(one) for one in row] for row in A.tolist()]
+    entry = lambda a, b, c, d: float(exact[a][c] * exact[b][d] - exact[a][d] * exact[b][c]) / 2  # noqa: E731
+    K = np.array([[entry(*x, *z) for z in pairs] for x in pairs])
+    if normalize == "trace":
+        K /= K.diagonal().mean()
+    if normalize == "diagonal":
+        norms = np.sqrt(np.where(K.diagonal() > 0, K.diagonal(), 1.0))
+        K /= np.outer(norms, norms)
+    beta = np.zeros(len(pairs))
+    beta[model.support_] = model.dual_coef_[0]
+    f = K @ beta
+    objective = 0.5 * beta @ f + C * np.maximum(np.abs(target - f - model.intercept_) - 0.1, 0.0).sum()
+    assert abs(objective - model.objective_) <= model.duality_gap_ * objective

@@ -92,6 +92,27 @@ def test_values_between_new_pairs_and_training_pairs(mode):
         assert_allclose(factors.times(plan, factors.table(beta)), K @ beta, rtol=1e-11, atol=1e-11 * np.abs(K).max())
 
 
+def test_an_antisymmetric_kernel_of_rank_one_is_zero_in_products_too():
+    # Products of entries of 10⁷ round to 10⁻², which would be added to the outputs of the other kernel.
+    u, F = 4e3 * np.random.RandomState(1).normal(size=9), np.random.RandomState(2).normal(size=(9, 3))
+    sides = [[("one", Precomputed(np.outer(u, u)), side), ("three", Precomputed(F @ F.T), side)] for side in (0, 1)]
+    X = np.argwhere(np.ones((9, 9)))
+    kernel_set = KernelSet.fit(lay_specs(read_kernels(pairwise(*sides, mode="antisymmetric")), X), X, None)
+    views = kernel_set.views(X)
+    stack = make_pair_stack(kernel_set, views, options=ALWAYS)
+    K = next(kernel_set.blocks(views, views, [1]))[1]
+    beta = np.random.RandomState(3).normal(size=81)
+    close = {"rtol": 1e-12, "atol": 1e-12 * np.abs(K @ beta).max()}
+    assert not stack.products(beta)[0].any()
+    assert stack.quadratic_forms(beta)[0] == 0.0
+    assert_allclose(stack.combine(np.array([0.5, 2.0])).products(beta), 2.0 * K @ beta, **close)
+    assert not stack.combine(np.array([1.0, 0.0])).products(beta).any()
+    factors = PairFactors(kernel_set, kernel_set.views(X[:7]), views)
+    assert_allclose(
+        factors.times(factors.plan(np.ones(2)), factors.table(beta[:, None])), (K @ beta)[:7, None], **close
+    )
+
+
 def test_every_formula_is_computed_once_a_side():
     left = [(f"l{k}", Gaussian(float(k + 1)), [0, 1]) for k in range(4)]
     right = [(f"r{k}", Gaussian(float(k + 1)), [2, 3, 4]) for k in range(5)]

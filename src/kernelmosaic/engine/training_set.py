@@ -38,6 +38,7 @@ from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.kernel_set import Distances, KernelSet, Views, in_double, named, take_rows
 from kernelmosaic.gram.missing import Mask, MissingViews, present_views
+from kernelmosaic.gram.normalizing import UnitDiagonal
 from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.pairs import PairStack, make_pair_stack
 from kernelmosaic.gram.row_blocks import open_rows
@@ -417,8 +418,17 @@ class ExactSet(TrainingSet):
     def sizes(self) -> Array:
         if self.present is not None:  # what stands in for a view has a diagonal of its own
             return np.array([np.diagonal(K) for K in self.stack.matrices], dtype=np.float64)
-        removed = np.array([one.normalization.removed for one in self.kernel_set.fitted])
-        return np.asarray(self.diagonals() + removed[:, np.newaxis])
+        sizes = self.diagonals()
+        for size, one, X in zip(sizes, self.kernel_set.fitted, self.views, strict=True):
+            rule = one.normalization
+            if size.any() and isinstance(one.kernel, Pairwise):  # entries may be differences, unless all are zero
+                lost = one.kernel.cancelled(X)
+                if isinstance(rule, UnitDiagonal):
+                    size += size * lost / rule.row_scale(X) ** 2
+                else:
+                    size += lost / getattr(rule, "scale_", 1.0)
+            size += rule.removed
+        return sizes
 
 
 class GeneratedSet(ExactSet):

@@ -78,7 +78,7 @@ class PairFactors:
     A, B : list of ndarray
         The matrices of the left members, and of the right ones.
     terms : list of list of (int, int)
-        Of every kernel, the numbers of the matrices of its terms.
+        Of every kernel, the numbers of the matrices of its terms; none if it is zero.
     scale, sign : ndarray of shape (P,)
         Of every kernel, s_m, and the sign with which members are exchanged; 0 for not at all.
     """
@@ -108,7 +108,8 @@ class PairFactors:
                         store.append(np.asarray(compare(what, own, V, W), dtype=np.float64))
                     pair.append(numbers[name])
                 found.append((pair[0], pair[1]))
-            self.terms.append(found)
+            # Products, unlike entries, would keep the rounding of a kernel that is zero, however large its matrices.
+            self.terms.append([] if kernel.vanishes(rows[m], self.A[found[0][0]]) else found)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -137,6 +138,8 @@ class PairFactors:
         out: Plan = []
         for sign in np.unique(self.sign[weights != 0]):
             T = self.sides(weights, int(sign))
+            if not T.any():
+                continue
             lefts, rights = np.flatnonzero(T.any(axis=1)), np.flatnonzero(T.any(axis=0))
             A, B, exact = self.nearest(T)
             if exact:

@@ -183,14 +183,34 @@ class Pairwise(Kernel):
         noise = 2.0 * (1.0 + self.entry_roundings(X)) * np.finfo(found.dtype).eps
         return np.asarray(np.where(np.abs(found) <= noise * np.abs(term), 0.0, found), dtype=found.dtype)
 
+    def vanishes(self, X: MatrixLike, A: Block) -> bool:
+        """Whether the kernel made of a matrix A between members is rounding alone: antisymmetric, and A of rank one.
+
+        It is if all products of the largest entry are the same in both orders.
+        """
+        if MODES[self.mode] >= 0:
+            return False
+        i, j = np.unravel_index(int(np.abs(A).argmax()), A.shape)
+        return not np.any(self._both_orders(X, A * A[i, j], np.outer(A[:, j], A[i])))
+
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         a, b = self.members(X)
-        left = self.left_._diagonal(self.left_.validate(a.values))[a.codes]
-        right = self.right_._diagonal(self.right_.validate(b.values))[b.codes]
+        left, right = self._side_diagonals(a, b)
         if MODES[self.mode]:
             across = compare("kernel", self.left_, a.values, a.values)[a.codes, b.codes]
-            return np.maximum(self._both_orders(X, np.asarray(left * right, dtype=np.float64), across**2), 0.0)
-        return np.asarray(left * right if self.mode == "product" else left + right, dtype=np.float64)
+            return np.maximum(self._both_orders(X, left * right, across**2), 0.0)
+        return left * right if self.mode == "product" else left + right
+
+    def _side_diagonals(self, a: Members, b: Members) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return k(a, a) and g(b, b) of every pair."""
+        left = self.left_._diagonal(self.left_.validate(a.values))[a.codes]
+        right = self.right_._diagonal(self.right_.validate(b.values))[b.codes]
+        return np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
+
+    def cancelled(self, X: MatrixLike) -> NDArray[np.float64]:
+        """Return, of every pair, the product of which k(x, x) is what a difference leaves; zero in other modes."""
+        left, right = self._side_diagonals(*self.members(X))
+        return left * right if MODES[self.mode] < 0 else np.zeros(len(left))
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         # In one line, as names and messages have it.

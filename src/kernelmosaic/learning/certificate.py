@@ -362,10 +362,15 @@ def exact_forms(
 
 def known_forms(sizes: Array, beta: Array, weights: Array, values: Array, q: Array) -> Forms:
     """Return the same where Σ_m η_m K_m β and ½ βᵀK_mβ, output by output, were formed in double precision elsewhere."""
-    spread, double = _spread(sizes, beta), rounding(np.float64, len(beta))
-    q_error, size = 0.5 * double * spread**2, np.abs(weights)
-    error = double * np.broadcast_to(np.tensordot(np.sqrt(sizes).T * size, spread, axes=1), values.shape)
-    return Forms(values, error, q, q_error, float((weights @ q).sum()), float((size @ q_error).sum()))
+    q_error = 0.5 * rounding(np.float64, len(beta)) * _spread(sizes, beta) ** 2
+    error = values_rounding(sizes, beta, weights)
+    return Forms(values, error, q, q_error, float((weights @ q).sum()), float((np.abs(weights) @ q_error).sum()))
+
+
+def values_rounding(sizes: Array, beta: Array, weights: Array) -> Array:
+    """Return by how much rounding in double precision may move Σ_m η_m K_m β, which is shaped as β."""
+    each = np.tensordot(np.sqrt(np.abs(sizes)).T * np.abs(weights), _spread(sizes, beta), axes=1)
+    return np.asarray(rounding(np.float64, len(beta)) * np.broadcast_to(each, beta.shape))
 
 
 def gated_forms(stack: GramStack, sizes: Array, beta: Array, gates: Array) -> Forms:

@@ -13,7 +13,7 @@ from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.kernels.base import Block
-from kernelmosaic.learning.certificate import CombinedKernel, Learned, Start
+from kernelmosaic.learning.certificate import CombinedKernel, Learned, Start, values_rounding
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import WeightNorm
 from kernelmosaic.learning.problem import Learner, LearnerOptions
@@ -117,6 +117,9 @@ def learn_hard_margin(
             hard = hard.certified(stack, sizes, HardMargin(machine.program), learner)
             best = hard if best is None or hard.gap < best.gap else best
         if best is not None and best.gap <= tol:
+            break
+        # The margin of the optimum is one, and rounding grows with the coefficients, as these do with C.
+        if best is not None and values_rounding(sizes, found.solution.beta, found.weights).min() > 1:
             break
     if best is None:
         raise ValueError(

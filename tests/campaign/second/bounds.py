@@ -14,6 +14,8 @@ from tests.campaign.second.training import Training
 #: Relative to the sizes added: how far coefficients and weights may be off the sums that they must have. The library
 #: takes a sum for its total if it is off by 1e-12 of these.
 SUMS = 4e-12
+#: What the bounds on outputs leave out: they are of first order, and of sums in one order only.
+FIRST_ORDER = 4
 #: How often weights and coefficients take turns where the weights do not sum to one.
 _TURNS = 12
 

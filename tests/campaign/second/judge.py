@@ -28,16 +28,13 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from tests.campaign.second.bounds import SUMS, Bounds, norm_of, penalties
+from tests.campaign.second.bounds import FIRST_ORDER, SUMS, Bounds, norm_of, penalties
 from tests.campaign.second.discriminant import discriminant_bounds
 from tests.campaign.second.entries import Array, Entries, Long, U, applied, combined
 from tests.campaign.second.one_output import one_output_bounds
 from tests.campaign.second.problems import OffsetProblem
 from tests.campaign.second.several import bilinear_bounds, joint_bounds
 from tests.campaign.second.training import Contradiction, Training, columns
-
-#: What the bounds on outputs leave out: they are of first order, and of sums in one order only.
-_FIRST_ORDER = 4
 
 
 def check_fit(problem: OffsetProblem, model: Any) -> str:
@@ -145,7 +142,7 @@ def _check_outputs(problem: OffsetProblem, model: Any, data: Training) -> str:
         values, off = _outputs(problem, model, data, blocks)
         if problem.name == "MKLOneClass":  # decision values this near to zero are given as zero
             off = off + np.where(stated == 0, 1e-9 * abs(model.intercept_[0]), 0.0)
-        wrong = ~(abs(stated - values) <= _FIRST_ORDER * off)
+        wrong = ~(abs(stated - values) <= FIRST_ORDER * off)
         if np.any(wrong):
             i, c = np.argwhere(wrong)[0]
             raise Contradiction(
@@ -154,7 +151,7 @@ def _check_outputs(problem: OffsetProblem, model: Any, data: Training) -> str:
             )
         for i in range(0, len(rows), max(len(rows) // 4, 1)):
             alone = columns(decide(problem.given(rows[i : i + 1])))[0]
-            if not np.all(abs(alone - stated[i]) <= 2 * _FIRST_ORDER * off[i]):
+            if not np.all(abs(alone - stated[i]) <= 2 * FIRST_ORDER * off[i]):
                 apart = float(abs(alone - stated[i]).max())
                 raise Contradiction(f"rows: sample {i} alone and among others differs by {apart:.2g}, off {off[i]}")
     return ""
