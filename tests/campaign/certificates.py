@@ -22,7 +22,7 @@ from kernelmosaic import MKLClassifier
 
 #: Relative: rounding of sums of products in double precision, with kernels that were rounded on their own.
 _ROUNDING = 1e-13
-#: What a conic solver's optimum is trusted to, relative.
+#: How near to the optimum a conic solver's point is expected, relative; where it is ten times as far, it shows nothing.
 _CONIC = 1e-4
 
 
@@ -41,7 +41,7 @@ class Bounds:
     rounding : float
         How far rounding may have moved either.
     optimum : callable or None
-        The optimum by a conic solver.
+        The value that the point of a conic solver attains, no less than the optimum.
     certain : bool
         Whether the stated gap is that of these coefficients. Where weights are learned, the lower bound may be that of
         other coefficients, seen on the way.
@@ -126,10 +126,11 @@ def _check_optimum(one: Bounds, stated: float, allowed: float) -> str:
     except Exception:  # whatever ends a conic solver on a badly conditioned problem
         return "unknown"
     scale = max(abs(one.upper), abs(optimum))
-    if optimum - one.upper > one.rounding + 10 * _CONIC * scale or one.lower - optimum > allowed + _CONIC * scale:
-        return "unknown"  # neither can be: the conic solver is off
-    if one.upper - optimum > allowed + _CONIC * scale + 1e-8:
-        raise Dishonest(f"duality_gap_={stated:.3g}, but {one.upper:.9g} is above the optimum {optimum:.9g}")
+    if not optimum - one.upper <= one.rounding + 10 * _CONIC * scale or one.lower - optimum > allowed + _CONIC * scale:
+        return "unknown"  # the conic solver's point is far from the optimum, or rounding hides what it attains
+    # What a point attains is proof, but for its rounding, which is that of the returned one.
+    if one.upper - optimum > allowed + one.rounding:
+        raise Dishonest(f"duality_gap_={stated:.3g}, but {one.upper:.9g} is above {optimum:.9g}, which is attained")
     return "conic"
 
 
@@ -437,11 +438,15 @@ def _one_output(
 
 
 def _optimum(p: dict[str, Any], Ks: np.ndarray, program: SimpleNamespace) -> float:
-    """Return the optimum by a conic solver, over the weights if there are several kernels.
+    """Return the value that a conic solver's point attains, over the weights if there are several kernels.
 
-    Its accuracy is absolute, and kernels of 10⁸ make for values of 10⁻⁸: with β = γ/u the value is 1/u times that of
-    kernels and ridge divided by u, and bounds multiplied with it. Targets of thousands do the opposite: with β = sγ it
-    is s² times that of targets, tube and bounds divided by s.
+    The value that the solver states is no bound: what its coefficients miss of their equalities, however little, counts
+    as much as the multipliers of these are large. The primal value of its weights and coefficients is no less than the
+    optimum, up to rounding.
+
+    The solver's accuracy is absolute, and kernels of 10⁸ make for values of 10⁻⁸: with β = γ/u the value is 1/u times
+    that of kernels and ridge divided by u, and bounds multiplied with it. Targets of thousands do the opposite: with
+    β = sγ it is s² times that of targets, tube and bounds divided by s.
     """
     unit = float(np.einsum("mii->m", Ks).max()) / Ks.shape[1]
     unit = unit if unit > 1.0 and not program.total else 1.0
@@ -454,17 +459,39 @@ def _optimum(p: dict[str, Any], Ks: np.ndarray, program: SimpleNamespace) -> flo
         "ridge": program.ridge / unit,
     }
     program, norm = SimpleNamespace(**(vars(program) | parts)), p.get("norm", 1)
+    Ks, theta = Ks / unit, np.ones(1)
     if len(Ks) == 1:
-        found = solve_program_conic(Ks[0] / unit, program)
+        _, beta = solve_program_conic(Ks[0], program)
     elif norm == 1:
-        found = solve_mkl_conic(Ks / unit, program)
+        _, theta, beta = solve_mkl_conic(Ks, program)
     elif norm == "elastic":
-        found = solve_mkl_elastic(Ks / unit, program, 0.5)
+        _, theta, beta = solve_mkl_elastic(Ks, program, 0.5)
     else:
-        found = solve_mkl_lp_generic(Ks / unit, program, norm)
-    # Coefficients of zero are feasible unless they have a sum to meet, and worth nothing.
-    value = size**2 * float(found[0]) / unit
-    return value if program.total else max(value, 0.0)
+        _, theta, beta = solve_mkl_lp_generic(Ks, program, norm)
+    theta = np.maximum(theta, 0.0)
+    return size**2 * _attained(np.tensordot(theta / _norm(p, theta), Ks, 1), program, beta) / unit
+
+
+def _attained(K: np.ndarray, program: SimpleNamespace, beta: np.ndarray) -> float:
+    """Return the primal value of β with the best constant: the loss of a residual r is max rβ − ε|β| − ½ρβ²."""
+    f = K @ beta
+
+    def pulled(b: float) -> tuple[np.ndarray, np.ndarray]:
+        r = program.target - f - b
+        r = np.sign(r) * np.maximum(np.abs(r) - program.epsilon, 0.0)
+        far = np.where(r == 0, 0.0, np.copysign(np.inf, r))
+        return r, np.clip(np.divide(r, program.ridge, out=far, where=program.ridge > 0), program.lower, program.upper)
+
+    def value(b: float) -> float:
+        r, best = pulled(b)
+        return float(r @ best - 0.5 * program.ridge @ best**2 + b * program.total)
+
+    apart = program.target - f
+    low, high = float(apart.min()) - program.epsilon, float(apart.max()) + program.epsilon
+    for _ in range(100):  # the slope in the constant rises from below zero to above
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if program.total < pulled(middle)[1].sum() else (low, middle)
+    return 0.5 * float(beta @ f) + min(value(low), value(high))
 
 
 def _learned_C(
@@ -627,9 +654,14 @@ def _discriminant(problem: Any, model: Any, Ks: np.ndarray) -> Bounds:
     shares = Gs[real] / traces[real][:, np.newaxis, np.newaxis]
 
     def optimum() -> float:
-        if learned:
-            return solve_matrix_fractional([*shares, np.eye(n) / n], H, 0.0)[0]
-        return lam * solve_matrix_fractional(shares, H, lam)[0]
+        matrices = [np.eye(n) / n, *shares] if learned else shares
+        s = np.maximum(solve_matrix_fractional(matrices, H, 0.0 if learned else lam)[1], 0.0)
+        s = s / s.sum()
+        ridge = float(s[0]) / n if learned else lam
+        M = np.tensordot(s[1:] if learned else s, shares, 1)
+        # The problem's primal value, ‖H − Mβ‖²/λ + βᵀMβ, of whatever β.
+        beta = np.linalg.solve(ridge * np.eye(n) + M, H)
+        return scale * float(np.sum((H - M @ beta) ** 2) / ridge + np.sum(beta * (M @ beta)))
 
     # Centring leaves rounding of large entries, a kernel of full rank that a conic solver uses where it exceeds the
     # ridge.

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from tests.campaign import fourth, third
 from tests.campaign.certificates import Dishonest, check_fit
-from tests.campaign.problems import draw
+from tests.campaign.problems import DrawnKernel, DrawnProblem, draw
 from tests.campaign.runner import GENERATORS, report, run_many, run_one
 from tests.campaign.second import judge
 from tests.campaign.second import problems as second
 from tests.campaign.second.entries import U, applied, combined, entries
 from tests.campaign.second.training import Contradiction, Training
+
+from kernelmosaic.kernels import Gaussian, Linear
 
 #: How many problems of each generator are run here.
 COUNTS = {"first": 12, "second": 6, "third": 6, "fourth": 6}
@@ -38,7 +40,8 @@ def test_no_random_problem_crashes_hangs_or_is_dishonest():
 #: Problems that campaigns found: a weight of −3e-18 (twice), an objective relative to the smaller bound, an overflow
 #: where all slopes round to less than zero, a curvature of zero that rounds to less; a kernel of zeros beside others
 #: with weights of every target, and pairs of one kind by a matrix of rank one, whose antisymmetric kernel is rounding;
-#: decisions of one class in single precision, of which 10⁻⁵ and less counted as zero; a ridge lost in rounding.
+#: decisions of one class in single precision, of which 10⁻⁵ and less counted as zero; a ridge lost in rounding; an
+#: optimum that a conic solver states and nothing attains, and a nearly constant kernel whose last digits separate.
 MENDED = [
     ("second", 1123581321, 9792),
     ("second", 314159270, 8552),
@@ -50,6 +53,8 @@ MENDED = [
     ("first", 48002, 587),
     ("second", 48002, 157),
     ("fourth", 48202611, 3375),
+    ("first", 26111842, 7167),
+    ("second", 26111842, 9194),
 ]
 
 
@@ -137,6 +142,43 @@ def test_false_statements_are_found():
         with pytest.raises(Dishonest):
             check_fit(problem, model)
         setattr(model, name, kept)
+
+
+#: What is asked of estimators whose optimum a conic solver knows.
+CONIC = {
+    "sum": ("MKLClassifier", {"C": 2.0, "norm": 1}),
+    "power": ("MKLRegressor", {"C": 2.0, "norm": 2, "loss": "huber", "slack": 1, "epsilon": 0.1}),
+    "elastic": ("MKLRegressor", {"C": 5.0, "norm": "elastic", "loss": "epsilon", "slack": 2, "epsilon": 0.1}),
+    "all classes": ("MKLClassifier", {"C": 2.0, "norm": 1, "multi_class": "joint"}),
+    "pairs of classes": ("MKLClassifier", {"C": 2.0, "norm": 1, "multi_class": "pairwise"}),
+    "bilinear": ("BilinearMKLClassifier", {"kappa": 1.0}),
+    "discriminant": ("DiscriminantMKLClassifier", {"alpha": 0.01, "solver": "newton"}),
+    "regulariser": ("DiscriminantMKLClassifier", {"alpha": "learn", "solver": "newton"}),
+}
+
+
+@pytest.mark.parametrize("kind", CONIC)
+@pytest.mark.filterwarnings("ignore")
+def test_the_first_judge_finds_gaps_that_are_a_little_too_small(kind):
+    name, asked = CONIC[kind]
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24, 2))
+    score = X[:, 0] ** 2 + 0.3 * rng.normal(size=24)
+    classes = (score > 0.5).astype(int) + (score > 1.5) * (asked.get("multi_class") is not None)
+    y = score if name == "MKLRegressor" else classes
+    line = DrawnKernel("line", Linear(), [0, 1], lambda A, B: A @ B.T, 1e-14)
+    bell = DrawnKernel("bell", Gaussian(width=1.0), [0], lambda A, B: np.exp(-((A - B.T) ** 2)), 1e-14)
+    problem = DrawnProblem(name, {"normalize": "trace", **asked}, [line, bell], X, y, None, X[:3], compare=True)
+    best = problem.fit(problem.estimator().set_params(tol=1e-9))
+    assert check_fit(problem, best) == "conic"
+    model = problem.fit(problem.estimator().set_params(max_iter=1, tol=1e-9))
+    above = (model.objective_ - best.objective_) / abs(model.objective_)
+    assert above > 1e-3
+    model.duality_gap_ = above + 1e-6
+    check_fit(problem, model)
+    model.duality_gap_ = above - 1e-5
+    with pytest.raises(Dishonest, match="which is attained"):
+        check_fit(problem, model)
 
 
 #: False statements that the second judge must find, small ones where it is exact.

@@ -243,6 +243,27 @@ def test_stopping_early_is_said():
         make_model(max_iter=1, tol=1e-9).fit(X, y)
 
 
+def test_certificate_holds_for_kernels_that_differ_in_the_last_digit():
+    """Of a nearly constant kernel without a weight, last digits may tell the classes apart: the gap must allow for it.
+
+    The nearly constant kernel 1 + δffᵀ does not distinguish the two samples of a pair, which are of different classes;
+    the other one hardly does. Moved by one unit in the last place, the former has ε yyᵀ in addition, and separates.
+    """
+    n, alpha, delta, eps = 20, 1e-6, 2.0**-33, np.finfo(float).eps
+    y, f = np.tile([-1.0, 1.0], n // 2), np.repeat([1.0, -1.0], n // 2)
+    K = 1.25 + delta * np.outer(f, f)
+    pairs = np.kron(np.eye(n // 2), np.ones((2, 2))) + 2e-6 * np.eye(n)
+    model = DiscriminantMKLClassifier([Precomputed(K), Precomputed(pairs)], alpha=alpha, normalize=None)
+    with pytest.warns(ConvergenceWarning, match="duality gap"):
+        model.fit(np.arange(n)[:, np.newaxis], y)
+    assert model.weights_[0] == 0
+    moved = np.nextafter(K, np.where(np.outer(y, y) > 0, 2.0, 1.0))
+    np.testing.assert_array_equal(moved, K + eps * np.outer(y, y))
+    # y is an eigenvector of the moved kernel, centred and over its trace n (δ + ε), and the targets are 2y/n.
+    attained = 4.0 / n * alpha / (alpha + eps / (delta + eps))
+    assert model.objective_ * (1.0 - model.duality_gap_) <= attained
+
+
 def test_one_least_squares_machine_a_target_gives_the_same_coefficients():
     X, y = make_data(2)
     model = make_model().fit(X, y)

@@ -1,4 +1,7 @@
-"""The multi-class problems once more, in their primal form with explicit features, for Clarabel."""
+"""The multi-class problems once more, in their primal form with explicit features, for Clarabel.
+
+The optimum is the value that Clarabel's functions attain, no less than the true one, not the value that it states.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,16 @@ def _solve(P, c, blocks):
     cones = [cone(len(b)) for cone, _, b in blocks]
     solution = clarabel.DefaultSolver(sparse.csc_matrix(np.diag(P)), c, A, b, cones, settings).solve()
     assert str(solution.status) in ("Solved", "AlmostSolved"), solution.status
-    return solution.obj_val, np.array(solution.x)
+    return np.array(solution.x)
+
+
+def _with_slacks(x, A, b, first, slacks):
+    """Return x with the least slacks that its margins need; Clarabel leaves them short by what it misses of Ax ≤ b."""
+    column = first + A[:, first : first + slacks].argmin(axis=1)
+    needed = A @ x - b + x[column]
+    x[first : first + slacks] = 0.0
+    np.maximum.at(x, column, needed)
+    return x
 
 
 def _margin_rows(L, y, k, margins, slack_of, width, constants=False):
@@ -54,7 +66,8 @@ def solve_joint_conic(K, y, k, sample_C, margins, pairwise, constants=False):
     A, b = _margin_rows(L, y, k, margins, slack_of, width, constants)
     positive = np.hstack([np.zeros((slacks, k * rank)), -np.eye(slacks), np.zeros((slacks, last))])
     blocks = [(clarabel.NonnegativeConeT, A, b), (clarabel.NonnegativeConeT, positive, np.zeros(slacks))]
-    return _solve(P, c, blocks)[0]
+    x = _with_slacks(_solve(P, c, blocks), A, b, k * rank, slacks)
+    return 0.5 * float(P @ x**2) + float(c @ x)
 
 
 def solve_bilinear_conic(Ks, y, k, kappa):
@@ -77,8 +90,10 @@ def solve_bilinear_conic(Ks, y, k, kappa):
             cone[1:, c * rank + starts[r] : c * rank + starts[r + 1]] = -np.eye(size)
             blocks.append((clarabel.SecondOrderConeT, cone, np.zeros(size + 1)))
     cost = np.concatenate([np.zeros(k * rank), np.full(n, kappa), np.ones(k * P)])
-    value, x = _solve(np.zeros(width), cost, blocks)
-    return value, x[k * rank + n :].reshape(k, P)
+    x = _with_slacks(_solve(np.zeros(width), cost, blocks), A, b, k * rank, n)
+    U = x[: k * rank].reshape(k, rank)
+    norms = np.array([np.linalg.norm(part, axis=1) for part in np.split(U, starts[1:-1], axis=1)]).T
+    return float(norms.sum() + kappa * x[k * rank : k * rank + n].sum()), norms
 
 
 def solve_joint_mkl_conic(Ks, y, k, sample_C, margins, pairwise, constants=False):
@@ -111,5 +126,7 @@ def solve_joint_mkl_conic(Ks, y, k, sample_C, margins, pairwise, constants=False
     quadratic[last] = 1.0
     cost = np.zeros(width)
     cost[k * rank : k * rank + slacks] = np.repeat(sample_C, k) if pairwise else sample_C
-    value, x = _solve(quadratic, cost, blocks)
-    return value, x[k * rank + slacks : last] / x[last]
+    x = _with_slacks(_solve(quadratic, cost, blocks), A, b, k * rank, slacks)
+    U = x[: k * rank].reshape(k, rank)
+    norms = np.array([np.linalg.norm(part) for part in np.split(U, starts[1:-1], axis=1)])
+    return 0.5 * float(norms.sum()) ** 2 + float(cost @ x), norms / norms.sum()

@@ -385,6 +385,17 @@ def ridge_rounding(sizes: Array, beta: Array) -> float:
     return 2.0 * rounding(np.float64, len(beta)) * float(np.sum(_spread(sizes[np.newaxis], beta) ** 2))
 
 
+def raised_forms(sizes: Array, beta: Array, forms: Array, traces: Array) -> Array:
+    """Return the most that Σ_j β_jᵀG̃_mβ_j of centred kernels may be where these are measured by their traces r_m.
+
+    The forms are off by u Σ_j s_mj², and r_m by u Σ_i D_mi, which is much where centring leaves little of a kernel.
+    Traces of one are given, not summed.
+    """
+    u = rounding(np.float64, len(beta))
+    most = np.maximum(forms, 0.0) + u * np.sum(_spread(sizes, beta) ** 2, axis=1)
+    return np.asarray(most * (1.0 + np.where(traces == 1.0, 0.0, u * np.abs(sizes).sum(axis=1) / traces)))
+
+
 def _spread(sizes: Array, beta: Array) -> Array:
     """Return s_m = Σ_j √|D_mj| |β_j|, of shape (P,) or (P, outputs); rounding may make a diagonal negative."""
     return np.asarray(np.sqrt(np.abs(np.broadcast_to(sizes, (len(sizes), len(beta))))) @ np.abs(beta))

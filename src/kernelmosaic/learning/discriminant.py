@@ -19,7 +19,7 @@ from scipy.linalg import helmert
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import GramStack
-from kernelmosaic.learning.certificate import COLD, Iteration, Learned, Start, ridge_rounding
+from kernelmosaic.learning.certificate import COLD, Iteration, Learned, Start, raised_forms, ridge_rounding
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
     BoundTracker,
@@ -51,9 +51,16 @@ class LearnedRidge(Learned):
     def certified(
         self, stack: GramStack, sizes: Weights, machine: Discriminant, learner: Any, products: Any = None
     ) -> Self:
-        """Return the same with the gap of the search plus the rounding of both bounds."""
-        error = ridge_rounding(self.weights @ sizes, self.solution.beta)
-        return self.with_gap(self.objective, self.gap + error / abs(self.objective))
+        """Return the same with the gap of the search plus the rounding of both bounds.
+
+        The lower bound is ⟨H, β⟩² over λ‖β‖² and what the kernel of the largest form takes, whether that has a weight
+        or not: raised by what rounding may hide of the forms, this takes a share of the bound.
+        """
+        size, beta, forms = abs(self.objective), self.solution.beta, self.solution.forms
+        error = ridge_rounding(self.weights @ sizes, beta)
+        raised = raised_forms(sizes, beta, forms, learner.options.penalties**2)
+        hidden = learner.lower_bound(0.0, forms, self.weights) - learner.lower_bound(0.0, raised, self.weights)
+        return self.with_gap(self.objective, self.gap + error / size + 1.0 - size / (size + hidden))
 
 
 class DiscriminantProblem(WeightProblem):
