@@ -48,6 +48,18 @@ def test_classes_of_samples_of_weight_zero_keep_their_place():
     assert model.best_score_ == same.best_score_
 
 
+@pytest.mark.parametrize("weight", [None, np.where(X[:, 1] > 0, 3.0, 1.0) * WEIGHT])
+def test_balanced_classes_have_equal_sums_of_weights(weight):
+    own = np.ones(50) if weight is None else weight
+    totals = np.array([own[c == THREE].sum() for c in range(3)])
+    given = {"weights": "uniform", "alpha": 0.5, **PLAIN}
+    model = MKLRidgeClassifierCV(KERNELS, class_weight="balanced", **given).fit(X, THREE, sample_weight=weight)
+    same = MKLRidgeClassifierCV(KERNELS, **given).fit(X, THREE, sample_weight=own * own.sum() / (3 * totals[THREE]))
+    assert_allclose(model.decision_function(NEW), same.decision_function(NEW), rtol=1e-9)
+    with pytest.raises(ValueError, match=r"class_weight='equal': .*'balanced'"):
+        MKLRidgeClassifierCV(KERNELS, class_weight="equal", **given).fit(X, THREE)
+
+
 @pytest.mark.parametrize("approximation", [None, "nystroem"])
 def test_samples_of_weight_zero_are_left_out_with_their_group(approximation):
     """The machine without their group: fitted anew with the weights and the ridge that were learned."""

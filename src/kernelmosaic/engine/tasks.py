@@ -179,7 +179,7 @@ def find_classes(y: AnyArray, weight: Array | None, name: str) -> AnyArray:
 
 
 def class_factors(class_weight: Any, y: TargetLike, weight: Array, classes: AnyArray) -> Array:
-    """Return the factor of C that `class_weight` gives each sample."""
+    """Return the factor of every sample's weight that `class_weight` gives its class."""
     if class_weight is None:
         return np.ones(len(y))
     labels = Labels(classes).codes(y)

@@ -128,7 +128,7 @@ class MKLClassifier(KernelClassifier, BaseMKL):
         shared weights and a constant per class, with one slack per sample (``"joint"``, Crammer and Singer) or per
         sample and class (``"pairwise"``, Weston and Watkins).
     class_weight : dict, "balanced" or None, default=None
-        Factors of C, class by class.
+        Factors of C, class by class. ``"balanced"`` makes the sums of the sample weights of all classes equal.
     calibration : {"sigmoid", "isotonic"} or None, default=None
         How decision values become the probabilities of :meth:`predict_proba`: p ∝ exp(h(f_c)) with one increasing,
         piecewise linear h for all classes, or one monotone step function per class, for sets of a thousand samples and

@@ -17,7 +17,6 @@ from scipy.special import softmax
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
@@ -44,7 +43,7 @@ from kernelmosaic.engine import conformal
 from kernelmosaic.engine.conformal import BLOCK, Unseen, own_misfits
 from kernelmosaic.engine.expansion import Function, StripFunction
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed, level_of_caller
-from kernelmosaic.engine.tasks import Labels, find_classes, per_class
+from kernelmosaic.engine.tasks import Labels, class_factors, find_classes, per_class
 from kernelmosaic.engine.training_set import (
     ExactSet,
     FeatureSet,
@@ -949,7 +948,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
     kernels, criterion, alpha, weights, scale, normalize, approximation, rank, missing
         As in :class:`MKLRidgeCV`; with ``criterion="loo"`` the log-loss is minimised.
     class_weight : dict or "balanced", default=None
-        As in :class:`MKLClassifier`.
+        Factors of the sample weights, class by class; ``"balanced"`` as in :class:`MKLClassifier`.
     subsample, n_init, tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLRidgeCV`.
 
@@ -1006,7 +1005,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         weight = np.ones(given.X.shape[0]) if given.weight is None else given.weight.copy()
         counted = np.flatnonzero(weight)
         if self.class_weight is not None:
-            weight[counted] *= compute_sample_weight(self.class_weight, given.y[counted])
+            weight[counted] *= class_factors(self.class_weight, given.y[counted], weight[counted], self.classes_)
         learned, outputs = self._learn_ridge(replace(given, weight=weight), groups)
         labels = Labels(self.classes_).codes(given.y[counted])
         self._calibration, shift = ScaledSoftmax.fit(outputs[counted], labels, weight[counted])
