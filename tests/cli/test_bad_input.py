@@ -196,6 +196,7 @@ def test_strings_are_no_numbers(capsys, tmp_path):
         (("--C", "0"), "--C"),
         (("--C", "-1"), "--C"),
         (("--C", "nan"), "--C"),
+        (("--C", "1", "--C", "two"), "--C two: "),
         (("--folds", "1"), "--folds"),
         (("--folds", "0"), "--C"),
         (("--test", "1.5"), "--test"),

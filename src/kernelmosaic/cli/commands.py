@@ -168,15 +168,15 @@ def _usage_line(error: Any, arguments: Sequence[str]) -> str:
         said = error.format_message()
         return f"{said}{'' if said[-1:] in '.?' else '.'} `{command} --help` lists what can be given."
     option, value = _typed(parameter, arguments)
-    said = re.escape(value)
+    literal = re.escape(value)
     for words, plain in (  # releases of Typer differ in their words
-        (rf"^'?{said}'? is not a valid float( range)?\.?$", "input should be a valid number"),
-        (rf"^'?{said}'? is not a valid int(eger)?( range)?\.?$", "input should be a valid integer"),
-        (rf"^{said} is not in the range (.*?)\.?$", r"input should be in the range \1"),
+        (rf"^'?{literal}'? is not a valid float( range)?\.?$", "input should be a valid number"),
+        (rf"^'?{literal}'? is not a valid int(eger)?( range)?\.?$", "input should be a valid integer"),
+        (rf"^{literal} is not in the range (.*?)\.?$", r"input should be in the range \1"),
     ):
         message = re.sub(words, plain, message)
-    is_said = re.search(rf"(?<![\w.]){re.escape(value)}(?![\w.])", message) is not None
-    given = "" if is_said else f" {value}"
+    is_there = not value or re.search(rf"(?<![\w.]){literal}(?![\w.])", message) is not None
+    given = "" if is_there else f" {value}"
     return f"{option}{given}: {message[:1].lower() + message[1:]}"
 
 
@@ -190,10 +190,10 @@ def _system_line(error: OSError) -> str:
 
 
 def _typed(parameter: Any, arguments: Sequence[str]) -> tuple[str, str]:
-    """An option as it was typed, and its value; an argument's name, and nothing."""
+    """Return an option as it was typed last, and its value; for an argument, its name and an empty text."""
     if parameter.param_type_name == "argument":
         return str(parameter.human_readable_name), ""
-    for i, word in enumerate(arguments):
+    for i, word in reversed(list(enumerate(arguments))):
         for option in parameter.opts:
             if word == option:
                 return option, " ".join(arguments[i + 1 : i + 2])
