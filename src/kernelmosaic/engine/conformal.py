@@ -200,7 +200,7 @@ def predict_interval(self: Any, X: MatrixLike, coverage: float = 0.9) -> Array:
 
     - 2·coverage − 1 − √(2/n) by the machines of the folds of a search (CV+), for a given C and norm,
     - 2·coverage − 1 by all leave-one-out machines of a ridge estimator, in closed form (jackknife+), for given weights;
-      with features, and for many pairs, the machine itself takes their place (the jackknife),
+      with features, and for many pairs, the machine itself takes their place (the jackknife), without a guarantee,
     - coverage by one machine and n samples set aside; they are infinite above n / (n + 1);
 
     in practice of about `coverage`.
