@@ -188,8 +188,9 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def machines(table: str) -> str:
-    """Name the machines of a committed table, each once."""
-    return " and ".join(dict.fromkeys(str(row["machine"]) for row in read_table(table)))
+    """Name the machines of a committed table, each once; one with a GPU also covers its fits without it."""
+    names = dict.fromkeys(str(row["machine"]) for row in read_table(table))
+    return " and ".join(one for one in names if not any(other.startswith(f"{one}; ") for other in names))
 
 
 def met(reached: bool) -> str:

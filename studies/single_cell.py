@@ -413,7 +413,6 @@ def page() -> str:
             lines,
         ),
         limits=(f"\n- The runs are incomplete. Splits so far: {'; '.join(missing)}." if missing else "")
-        + ("" if ("pbmc68k", SCMKL) in there else NO_SCMKL)
         + (f"\n- In {len(ends)} fits the C chosen is {max(CS):g}, the largest of its grid." if ends else ""),
         cells=CELLS,
         true=TRUE,
@@ -425,9 +424,6 @@ def page() -> str:
     )
 
 
-NO_SCMKL = """
-- scMKL has no figure on *pbmc68k*: with the range of alpha in the package's examples, the smallest value was chosen and
-  was too sparse. The script has a grid of smaller values for several cell types."""
 TEXT = """\
 # Single cells: gene sets compared with scMKL
 

@@ -172,6 +172,11 @@ def test_tables_of_a_run_leave_other_fits_as_they_are(copied, file, monkeypatch,
     assert copied.common.machines("uci_machines") == f"first and {copied.machine()}"
 
 
+def test_a_machine_with_and_without_its_gpu_is_named_once(copied):
+    copied.write_table("uci_machines", [{"machine": "first"}, {"machine": "second"}, {"machine": "first; a GPU"}])
+    assert copied.common.machines("uci_machines") == "second and first; a GPU"
+
+
 def test_methods_are_compared_on_the_splits_that_all_have(copied):
     uci = copied
     rows = [
