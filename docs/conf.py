@@ -18,6 +18,7 @@ from typing import Any
 from docutils import nodes
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sphinx_gallery.sorting import ExplicitOrder
 
 os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
 ROOT = Path(__file__).parents[1]
@@ -74,10 +75,35 @@ autodoc_typehints = "none"  # the docstrings say more than the annotations
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
+#: Examples in the order of the gallery: tasks of users first, then kinds of data, methods and solvers.
+EXAMPLES = [
+    "plot_fusing_views.py",
+    "plot_missing_omics.py",
+    "plot_which_kernels_are_real.py",
+    "plot_which_width.py",
+    "plot_survival.py",
+    "plot_without_labels.py",
+    "plot_encoding_model.py",
+    "plot_gene_sets.py",
+    "plot_molecules.py",
+    "plot_sequences.py",
+    "plot_pairs.py",
+    "plot_precomputed.py",
+    "plot_class_wise_weights.py",
+    "plot_gates_in_the_plane.py",
+    "plot_regression_with_gates.py",
+    "plot_combined_kernel.py",
+    "plot_discriminant_projection.py",
+    "plot_cost_conscious.py",
+    "plot_response_surface.py",
+    "plot_convergence.py",
+    "*",
+]
 sphinx_gallery_conf = {
     "examples_dirs": str(ROOT / "examples"),
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
+    "within_subsection_order": ExplicitOrder(EXAMPLES),
     "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
     "show_memory": False,
     "write_computation_times": False,
