@@ -2,7 +2,7 @@
 
 Array functions that the two libraries spell alike (``exp``, ``sqrt``, ``where``, ``einsum``, ``@``) are called through
 ``backend.xp``; what they spell differently are the methods here. Compiled code sits beside the one function that it
-replaces, with a test that both agree.
+replaces, with a test that both give the same result.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Backend:
     device: str | None = None
 
     def __reduce__(self) -> Any:
-        # There is one object per place: those who ask where an array is compare them.
+        # There is one object per place, so that places are compared by identity.
         return "NUMPY"
 
     # Between here and there ----------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Backend:
         return np.zeros(shape, dtype=dtype)
 
     def free_bytes(self) -> float:
-        """Return the memory that may be taken: what the system has without swapping, 4 GiB if it does not say."""
+        """Return the memory that may be taken: what the system has without swapping, 4 GiB if that is unknown."""
         with suppress(OSError):
             for line in Path("/proc/meminfo").read_text().splitlines():
                 if line.startswith("MemAvailable:"):
@@ -351,7 +351,7 @@ def has_device(device: str | None) -> bool:
 
 
 def tensor_device(X: MatrixLike) -> str | None:
-    """Return the device a tensor lives on; None for arrays and for tensors in the host's memory."""
+    """Return the device of a tensor; None for arrays and for tensors in the host's memory."""
     return str(X.device) if is_tensor(X) and X.device.type != "cpu" else None
 
 
@@ -400,7 +400,7 @@ def as_slice(rows: RowIndex) -> RowIndex:
 def run_threads(work: Callable[[Any], None], items: Iterable[Any], n_bytes: int) -> None:
     """Call work on every item, on the cores that are ours; it gains only if it releases the interpreter's lock.
 
-    The bytes that all items read together tell whether that is worth starting threads for.
+    Threads are started only if all items together read enough bytes for that.
     """
     items = list(items)
     n_threads = min(allowed_threads(), len(items)) if n_bytes >= _WORTH_THREADS else 1
@@ -432,7 +432,7 @@ def iterate_threads(work: Callable[[Any], Any], items: Iterable[Any], n_threads:
         yield from pool.map(alone, items)
 
 
-#: What this thread knows of the others.
+#: State of this thread.
 _THREAD = local()
 
 

@@ -110,7 +110,7 @@ def _new_part(target: Path) -> tuple[Path, BinaryIO]:
     while True:
         part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
         file = part.open("xb")
-        with suppress(OSError):  # some file systems know no locks
+        with suppress(OSError):  # some file systems have no locks
             _lock(file, wait=True)
         if os.fstat(file.fileno()).st_nlink:
             return part, file

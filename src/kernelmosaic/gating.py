@@ -1,4 +1,4 @@
-"""Gates: weights of the kernels as functions of the sample, and how they answer to their parameters."""
+"""Gates: weights of the kernels as functions of the sample, and their derivatives in the parameters."""
 
 from __future__ import annotations
 

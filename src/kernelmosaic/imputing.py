@@ -146,7 +146,7 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 class ViewTransformer(ColumnTransformer):
-    """A column transformer whose error says in order, and by view, which columns a data frame lacks."""
+    """A column transformer whose error lists, in order and by view, the columns that a data frame lacks."""
 
     def transform(self, X: MatrixLike, **params: Any) -> MatrixLike:
         """Transform the columns of a data frame."""

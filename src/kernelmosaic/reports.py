@@ -19,7 +19,7 @@ from kernelmosaic.files import write_text
 
 @dataclass(frozen=True)
 class Cell:
-    """A table's cell that says more than its text.
+    """A table's cell with a colour.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Single cells: gene sets of an AnnData or MuData as kernels, and what a model says of the cells back into it."""
+"""Single cells: gene sets of an AnnData or MuData as kernels, and a model's predictions written back into it."""
 
 from __future__ import annotations
 

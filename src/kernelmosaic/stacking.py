@@ -114,7 +114,7 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
 
     @cached_property
     def tables(self) -> list[str]:
-        """The table of every column: what stands before ``__`` in its name, or nothing."""
+        """The table of every column: the part of its name before ``__``, or an empty text."""
         return [name.partition(SEPARATOR)[0] if SEPARATOR in name else "" for name in map(str, self.columns)]
 
     @cached_property

@@ -45,7 +45,7 @@ def read_table(path: Path) -> pd.DataFrame:
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write a table in the form its name says, whole or not at all."""
+    """Write a table in the format of its file name, whole or not at all."""
     if path.suffix.lower() == ".parquet":
         write_bytes(path, table.to_parquet(index=False))
     else:
@@ -111,7 +111,7 @@ def _read_text(path: Path) -> pd.DataFrame:
         keep_default_na=False,
         na_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"],
         low_memory=False,
-        # Numbers are read as they were written, which pandas 3.1 does by itself and warns of being asked for.
+        # Numbers are read as they were written, which pandas 3.1 does by itself, with a warning if it is requested.
         **({"float_precision": "round_trip"} if [*map(int, pd.__version__.split(".")[:2])] < [3, 1] else {}),
     )
     try:
@@ -276,7 +276,7 @@ def kind_of(column: pd.Series) -> str:
         return "numbers"
     texts = column.dropna().astype(str)
     if len(texts) == 0:
-        return "numbers"  # an empty column: which row is missing will be said
+        return "numbers"  # an empty column: the error names the missing row
     read = pd.to_numeric(texts, errors="coerce").notna()
     is_number = read | texts.map(_has_decimal_comma).astype(bool) | texts.map(_is_whole).astype(bool)
     if is_number.mean() >= 0.5:  # the texts among them are mistakes, not categories
@@ -469,7 +469,7 @@ def _quoted(column: pd.Series) -> Callable[[int], str]:
 
 
 def guess_task(target: pd.Series) -> Literal["classification", "regression"]:
-    """Return what a target asks for: "classification" or "regression"."""
+    """Return the task of a target: "classification" or "regression"."""
     most = 20  # whole numbers are classes if there are few of them, each twice on average
     if pd.api.types.is_bool_dtype(target.dtype):
         return "classification"

@@ -158,7 +158,7 @@ class Trained:
 
     @cached_property
     def noted(self) -> Settings:
-        """What `predict` and `inspect` need to know; values that a model file can hold."""
+        """What `predict` and `inspect` need; values that a model file can hold."""
         request, training, model, path = self.training.request, self.training, self.model, self.path
         task, inside, test = training.target.task, training.table.iloc[training.rest], None
         if len(training.held):
@@ -550,7 +550,7 @@ def run_unlabelled(request: EmbedRequest) -> None:
 
 
 def make_model(request: EmbedRequest, kernels: list[Any]) -> Estimator:
-    """Return the estimator that a request asks for; columns are put on one scale before it."""
+    """Return the estimator of a request; columns are put on one scale before it."""
     given: Settings = {name: getattr(request, name) for name in ("weights", "missing", "approximation")}
     given |= {"kernels": kernels, "random_state": request.seed, "scale": False}
     if not isinstance(request, ClusterRequest):

@@ -68,7 +68,7 @@ def usual_kernels(task: TaskName, method: MethodName | None, alone: bool = False
 
 
 def read_short(text: str) -> list[Kernel]:
-    """Return the kernels a text such as ``linear+gauss*5`` stands for, or raise naming those there are."""
+    """Return the kernels that a text such as ``linear+gauss*5`` names, or raise naming the known ones."""
     return [kernel for term in text.split("+") for kernel in _read_term(term.strip(), text)]
 
 
@@ -260,7 +260,7 @@ def _groups(columns: Sequence[str]) -> dict[str, list[str]]:
 
     A name that is a prefix of another, as ``sex`` of ``sex_label``, or that two columns share by chance, makes no view.
     """
-    # Words that say what sort of number a column holds, not what it belongs to.
+    # Words for the kind of number in a column, not for what it belongs to.
     sorts = {"is", "has", "was", "n", "no", "nr", "num", "number", "count", "total"}
     groups: dict[tuple[str, str], list[str]] = {}
     for name in columns:

@@ -139,7 +139,7 @@ def figure(task: TaskName, value: float, error: float | None = None) -> str:
 def with_method(request: FitRequest, task: TaskName) -> FitRequest:
     """Return a request with its task and a method.
 
-    The default is ridge for classes and numbers, but mkl if an option asks for what mkl alone has: its C, norm,
+    The default is ridge for classes and numbers, but mkl if an option needs what only mkl has: its C, norm,
     epsilon, rule, penalties or folds.
     """
     method, reason = request.method, ""
@@ -158,7 +158,7 @@ def with_method(request: FitRequest, task: TaskName) -> FitRequest:
     return replace(request, task=task, method=method, reason=reason, loss=loss)
 
 
-#: The methods, or the tasks, that alone have an option.
+#: The only methods, or tasks, that have an option.
 ONLY: dict[str, tuple[str, tuple[str, ...]]] = {
     "criterion": ("method", ("ridge",)),
     "groups": ("method", ("ridge",)),

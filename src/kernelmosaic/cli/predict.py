@@ -1,4 +1,4 @@
-"""The work behind ``kernelmosaic predict`` and ``explain``: new rows as a model reads them, and its answers."""
+"""The work behind ``kernelmosaic predict`` and ``explain``: new rows as a model reads them, and its predictions."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class NewRows:
     def predicted(self) -> AnyArray:
         """What the model predicts: classes, numbers, labels, or times.
 
-        The time of hazards and ranks is that after which at most half live on, infinite beyond the times learned from.
+        The time of hazards and ranks is that beyond which at most half survive, infinite beyond the times learned from.
         """
         if self.training["task"] != "survival":
             return np.asarray(self.estimator.predict(self.table))
@@ -146,7 +146,7 @@ class NewRows:
         return {name: self.raw[name].to_numpy() for name in ids} | own
 
     def say_notes(self) -> None:
-        """Print remarks on the table: columns that are ignored, categories never seen."""
+        """Print remarks on the table: columns that are ignored, categories that are new."""
         known, notes = {*self.table.columns, *self.request.ids, *self.training["targets"], ROW_COLUMN}, []
         if self.joined is not None:
             known.add(self.joined.on)

@@ -37,7 +37,7 @@ class Target:
 
 @dataclass(frozen=True)
 class TrainingTable:
-    """What there is to learn from, read and checked.
+    """The training data, read and checked.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class TrainingTable:
     places : ndarray
         The place of every row in the file, which may have rows that are left out.
     fingerprints : ndarray
-        A number per row by which `predict` knows it again: of its name where tables are joined, else of its cells.
+        A number per row by which `predict` identifies it: of its name where tables are joined, else of its cells.
     target : Target
     groups : ndarray or None
         The number of every row's group; rows of one group are left out, or kept back, together.
@@ -85,7 +85,7 @@ class TrainingTable:
 
     @property
     def noted(self) -> Settings:
-        """What a model file says of columns and views."""
+        """The columns and views as a model file records them."""
         columns = [name for name in self.plan.columns if name != ROW_COLUMN]
         known = {name: getattr(self, name) for name in ("views", "lacking", "files")}
         return {"columns": columns, "plan": asdict(self.plan), **known}
@@ -228,7 +228,7 @@ def join_tables(raw: ArrayOrTensor, given: Sequence[str], on: str, where: object
     """Join views that are files of their own, written as ``name=FILE:KERNEL``, to a table by a column of both.
 
     A view that is no file names columns of the table. A row that a file does not have lacks its view. Columns of files
-    that are called like one of `never`, which says what each is, are left out, and so are those that name or number the
+    that are called like one of `never` (each described) are left out, and so are those that name or number the
     rows.
     """
     import pandas as pd

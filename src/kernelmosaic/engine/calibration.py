@@ -19,7 +19,7 @@ from kernelmosaic.metrics import StepFunction, kaplan_meier
 
 Array = NDArray[np.float64]
 
-#: What there is to choose from.
+#: The methods to choose from.
 CALIBRATIONS = ("sigmoid", "isotonic")
 #: As a decision value of −NEVER has a class that the fit has no sample of: its probability is zero.
 NEVER = float(np.finfo(np.float64).max)

@@ -32,9 +32,9 @@ def ranked(scores: Array, shift: Array, coverage: float) -> Array:
     Parameters
     ----------
     scores : ndarray of shape (n,)
-        Of samples that a model has not seen.
+        Of samples that a model was not fitted to.
     shift : ndarray of shape (m, n) or (m, 1)
-        For each of m new samples; one column stands for the same shift of all.
+        For each of m new samples; a single column is the same shift for all.
     coverage : float
         Between 0 and 1.
 
@@ -53,7 +53,7 @@ def ranked(scores: Array, shift: Array, coverage: float) -> Array:
 
 
 def interval(low: Array, high: Array, scores: Array, coverage: float) -> Array:
-    """Return intervals around the predictions of models that have not seen one sample each.
+    """Return intervals around the predictions of models fitted without one sample each.
 
     The jackknife+ and CV+ of Barber et al. (2021), with one model the split conformal interval. An interval whose ends
     would cross is its middle.
@@ -91,7 +91,7 @@ def own_misfits(values: Array, codes: NDArray[np.intp]) -> Array:
 
 @dataclass(frozen=True)
 class Unseen(ABC):
-    """Machines that have not seen a sample each, with the scores of these samples.
+    """Machines fitted without one sample each, with the scores of these samples.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ class Conformal(Unseen):
     models : list of estimator
         Fitted.
     at : ndarray of shape (n,)
-        The number of the model that has not seen each sample.
+        For each sample, the number of the model fitted without it.
     """
 
     models: list[Estimator]
@@ -160,7 +160,7 @@ class Conformal(Unseen):
     def of(
         cls, models: Sequence[Estimator], unseen: Sequence[tuple[MatrixLike, AnyArray]], classes: AnyArray | None = None
     ) -> Conformal:
-        """Return models with the scores of samples and targets that each has not seen."""
+        """Return models with the scores of samples and targets that each was not fitted to."""
         each = list(zip(models, unseen, strict=True))
         if classes is None:
             scores = [_distances(_band(model, X, targets(y)), y) for model, (X, y) in each]
@@ -181,7 +181,7 @@ class Conformal(Unseen):
             yield self._by_sample(each[:, rows])
 
     def _by_sample(self, values: Array) -> Array:
-        """Return values of shape (models, m, …) as (m, n, …): of the model that has not seen each sample."""
+        """Return values of shape (models, m, …) as (m, n, …): for each sample those of the model fitted without it."""
         found = values.swapaxes(0, 1)
         return found if len(self.models) == 1 else found[:, self.at]
 

@@ -46,7 +46,7 @@ class SupportSums:
     kernel_set : KernelSet
         The kernels.
     samples : Views
-        The support samples as these kernels see them.
+        The support samples as these kernels read them.
     beta : ndarray of shape (outputs, n_support) or (outputs, kernels, n_support)
         Signed dual coefficients, for all kernels alike, or times the gates of the support samples: β_ci g_cm(x_i).
     """
@@ -68,11 +68,11 @@ class SupportSums:
         return [len(self._columns(k)) for k in range(len(self.kernel_set))]
 
     def views_of(self, X: MatrixLike) -> Views:
-        """Return samples as the kernels see them."""
+        """Return samples as the kernels read them."""
         return self.kernel_set.views(X)
 
     def strips(self, X: MatrixLike, device: str | None) -> Iterator[tuple[slice, Views]]:
-        """Yield (rows, these samples as the kernels see them)."""
+        """Yield (rows, these samples as the kernels read them)."""
         if len(self.kernel_set) == 0 or self.beta.shape[-1] == 0:
             return
         most = (_BLOCK_BYTES if device is None else _DEVICE_BYTES)["support"]

@@ -36,7 +36,7 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 
-# What parameters say -------------------------------------------------------------------------------------------------
+# Parameters of a fit -------------------------------------------------------------------------------------------------
 
 
 class Method(ABC):
@@ -110,7 +110,7 @@ class WeightMethod(Method):
     parameters : Parameters
         Norm, solver, penalties and the like.
     tol : float
-        The gap asked for.
+        The gap to reach.
     fixed : dict or None
         Weights that kernels or views keep, by name.
     drops_idle : bool
@@ -218,14 +218,14 @@ class WeightMethod(Method):
 
 
 def workers_of(n_jobs: Any, data: TrainingSet, default: int, verbose: Any) -> int:
-    """Return how many threads `n_jobs` stands for; one where a training set cannot be shared."""
+    """Return how many threads `n_jobs` means; one where a training set cannot be shared."""
     wanted = default if n_jobs is None else effective_n_jobs(n_jobs)
     return wanted if wanted == 1 or (data.shareable and not verbose) else 1
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the parameters of an estimator say of a fit; it knows no samples.
+    """What the parameters of an estimator determine about a fit; it contains no samples.
 
     Attributes
     ----------
@@ -236,7 +236,7 @@ class Recipe:
     task : Task
         From targets to machines, from outputs to predictions.
     tol : float
-        The gap asked for.
+        The gap to reach.
     verbose : bool
         Whether to print in which form the kernels are kept.
     """
@@ -249,7 +249,7 @@ class Recipe:
 
 
 class Lead(NamedTuple):
-    """What a fit to some samples says of a like one to others.
+    """What a similar fit to other samples may take from a fit.
 
     Attributes
     ----------

@@ -92,7 +92,7 @@ class GateInputs:
     columns : ndarray or None
         The columns read; None for all.
     space : KernelSpace or None
-        The kernel's space, if gates live in one.
+        The kernel's space, if gates are functions on one.
     mean, scale : ndarray of shape (n_features,)
         Inputs are (x − mean) / scale.
     blind : bool

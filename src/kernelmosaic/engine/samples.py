@@ -45,7 +45,7 @@ class FitInput:
     original : array or data frame
         X as it was given, for the names of its columns.
     device : str or None
-        Where to compute; None stands for the host.
+        Where to compute; None means the host.
     views : dict or None
         The column numbers of each table, where several were given.
     """
@@ -142,7 +142,7 @@ def count_samples(
 def _keys(X: MatrixLike, y: TargetLike) -> AnyArray:
     """Return one comparable key per sample, equal for equal samples."""
     labels = np.zeros(X.shape[0], dtype=np.int64)
-    if y is not None:  # a sample with several targets is told apart by all of them
+    if y is not None:  # samples with several targets are distinct if any of them differs
         # Rows of objects cannot be compared before NumPy 2, single ones can.
         axis = 0 if np.ndim(y) > 1 else None
         labels = np.unique(y, return_inverse=True, axis=axis)[1].reshape(-1).astype(np.int64)
@@ -173,7 +173,7 @@ def _codes(column: AnyArray) -> NDArray[np.int64]:
     """Return a number for every entry, equal for equal entries and in the entries' order where they have one."""
     try:
         distinct = dict.fromkeys(column)
-    except TypeError:  # entries that cannot be looked up; whether they are any good is for the kernels to say
+    except TypeError:  # entries that cannot be looked up; the kernels validate them
         return np.arange(len(column), dtype=np.int64)
     try:
         ranked = sorted(distinct)
@@ -342,14 +342,14 @@ def warn_of_unseen(known: dict[int, list[str]], X: AnyArray, names: Sequence[Any
             return
 
 
-# Columns so unlike in scale that a kernel sees only the largest of them ----------------------------------------------
+# Columns of scales so different that the largest dominates a kernel --------------------------------------------------
 
 
 def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixLike, table: Any) -> None:
     """Warn once where one kernel reads columns whose standard deviations are 100 times apart or more.
 
     Only of kernels whose formula reads products or distances. Constant columns do not count, nor do those of two
-    values, mostly indicators, whose deviation tells how frequent they are; sparse samples, which scaling would fill,
+    values, mostly indicators, whose deviation reflects their frequency; sparse samples, which scaling would fill,
     are left alone. The ranges must differ as much: a pixel that is rarely lit is not on another scale.
     """
     # Rows from all over the samples, enough for a standard deviation. Of samples on a disk or on other machines the

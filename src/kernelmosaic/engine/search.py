@@ -1,4 +1,4 @@
-"""Fits along a path of parameters, fold by fold, what they say of the samples held out, and which model is chosen."""
+"""Fits along a path of parameters, fold by fold, their outputs for held-out samples, and the choice of a model."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def predicts_targets(estimator: Estimator) -> bool:
 
 
 def variant(model: Estimator, norm: Any) -> Settings:
-    """Return the parameters that stand for one of the norms of a search; None stands for the model's own."""
+    """Return the parameters of one of the norms of a search; None means the model's own."""
     params = model.get_params(deep=False)
     if norm is None:
         return {}
@@ -77,7 +77,7 @@ def variant(model: Estimator, norm: Any) -> Settings:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What one fitted model says of samples it has not seen.
+    """Outputs and predictions of one fitted model for held-out samples.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ def follow_paths(
     like: Leads | None = None,
     starts: Sequence[Start] | None = None,
 ) -> Held:
-    """Fit along paths to some samples, and return what each fit says of those held out.
+    """Fit along paths to some samples, and return the outputs of each fit for those held out.
 
     The recipes differ in what the kernels do not depend on, such as C: kernels are computed once, the outputs of all
     fits from one evaluation of them, and each fit of a path starts where the one before it ended.
@@ -200,7 +200,7 @@ def _learn_nothing(recipes: Recipes, predicted: AnyArray, classes: AnyArray | No
 def _follow(
     recipes: Recipes, inside: FitInput, outside: MatrixLike, like: Leads | None, starts: Sequence[Start] | None
 ) -> Held:
-    """Fit along all paths to the samples inside, and return what each fit says of those outside."""
+    """Fit along all paths to the samples inside, and return the outputs of each fit for those outside."""
     first = recipes[0][0]
     data = training_set(first, first.task.prepared(inside), inside)
     paths = [follow(path, inside, data, () if like is None else like[p], starts) for p, path in enumerate(recipes)]
@@ -220,12 +220,12 @@ def _held_out(fit: Fit, values: Array) -> HeldOut:
 
 @dataclass(eq=False, repr=False)
 class HeldOutPredictor(BaseEstimator):
-    """An estimator that knows the answers for the samples held out, and nothing else; what scorers are given.
+    """An estimator of given predictions for the held-out samples, which scorers receive.
 
     Parameters
     ----------
     kind : str
-        The type of estimator it stands for, as scikit-learn's tags name it.
+        The type of the estimator, as in scikit-learn's tags.
     predicted, outputs : ndarray
         Predictions and decision values.
     classes_ : ndarray or None
@@ -280,7 +280,7 @@ class PathOptions:
     n_jobs : int or None
         Folds worked on at the same time.
     show : callable
-        Called with a text that says how many folds are done, and with their number.
+        Called with a text on the number of folds done, and with their number.
     near : int or None
         At how many values on both sides of the best of equal weights the other norms are tried; None tries all.
     scores : callable or None
@@ -300,7 +300,7 @@ class PathOptions:
 
 @dataclass(frozen=True)
 class PathResult:
-    """What the fits of all folds say of the samples held out.
+    """Outputs of the fits of all folds for the samples held out.
 
     Attributes
     ----------
@@ -347,7 +347,7 @@ class PathResult:
         params : dict of array
             What the scorer is given beside the samples held out, for all samples.
         method : {"sigmoid", "isotonic"} or None
-            How scorers see probabilities, by what the other folds say.
+            How decision values become probabilities for scorers, calibrated on the other folds.
         """
         rule, classes, kind = path_rule(self.model), self.classes, get_tags(self.model).estimator_type
         scores = np.empty((len(self.norms), len(self.folds), len(self.Cs)))
@@ -419,7 +419,7 @@ class PathResult:
     def learned(self, scores: Array, rule: str = "best") -> dict[Any, Array]:
         """Return the weights of each norm at the value chosen for it, averaged over the folds.
 
-        Those that were not chosen are shown beside the choice: equal weights say nothing of the kernels.
+        Those that were not chosen are shown beside the choice: equal weights do not rank the kernels.
         """
         known = [m for m, own in enumerate(scores) if not np.isnan(own.mean(axis=0)).all()]
         return {self.norms[m]: self.mean_weights(m)[self.best(scores[[m]], rule)[1]] for m in known}
@@ -551,7 +551,7 @@ def search_paths(
     Cs : int or array-like
         The values of the parameter, or how many.
     norms : sequence
-        Norms of the weights; None stands for the estimator's own.
+        Norms of the weights; None means the estimator's own.
     options : PathOptions
     """
     steps, model = divide_pipeline(estimator)
@@ -670,7 +670,7 @@ def _spare_threads(model: Any, given: FitInput, folds: Sequence[Any], few: int =
 
 @contextmanager
 def _without_gaps() -> Iterator[None]:
-    """Without warnings of gaps: they are kept, and the search speaks of them once."""
+    """Without warnings of gaps: the search warns of all of them once."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         yield
@@ -724,7 +724,7 @@ def calibration_of(
     """Return what turns decision values into probabilities, by those of samples while they were held out.
 
     Samples count as they do in the fit: a decision value of zero is a probability of one half, whatever the weights of
-    the classes. A sample of a class that its fold knows nothing of says nothing.
+    the classes. Samples of a class that is not in the training part of their fold are left out.
     """
     rows = np.concatenate(held)
     weight = np.ones(len(given.y)) if given.weight is None else given.weight
@@ -838,7 +838,7 @@ def describe_choice(scores: dict[Any, Array], chosen: Any, at: int, rule: str = 
     return f"{figures(chosen, at)} {why} over the folds{rest}"
 
 
-# What is said of all fits --------------------------------------------------------------------------------------------
+# Warnings about all fits ---------------------------------------------------------------------------------------------
 
 
 def warn_of_gaps(what: str, gaps: NDArray[np.float64], tol: float, remedy: str) -> None:

@@ -95,7 +95,7 @@ class PathRule:
     unit : callable or None
         Called with a `FitInput`; returns the unit of the parameter.
     strata : callable or None
-        Called with y; returns what folds are stratified by. None stands for classes, where there are any.
+        Called with y; returns what folds are stratified by. None means classes, where there are any.
     score : callable or None
         The default score of a fold, called with y, predictions and weights.
     """
@@ -127,7 +127,7 @@ class PathRule:
 
 @dataclass(frozen=True, eq=False)
 class Task(ABC):
-    """What an estimator's parameters say of targets, machines and predictions.
+    """From targets to machines, and from outputs to predictions, by an estimator's parameters.
 
     Attributes
     ----------

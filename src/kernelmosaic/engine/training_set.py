@@ -1,4 +1,4 @@
-"""The training set as learners see it: kernels fitted to its samples, exactly or in features; and a store of those."""
+"""The training set as learners read it: kernels fitted to its samples, exactly or in features; and a store of those."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class KernelOptions:
-    """What an estimator says of its kernels.
+    """An estimator's options for its kernels.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class TrainingSet(ABC):
     samples : array, sparse matrix or RowSource
         The samples themselves.
     stack : GramStack
-        Their matrices, or features; made when first asked for.
+        Their matrices, or features; made on first use.
     kernel : CombinedKernel
         Where fits that come one after the other combine them.
     device : str or None
@@ -678,7 +678,7 @@ class KernelStore:
 
 
 def _key(learner: Learner, machine: Any, output: int) -> Any:
-    """Return what tells starts apart: other targets may have other classes, and so coefficients of another shape."""
+    """Return the key of a start: other targets may have other classes, and so coefficients of another shape."""
     norm = getattr(getattr(learner, "options", None), "norm", None)
     return type(learner), str(norm), type(machine), getattr(machine, "shape", None), output
 

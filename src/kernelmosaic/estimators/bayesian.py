@@ -185,7 +185,7 @@ class BayesianMKLClassifier(KernelClassifier):
         return inference
 
     def _run(self, inference: Any) -> tuple[list[Settings], float, int]:
-        """Sweep until the bound hardly rises; return the history, the last bound and the number of iterations."""
+        """Sweep until the bound stops rising; return the history, the last bound and the number of iterations."""
         history: list[Settings] = []
         previous = -np.inf
         with progress(type(self).__name__, self.max_iter, bool(self.verbose)) as show:
@@ -228,7 +228,7 @@ class BayesianMKLClassifier(KernelClassifier):
 
 
 class Model(NamedTuple):
-    """The constants of the model: gamma priors (shape, rate), the variance of what kernels say, and the margin."""
+    """The constants of the model: gamma priors (shape, rate), the variance of the kernels' outputs, and the margin."""
 
     sample_prior: tuple[float, float]
     weight_prior: tuple[float, float]
@@ -254,7 +254,7 @@ class Inference:
     a, a_var : ndarray of shape (n, K) and (n,)
         Means of the coefficients, and their variances, which the outputs share.
     g : ndarray of shape (P, n, K)
-        Means of what the kernels say.
+        Means of the kernels' outputs.
     b, e : ndarray of shape (K,) and (P,)
         Means of the intercepts and the weights.
     cov : ndarray of shape (K + P, K + P)
@@ -354,7 +354,7 @@ class Inference:
         self.weights = self.weights.update(squares / u, 1)
 
     def _misfit(self) -> float:
-        """Σ E‖g − what the coefficients say‖²."""
+        """Σ E‖g − Ka‖², the outputs of the coefficients."""
         n, K = self.labels.shape
         own = n * K * float(np.trace(self.g_cov)) + K * self.a_trace
         return float(np.sum((self.g - self.reach) ** 2) + own)
@@ -394,7 +394,7 @@ class Inference:
         second += 2.0 * float(np.sum(both * self.g.sum(axis=1)))
         second += n * float(np.sum(self.b**2 + np.diag(self.cov)[:K]))
         outputs = float(self.log_inside.sum()) - 0.5 * (second - float(np.sum(self.f_mean**2)))
-        # g around what the coefficients say; its own deviation.
+        # g around the outputs of the coefficients; its own deviation.
         kernels = -0.5 * n * K * P * np.log(variance) - 0.5 * self._misfit() / variance
         kernels += 0.5 * n * K * (P + np.linalg.slogdet(self.g_cov)[1])
         # a, e and b around zero, with their precisions.

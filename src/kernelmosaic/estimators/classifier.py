@@ -26,7 +26,7 @@ from kernelmosaic.stacking import check_row_names
 
 
 class WithProbabilities:
-    """A method of classifiers that have probabilities; the AttributeError of others says how they get them."""
+    """A method of classifiers that have probabilities; the AttributeError of others names the remedy."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self.method = method
@@ -81,7 +81,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         return float(super().score(X, y, sample_weight))
 
     def fit_input(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
-        """Fit to validated samples; without a calibration to folds of them, too, if the parameter asks for it."""
+        """Fit to validated samples; without a calibration to folds of them, too, if the parameter is set."""
         self._calibration, recipe = calibration, self.recipe(given)
         crossed = None
         if calibration is None and self.calibration is not None:

@@ -1,4 +1,4 @@
-"""Estimators that choose C and the norm of the weights by cross-validation, and know probabilities from it."""
+"""Estimators that choose C and the norm of the weights by cross-validation, with probabilities from the same folds."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class PathSearch(BaseEstimator):
             )
         eligible = scores
         if getattr(scorer, "_response_method", "predict") != "predict":
-            # Scores of ranks and probabilities do not see predictions that name no sample of a rare class.
+            # Scores of ranks and probabilities do not penalise a model that never predicts a rare class.
             unnamed = found.unnamed()
             tried = unnamed[~np.isnan(scores.mean(axis=1))]
             eligible = np.where((unnamed > tried.min())[:, np.newaxis], np.nan, scores)
@@ -170,7 +170,7 @@ class PathSearch(BaseEstimator):
         if unknown:
             raise TypeError(f"{type(self).__name__}.fit() got an unexpected argument {sorted(unknown)[0]!r}.")
         weight = {} if sample_weight is None else {"sample_weight": sample_weight}
-        # A function of one's own may not know weights.
+        # A user's function may not accept weights.
         known = self.scoring is None or isinstance(self.scoring, str)
         score, fit = Bunch(score=weight if known else {}), Bunch(fit=weight)
         return Bunch(estimator=fit, splitter=Bunch(split=params), scorer=score)
@@ -194,7 +194,7 @@ def fit_choice(self: Any, X: MatrixLike, y: TargetLike, sample_weight: SampleWei
     sample_weight : array-like of shape (n_samples,), optional
         Factors of C, sample by sample; they count in the scores as well.
     **params : dict
-        ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
+        ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer request.
 
     Returns
     -------

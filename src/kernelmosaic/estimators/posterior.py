@@ -157,7 +157,7 @@ class PosteriorMKLClassifier(MKLClassifier):
         return Posteriors(type(self).__name__, self.classes_, C=self.C)
 
     def _probabilities(self, outputs: Array) -> Array:
-        """Return the posteriors that outputs stand for, none below 10⁻³: a few samples cannot rule out a class.
+        """Return the posteriors of outputs, none below 10⁻³: a few samples cannot rule out a class.
 
         Two classes: f is fitted to 2 Pr(+1 | x) − 1. More: f_c to 2 Pr(c | x) up to a constant of the sample, which
         the nearest point of the simplex does not depend on.

@@ -242,7 +242,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         check_row_names(X, y=y)
         with refuse_text(X, y):
-            # Without y it is scikit-learn that says so.
+            # Without y, scikit-learn raises.
             times = y if y is None else read_times(y)
         given = self._read_input(X, times, sample_weight=sample_weight, y_numeric=True, multi_output=True)
         if self.loss == "censored" and not given.y[:, 1].all():

@@ -97,7 +97,7 @@ _COVERED = 6
 
 
 def ridge_kernels(ranks: bool = True) -> list[Kernel]:
-    """Return what ``kernels=None`` stands for: ten kernels of the columns, and the same of their ranks if asked for."""
+    """Return the kernels of ``kernels=None``: ten of the columns, and the same of their ranks with `ranks`."""
     factors = [0.5, 1, 2, 4]
     plain = [Linear(), Polynomial(degree=2), *family(Gaussian(), factor=factors), *family(Laplacian(), factor=factors)]
     return plain + [Ranked(kernel) for kernel in plain] if ranks else plain
@@ -178,7 +178,7 @@ class BaseRidge(KernelEstimator):
     _stack_dtype = np.float64
 
     def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
-        if self.approximation == "fourier":  # which serves radial kernels alone
+        if self.approximation == "fourier":  # which supports radial kernels only
             return [kernel for kernel in ridge_kernels(ranks=False) if isinstance(kernel, Radial)]
         if views is not None and len(views) > 1:
             return [kernel for kernel in ridge_kernels(ranks=False) if not isinstance(kernel, Polynomial)]
@@ -431,7 +431,7 @@ class BaseRidge(KernelEstimator):
         return learn_ridge(stack, targets, **known, **start)
 
     def _written_out(self, given: FitInput) -> list[Entry]:
-        """Return the kernels, those that stand for one per column written out where widths are learned."""
+        """Return the kernels, with `PerColumn` expanded where widths are learned."""
         entries = self.read_kernels(given.table, given.views)
         inner = [one.kernel.kernel if isinstance(one.kernel, PerColumn) else one.kernel for one in entries]
         if not any(isinstance(kernel, Kernel) and width_learner(kernel) for kernel in inner):
@@ -475,7 +475,7 @@ class BaseRidge(KernelEstimator):
             return self._learn(data, some, widths=widths)
 
     def _warn_of_repeats(self, X: MatrixLike, targets: RidgeTargets) -> None:
-        """Warn where many samples have an equal one: leave-one-out does not leave it out, evidence sees no noise."""
+        """Warn where many samples have an equal one: leave-one-out keeps it, and the evidence underestimates noise."""
         left_out = self.criterion == "loo"
         if (left_out and targets.groups is not None) or sparse.issparse(X) or X.dtype.kind != "f":
             return

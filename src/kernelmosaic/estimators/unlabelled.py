@@ -31,7 +31,7 @@ MOST_SUGGESTED = 10
 
 
 def unlabelled_kernels() -> list[Kernel]:
-    """Return what ``kernels=None`` stands for: a Gaussian of the median width, for each of several tables one."""
+    """Return the kernels of ``kernels=None``: a Gaussian of the median width, for each of several tables one."""
     return [Gaussian()]
 
 

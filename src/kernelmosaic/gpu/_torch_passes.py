@@ -173,7 +173,7 @@ _THREADS = 128
 MOST_FEATURES = 256
 #: ... and with more than this a sample has no room in the registers of a thread.
 _FEW_FEATURES = 64
-#: Samples that a block of threads keeps at hand.
+#: Samples that a block of threads keeps in shared memory.
 _TILE = 64
 #: With more kernels than this a thread could not keep their sums to itself.
 MOST_KERNELS = 32
@@ -185,7 +185,7 @@ _SINGLE, _DOUBLE = 1e-4, 1e-9
 
 @lru_cache(maxsize=8)
 def available(device: torch.device) -> bool:
-    """Whether the passes compile for a device and agree with plain operations there."""
+    """Whether the passes compile for a device and give the results of plain operations there."""
     if device.type != "cuda":
         return False
     try:

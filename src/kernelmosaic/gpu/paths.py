@@ -283,7 +283,7 @@ class _Search:
                 size = float((target**2).mean()) ** 0.5
                 rho = max(rho, size / float(room.clip(1e-300, None).log().mean().exp()))
         elif rho is None:
-            # Steps bear kernels that exceed the shared one by a third.
+            # Steps converge for kernels that exceed the shared one by up to a third.
             beyond = np.maximum(eta.max(axis=0) - 1.3 * shared.weights, 0.0).sum()
             if beyond <= self.options.beyond * shared.weights.sum():
                 return shared

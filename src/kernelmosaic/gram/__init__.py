@@ -1,1 +1,1 @@
-"""Where Gram matrices live: the fitted set of kernels and the stack of its matrices on a training set."""
+"""Gram matrices: the fitted set of kernels and the stack of its matrices on a training set."""

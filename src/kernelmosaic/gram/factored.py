@@ -50,7 +50,7 @@ class FactoredGram(Gram):
     wide : float
         Blocks with this many times more samples than features are better solved in their features.
     stored : bool
-        Whether a pass costs its arithmetic only: features are at hand, not computed anew or on other machines.
+        Whether a pass costs its arithmetic only: features are stored, not computed anew or on other machines.
     """
 
     factored = True
@@ -161,7 +161,7 @@ class FactoredGram(Gram):
         return out if self.shift is None else out + self.shift * beta
 
     def products_of(self, part: Any, rows: NDArray[np.intp], beta: Array) -> Array:
-        # The part's rows are at hand: Zᵀβ needs no pass over all.
+        # The part's rows are stored: Zᵀβ needs no pass over all.
         out: Array = self.apply(part.adjoint(beta))
         if self.shift is not None:
             out[rows] += self.shift[rows] * beta

@@ -1,4 +1,4 @@
-"""Which stack of features a training set gets: where it lives, in which precision, stored or computed in strips."""
+"""Which stack of features a training set gets: on which device, in which precision, stored or computed in strips."""
 
 from __future__ import annotations
 

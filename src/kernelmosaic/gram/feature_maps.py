@@ -194,7 +194,7 @@ class FeatureMaps:
     maps : tuple of FeatureMap or NystroemMap
         One a kernel.
     landmarks : Views
-        The landmarks as the kernels see them.
+        The landmarks as the kernels read them.
     centres, factors : list of ndarray, list of float
         What is taken off the features, and what they are multiplied with then.
     """
@@ -333,7 +333,7 @@ class FeatureMaps:
         return out
 
     def _finish(self, m: int, Z: Block, dtype: DType) -> Block:
-        """Take the centre off the features and scale them, in the precision asked for."""
+        """Take the centre off the features and scale them, in the given precision."""
         backend, centre, factor = backend_of(Z), self.centres[m], self.factors[m]
         if factor != 1.0 or np.any(centre):
             Z = (Z - backend.asarray(centre)) * factor

@@ -342,7 +342,7 @@ class OnDemandGram(Gram):
     def solve_free(self, rows: NDArray[np.intp], ridge: Array, right: Array) -> Array:
         if len(rows) <= self.block_samples:
             return super().solve_free(rows, ridge, right)
-        # Too many for a block: some of them, evenly spread, stand for all.
+        # Too many for a block: some of them, evenly spread, represent all.
         some = np.unique(np.linspace(0, len(rows) - 1, self.block_samples).astype(np.intp))
         answer = np.zeros_like(right)
         answer[some] = super().solve_free(rows[some], ridge[some], right[some]) * (len(rows) / len(some))

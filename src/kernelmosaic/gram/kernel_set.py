@@ -372,7 +372,7 @@ class KernelSet:
         Parameters
         ----------
         views, support : list
-            Samples as the kernels see them.
+            Samples as the kernels read them.
         right : ndarray of shape (n_support, k)
             Coefficients.
         device : str

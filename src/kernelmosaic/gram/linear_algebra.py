@@ -87,7 +87,7 @@ def solve_block(
 ) -> ArrayOrTensor:
     """Return roughly (A + diag ridge)⁻¹ times the right-hand sides, of shape (n, k); zeros where rounding forbids it.
 
-    A is a symmetric positive semi-definite block of a kernel matrix, ridge and right live where it does.
+    A is a symmetric positive semi-definite block of a kernel matrix, ridge and right are on the same device.
     """
     backend = backend_of(A)
     options = options or BLOCKS[backend.name]

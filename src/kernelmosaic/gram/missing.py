@@ -115,7 +115,7 @@ class MissingViews:
 
     How unlike two samples are is the mean, over the kernels k that both have, of ‖φ_k(x) − φ_k(z)‖² in units of its
     mean over the training set, with one more kernel at that mean. Kernels count by their centred alignment with the one
-    that is missing: those that resemble it tell more of it.
+    that is missing: kernels similar to it predict it better.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class MissingViews:
         self._constants: tuple[Array, Array] | None = None
 
     def views_of(self, X: MatrixLike, present: Mask | None) -> Views:
-        """Return samples as the kernels see them, with stand-ins where they lack a view."""
+        """Return samples as the kernels read them, with stand-ins where they lack a view."""
         return self.kernel_set.views(X, present, self.stand_ins)
 
     def present_in(self, X: MatrixLike) -> Mask | None:

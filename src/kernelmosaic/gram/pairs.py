@@ -402,7 +402,7 @@ def make_pair_stack(
     kernel_set : KernelSet
         The fitted kernels.
     views : list
-        The training pairs as the kernels see them.
+        The training pairs as the kernels read them.
     budget : float, optional
         Bytes that stored matrices might take; by default half of the free memory.
     options : StackOptions, optional

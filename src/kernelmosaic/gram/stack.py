@@ -54,9 +54,9 @@ Kernels = Sequence[int] | AnyArray
 
 
 class GramStack(ABC):
-    """P Gram matrices K_1 … K_P of the same n samples, wherever they live.
+    """P Gram matrices K_1 … K_P of the same n samples, on the host or a device.
 
-    Learners see only these operations: none of them reads a kernel whose weight is zero, and products with β read only
+    Learners use only these operations: none of them reads a kernel whose weight is zero, and products with β read only
     the columns of the samples where β is not. They take and return arrays in this process, but for combined kernels.
 
     Attributes
@@ -222,7 +222,7 @@ class MatrixStack(GramStack):
         factors = np.array(weights, dtype=np.float64)
         try:
             K = self.backend.empty((self.n_samples,) * 2, self.dtype) if out is None else out.matrix
-        except RuntimeError as error:  # torch's own error does not say what the memory was for
+        except RuntimeError as error:  # torch's own error does not name what the memory was for
             need = format_bytes(self.n_samples**2 * self.dtype.itemsize)
             raise MemoryError(
                 f"A {self.n_samples} x {self.n_samples} kernel matrix needs {need} on {self.backend.device}: use "
@@ -298,7 +298,7 @@ class ComputedStack(MatrixStack):
     kernel_set : KernelSet
         The fitted kernels.
     views : Views or PlacedSamples
-        The training samples as the kernels see them, or placed on the backend already.
+        The training samples as the kernels read them, or placed on the backend already.
     dtype : dtype
         Of the matrices.
     working_bytes : int, optional
@@ -734,7 +734,7 @@ class StackClasses(ClassGram):
     Parameters
     ----------
     stack : GramStack
-        The kernels, wherever they live.
+        The kernels, on the host or a device.
     weights : ndarray of shape (classes, P)
         The weights d.
     """
@@ -822,7 +822,7 @@ def make_stack(
     kernel_set : KernelSet
         The fitted kernels.
     views : Views
-        The training samples as the kernels see them.
+        The training samples as the kernels read them.
     dtype : dtype, optional
         Of the matrices. By default double precision for small sets and single precision above.
     budget : float, optional

@@ -107,7 +107,7 @@ class SubsetKernels:
         return Views((self.family.validate(take_columns(X, self.family.columns)),), (0,))
 
     def take_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
-        """Return the samples as the kernels that `take` returns see them."""
+        """Return the samples as the kernels that `take` returns read them."""
         settings = len(self.family.settings)
         subsets = [int(m) // settings for m in active]
         return Views.of(subsets, {v: views[0][:, self.family.subset(v * settings)[0]] for v in subsets})
@@ -218,7 +218,7 @@ class SubsetStack(GramStack):
         out, weight = np.full(len(kernels), 0.5 * float(np.sum(B**2))), 0.0
         parts = list(row_strips(len(owners), max(-(-len(owners) // n_parts), 1)))
         for left, right in _pairs(len(support), max(self.options.subset_numbers // (V.shape[1] + 1), 1024)):
-            D = np.zeros((V.shape[1] + 1, len(left)), dtype=np.float32)  # the last row stands for no column
+            D = np.zeros((V.shape[1] + 1, len(left)), dtype=np.float32)  # the last row belongs to no column
             D[:-1] = np.abs(V[left] - V[right]).T ** power
             w = np.sum(B[:, left] * B[:, right], axis=0)
             # Products of smaller numbers would be denormal, which is slow.

@@ -269,7 +269,7 @@ class _Fold:
         return self._score(_with_outputs(model, outputs), held, X)
 
     def _keeping(self, specs: list[KernelSpec], kept: list[int], fixed: dict[int, float]) -> Estimator:
-        """Return the estimator with some of its kernels, and with what parameters say of these."""
+        """Return the estimator with some of its kernels, and with the parameters of these."""
         estimator = clone(self.estimator)
         model = last_step(estimator)
         own = [specs[j] for j in kept]

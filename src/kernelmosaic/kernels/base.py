@@ -107,7 +107,7 @@ class Kernel(BaseEstimator, ABC):
         """Raise a ValueError if a parameter is not what it must be."""
 
     def __call__(self, X: MatrixLike, Y: MatrixLike = None) -> Block:
-        """Return the (len(X), len(Y)) block of similarities; ``Y=None`` stands for ``Y=X``."""
+        """Return the (len(X), len(Y)) block of similarities; ``Y=None`` means ``Y=X``."""
         X = self.validate(X)
         Y = X if Y is None else self.validate(Y)
         return self._fitted_to(Y)._block(X, Y)

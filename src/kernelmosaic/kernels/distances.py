@@ -268,7 +268,7 @@ class FitSamples:
 
 
 def _distinct(X: MatrixLike) -> NDArray[np.intp]:
-    """Return the numbers of distinct samples: repeated ones say nothing of the scale of the data."""
+    """Return the numbers of distinct samples: repeated ones carry no information on the scale of the data."""
     if not sparse.issparse(X):
         return np.asarray(np.unique(X, axis=0, return_index=True)[1])
     X = X.copy()

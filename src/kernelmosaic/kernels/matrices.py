@@ -29,7 +29,7 @@ class _Prepared:
 
     given: Any
     result: Any = None
-    # Which samples a kernel matrix has nothing but NaN for; None if there are none.
+    # Which samples have only NaN in a kernel matrix; None if there are none.
     gaps: NDArray[np.bool_] | None = None
 
 
@@ -294,7 +294,7 @@ class Precomputed(MatrixRows):
 
 
 def _gaps(given: object) -> NDArray[np.bool_] | None:
-    """Return which samples a matrix has nothing but NaN for, None if there are none."""
+    """Return which samples have only NaN in a matrix, None if there are none."""
     try:
         K = np.asarray(given)
     except ValueError:  # no matrix, which `fit` refuses

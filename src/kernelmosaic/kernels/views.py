@@ -52,14 +52,14 @@ class KernelSpec:
 
 
 def default_kernels() -> list[Kernel]:
-    """Return what ``kernels=None`` stands for: linear, quadratic and Gaussians from the scale of the data upwards."""
+    """Return the kernels of ``kernels=None``: linear, quadratic and Gaussians from the scale of the data upwards."""
     return [Linear(), Polynomial(degree=2), *family(Gaussian(), factor=[1, 2, 4])]
 
 
 def one_class_kernels() -> list[Kernel]:
     """Return the same for one-class machines: Gaussians that are narrower than the scale of the data.
 
-    Nothing in a training set of one class speaks against a wide kernel, so that learned weights lean to the widest.
+    A training set of one class has no evidence against a wide kernel, so learned weights favour the widest.
     """
     return family(Gaussian(), factor=[0.175, 0.35, 0.7])
 
@@ -80,7 +80,7 @@ def read_kernels(
     kernels : list of kernels, (name, kernel) or (name, kernel, columns), one kernel, or None
         As an estimator was given it.
     default : callable
-        Makes the kernels that None stands for.
+        Makes the kernels of None.
     X : array-like, optional
         The samples, as far as kernels depend on them.
     views : mapping, optional
@@ -169,7 +169,7 @@ def _read_item(i: int, item: object) -> tuple[str | None, Kernel | PerColumn | S
 
 
 def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
-    """Turn columns into numbers, as `ColumnTransformer` does, and expand the kernels that stand for several."""
+    """Turn columns into numbers, as `ColumnTransformer` does, and expand the entries of several kernels."""
     specs = []
     for entry in entries:
         columns = None if entry.columns is None else _column_numbers(entry, X)
@@ -190,7 +190,7 @@ def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
 
 
 def term_names(entries: Sequence[Entry]) -> list[str]:
-    """Return the names of the kernels that entries stand for; one where their number depends on the columns."""
+    """Return the names of the kernels of entries; one where their number depends on the columns."""
     kernels = [entry.kernel for entry in entries]
     ends = [one.terms() if isinstance(one, Kernel) else [""] for one in kernels]
     return [entry.name + end for entry, own in zip(entries, ends, strict=True) for end in own]

@@ -24,7 +24,7 @@ from kernelmosaic.gram.linear_algebra import nonzero_rows, rounding
 from kernelmosaic.gram.stack import GramStack
 
 Array = NDArray[np.float64]
-#: Learners stop at this share of the gap asked for: the certificate adds bounds of rounding to theirs.
+#: Learners stop at this share of the tolerance: the certificate adds bounds of rounding to theirs.
 AIM = 0.96
 
 
@@ -33,7 +33,7 @@ AIM = 0.96
 
 @dataclass(eq=False)
 class CombinedKernel:
-    """The combined kernel of a stack at the weights last asked for, of which one matrix is kept.
+    """The combined kernel of a stack at the weights last used, of which one matrix is kept.
 
     Problems on one stack that are solved one after the other may share it; those solved at once each have their own.
 
@@ -158,7 +158,7 @@ class Learned:
     start : Start
         Where the learner of a like problem may start.
     slopes : ndarray of shape (P,) or None
-        ½ βᵀK_mβ, where the learner has asked for all of them.
+        ½ βᵀK_mβ, where the learner has computed all of them.
     """
 
     weights: Array
@@ -194,7 +194,7 @@ class Learned:
         few = stack.take_kernels(used) if stack.is_implicit else stack
         forms = exact_forms(few, sizes[used], machine, solution, weights[used], products)
         if stack.is_implicit:
-            # The largest in the set of the weights is exact, which is all that its bound asks for.
+            # The largest in the set of the weights is exact, which is all that its bound needs.
             penalties = learner.options.penalties
             spread = 0.5 * rounding(np.float64, stack.n_samples) * _spread(sizes, solution.beta) ** 2
             q = stack.quadratic_forms(solution.beta, None, penalties**-2.0) * penalties**2
@@ -249,7 +249,7 @@ class LearnedClasses(Learned):
         forms = exact_forms(stack, sizes, machine, solution, theta)
         lost = np.sum(theta * forms.q, axis=0) <= np.sum(theta * forms.q_error, axis=0)
         if np.any(solution.beta[:, lost]):
-            # A function that rounding does not tell from zero is zero, and has no use for weights.
+            # A function that is zero up to rounding is zero, and does not depend on the weights.
             beta, values = (np.where(lost, 0.0, one) for one in (solution.beta, solution.values))
             weights = np.where(lost[:, np.newaxis], 0.0, self.weights)
             known = replace(self, solution=replace(solution, beta=beta, values=values), weights=weights)

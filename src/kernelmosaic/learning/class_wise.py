@@ -171,7 +171,7 @@ class ClassSearch(BoundTracker):
         super().__init__(problem, self.last)
 
     def evaluate(self, theta: Array) -> Evaluation:
-        """Evaluate at θ, from where the last evaluation left τ; raises `_Done` when nothing more is asked."""
+        """Evaluate at θ, from where the last evaluation left τ; raises `_Done` as `go_on` does."""
         # A step that ends at zero may round to less.
         self.last = self.problem.evaluate(np.maximum(theta, 0.0), self.last.solution.beta, self.inner)
         self.consider(self.last)
@@ -231,7 +231,7 @@ class ClassNewton(ClassWiseLearner):
                 break
             step = _lowest_point(here.theta.ravel(), here.q.ravel(), H).reshape(here.theta.shape) - here.theta
             trial = search.along(here, step)
-            # Where other samples become free along every step, the curvature here says little about its end.
+            # Where other samples become free along every step, the curvature here is wrong at its end.
             short = trial is None or np.abs(trial.theta - here.theta).max() < 0.2 * np.abs(step).max()
             failures = failures + 1 if short else 0
             if trial is None:
@@ -280,7 +280,7 @@ class ProjectedGradient(ClassWiseLearner):
                 search.increase_precision()
                 size = 1.0
                 continue
-            # Rescaling balances the regulariser; the value there is asked of the machine, not taken from the slope.
+            # Rescaling balances the regulariser; the value there is that of the machine, not extrapolated by the slope.
             here, size = search.evaluate(problem.rescaled(found[1])[0]), 2.0 * found[0]
 
 

@@ -33,7 +33,7 @@ class QCQP(Learner):
 
     The multipliers of the constraints are the weights η, with Σ d_m² η_m = 1. The machine is then solved once at these
     weights, which certifies them. Where the conic program is too badly conditioned to have a point, the weights stay
-    equal, and the gap says how far from the optimum they may be.
+    equal, and the gap bounds their distance from the optimum.
 
     References
     ----------
@@ -235,7 +235,7 @@ def _lower_bound(Ks: NDArray[np.float64], program: Program, beta: Vector, W: NDA
     """Return the dual value of β with the best γ that a correction of Z = W − ½ββᵀ can vouch for."""
     r = np.trace(Ks, axis1=1, axis2=2) / program.n_samples
     forms = np.tensordot(Ks, W, 2)
-    # Kernels that are zero ask nothing of Z.
+    # Kernels that are zero do not constrain Z.
     gamma = float(forms @ r / (r @ r)) if r.any() else 0.0
     # Z must meet all equalities exactly: correct it within the kernels' span ...
     gram = np.tensordot(Ks, Ks, ([1, 2], [1, 2]))

@@ -110,14 +110,14 @@ class DiscriminantProblem(WeightProblem):
         out = self.norm.retract(np.where(self.scale > 0, theta, 0.0))
         if self.joint:
             out[0] = max(out[0], least)
-            # Where nothing beats the identity, the kernels still say in which directions the classes differ.
+            # Where nothing beats the identity, the kernels still define directions in which the classes differ.
             usable = self.scale[1:] > 0
             out[1:][usable] += max(least - float(out[1:].sum()), 0.0) / np.count_nonzero(usable)
             out /= out.sum()
         return out
 
     def scaled(self, weights: Weights) -> Weights:
-        """Return the shares of given weights; the first ones where λ, of which they say nothing, has a share, too."""
+        """Return the shares of given weights; the first ones where λ, which they do not include, has a share, too."""
         return self.start() if self.joint else super().scaled(weights)
 
     def solve(self, theta: Weights, warm_start: Any = None, tol: float = 0.0) -> RidgeSolution:

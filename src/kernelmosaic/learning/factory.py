@@ -53,7 +53,7 @@ SOLVERS: dict[str, dict[str, type[Learner]]] = {
 
 @dataclass(frozen=True)
 class Parameters:
-    """How an estimator asks for its weights to be learned; the attributes are its parameters of these names.
+    """How an estimator's weights are learned; the attributes are its parameters of these names.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Parameters:
 def make_learner(
     parameters: Parameters, stack: GramStack, machines: Sequence[Any] = (), penalties: Weights | None = None
 ) -> Learner:
-    """Return the learner that an estimator's parameters ask for.
+    """Return the learner of an estimator's parameters.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def make_learner(
     stack : GramStack
         The kernels: their number, and for eigenvalue penalties their spectra.
     machines : sequence of Machine
-        What it will be asked to learn for, so that a solver that cannot serve them says so before any work is done.
+        The machines to learn for, so that a solver that does not support them raises before any work is done.
     penalties : ndarray of shape (P,), optional
         Those that follow from the kernels; by default the ones that the parameters name.
     """
@@ -144,7 +144,7 @@ def _check_generated(parameters: Parameters, norm: WeightNorm) -> None:
 
 
 def solver_class(parameters: Parameters) -> type[Learner]:
-    """Return the class that a solver's name stands for, or raise naming the ones there are."""
+    """Return the class of a solver's name, or raise naming the known ones."""
     solvers = SOLVERS[parameters.family]
     name = check_choice("solver", parameters.solver, solvers)
     if parameters.learns_C:

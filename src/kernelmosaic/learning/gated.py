@@ -250,7 +250,7 @@ class Projections:
     kernel_set : KernelSet
         The kernels; copied, so that machines learned side by side do not share projections.
     views : list
-        The training samples as they see them.
+        The training samples as they read them.
     weight : ndarray of shape (n,)
         Weights of the samples, which a scale may average over.
     budget : float, optional

@@ -78,7 +78,7 @@ def polish(found: BoundTracker) -> Learned:
 
 
 class NewtonSearch(BoundTracker):
-    """Newton steps with a line search on the exact value, and the planes of all β seen where none pays.
+    """Newton steps with a line search on the exact value, and the planes of all β found where no step lowers it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The sets in which weights live: their norms, what learners need to know of them, and the penalties on the kernels."""
+"""The sets of the weights: their norms, what learners need of them, and the penalties on the kernels."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WeightNorm(ABC):
 
     @abstractmethod
     def __str__(self) -> str:
-        """Return the estimator's parameter that asks for it."""
+        """Return the estimator's parameter that selects it."""
 
     @abstractmethod
     def start(self, n_kernels: int) -> Weights:
@@ -254,7 +254,7 @@ def _simplex_step(x: Weights, q: Weights, A: NDArray[np.float64], curvature: Wei
     floor = trusted_floor(x, q, curvature, common=float(x @ q))
     floor /= max(float(floor.sum()), 1.0)
     step = _step_above(floor, x, q, A)
-    # Weights that grow together may be more than the model bears: then none does by a power.
+    # Where the floor raises many weights at once, the step may not descend: then it raises none.
     return step if float(q @ step) > 0 else _step_above(np.minimum(floor, x), x, q, A)
 
 
@@ -333,7 +333,7 @@ def damped(H: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def make_norm(norm: Any, l1_ratio: Any = 0.5) -> WeightNorm:
-    """Return the set that an estimator's `norm` asks for, or raise saying which there are."""
+    """Return the set of an estimator's `norm`, or raise naming the known ones."""
     if isinstance(norm, str) and norm == "elastic":
         if isinstance(l1_ratio, bool) or not isinstance(l1_ratio, int | float | np.number) or not 0 <= l1_ratio <= 1:
             raise ValueError(f"l1_ratio={l1_ratio!r}: give a number from 0 (norm=2) to 1 (norm=1).")

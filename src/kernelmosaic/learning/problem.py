@@ -1,6 +1,6 @@
 """What is learned: a training problem as a function of the weights, its evaluations and bounds, and what learners are.
 
-Whatever the machine, the value J changes with the combined kernel by −½ββᵀ, so that β is all a problem asks of it.
+Whatever the machine, the value J changes with the combined kernel by −½ββᵀ, so that a problem needs β only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ROUNDING = (
 
 @dataclass(frozen=True)
 class LearnerOptions:
-    """What an estimator asks of a learner, and the tuning values of the searches.
+    """Tolerance and limits of a learner, and the tuning values of the searches.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ class Evaluation:
     upper : float
         Primal value: no less than the problem's optimum at these weights, and so over all weights.
     q : ndarray like `theta`
-        ½ βᵀK_mβ / d_m², the slopes of the value downward in θ; NaN for kernels whose slopes were not asked for.
+        ½ βᵀK_mβ / d_m², the slopes of the value downward in θ; NaN for kernels whose slopes were not computed.
     products : ndarray of shape (P, n_support), (P, n_support, outputs) or None
         K_m β / d_m² at the support samples, where curvatures are made of them; rows of kernels whose slopes were not
         asked for are meaningless.
@@ -279,7 +279,7 @@ class Problem(ABC):
 
 
 class WeightProblem(Problem):
-    """The same as a function of the weights θ, which live in the set of a norm.
+    """The same as a function of the weights θ in the set of a norm.
 
     Parameters
     ----------
@@ -335,7 +335,7 @@ class WeightProblem(Problem):
         return at
 
     def watch(self, at: Evaluation) -> Numbers:
-        """Return the kernels whose slopes to ask for next; None for all."""
+        """Return the kernels whose slopes are computed next; None for all."""
         return None
 
     def assess(self, theta: Weights, beta: Array) -> Evaluation | None:
@@ -399,7 +399,7 @@ class MachineProblem(WeightProblem):
         unknown = Evaluation(theta, solution, np.inf, np.full(len(every), np.nan), blank, support, self.far)
         asked = every[~self.far] if kernels is None else kernels
         known = self.add_slopes(unknown, np.union1d(asked, every[theta > 0]))
-        # The kernel part of the value, from the same products as the slopes, so that both bounds see one arithmetic.
+        # The kernel part of the value, from the same products as the slopes, so that both bounds round alike.
         quadratic = float(theta[theta > 0] @ known.q[theta > 0])
         upper = self.machine.program.primal_value(quadratic, solution.values, solution.intercept)
         if not self.machine.has_targets:
@@ -430,7 +430,7 @@ class MachineProblem(WeightProblem):
         return self.machine.linear_value(at.solution), np.where(self.far & np.isnan(at.q), 0.0, at.q)
 
     def curvature(self, at: Evaluation) -> Array:
-        """Return ∂²J/∂θ² among the known kernels, while the free samples stay free: how β answers to the weights.
+        """Return ∂²J/∂θ² among the known kernels, while the free samples stay free: how β depends on the weights.
 
         The free coefficients solve a linear system in the combined kernel, so their answer to a change of θ_m is its
         inverse times K_m β; everything else is fixed at its bound.
@@ -442,7 +442,7 @@ class MachineProblem(WeightProblem):
         return np.asarray(sum(each, np.zeros((len(at.known),) * 2)))
 
     def _curvature_of(self, program: Any, at: Evaluation, beta: Array, output: Any) -> Array:
-        """Return what one output adds; outputs answer to the weights independently."""
+        """Return what one output adds; outputs depend on the weights independently."""
         free = program.free(beta)
         if len(free) == 0:
             return np.zeros((len(at.known),) * 2)
@@ -480,14 +480,14 @@ class SmoothProblem(MachineProblem):
         loss = self.machine.program.at(at.solution.point)
         answer, _ = solve_curved(self.combine(at.theta).products, loss.times, loss.times(V), tol=1e-4)
         H = V.T @ answer
-        # A loss beyond all numbers has no curvature to go by.
+        # An infinite loss has no curvature.
         return np.asarray(0.5 * (H + H.T) if np.isfinite(H).all() else np.zeros_like(H))
 
 
 class MulticlassProblem(MachineProblem):
     """The problem of a joint machine; where its free samples are too many, slopes alone show the curvature."""
 
-    #: The last evaluation whose curvature was asked for, and the secants' curvature there.
+    #: The last evaluation whose curvature was computed, and the secants' curvature there.
     _secant: tuple[Evaluation, Array] | None = None
 
     def watch(self, at: Evaluation) -> None:
@@ -617,7 +617,7 @@ class BoundTracker:
             return float(problem.slopes(at)[moves] @ direction[moves])
 
         def hidden(size: float, end: Evaluation) -> bool:
-            # Differences below the machine's own gap say nothing about the weights, nor do steps that rounding removes.
+            # Differences below the machine's own gap prove no descent, nor do steps that rounding removes.
             error = max(here.solution.gap, end.solution.gap) * abs(value)
             return self.gap <= options.tol or -size * slope <= error or np.array_equal(end.theta, here.theta)
 

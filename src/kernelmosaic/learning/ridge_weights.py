@@ -2,7 +2,7 @@
 
 The parameters are the logarithms of the weights η ≥ 0 (not normalised: their size against the ridge α is learned), of
 α, for the log-loss of leave-one-out outputs of the scale a, and of the widths ℓ of kernels that have them learned. Weak
-priors keep them finite. The problem is not convex: `stationarity` says how level the end is.
+priors keep them finite. The problem is not convex: `stationarity` is the largest slope at the end.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class SILP(Learner):
 
     Every β of the machine gives a plane below its value J(θ), so the master problem bounds the optimum from below, and
     the machine solved at any weights bounds it from above. The master's own weights jump from corner to corner of the
-    simplex, so the machine is asked part of the way from the best weights to them instead.
+    simplex, so the machine is solved part of the way from the best weights to them instead.
 
     In discriminant analysis the plane of β is Σ_j (2 h_jᵀβ_j − λ β_jᵀβ_j) − Σ_i s_i Σ_j β_jᵀN_iβ_j, the constraint of
     Ye et al. up to factors of β and of the whole; the worst one is a Cholesky factorisation away.
@@ -153,7 +153,7 @@ class _Master(BoundTracker):
         super().__init__(problem, self._ask(problem, problem.start(), warm_start))
 
     def step(self) -> bool:
-        """Solve the master problem and ask the machine for one more plane; False when nothing new comes."""
+        """Solve the master problem and add the machine's plane there; False if it is not new."""
         constants, slopes = map(np.array, zip(*self.planes, strict=True))
         corner, lower, shares = solve_master(constants, slopes)
         mixture = sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share)
@@ -169,7 +169,7 @@ class _Master(BoundTracker):
             self.share = min(self.share / 0.7, 1.0)
         else:
             self.share = max(self.share * 0.7, 1e-3)
-            # Planes of an inexact machine may leave the master where it was; ask more exactly.
+            # Planes of an inexact machine may leave the master where it was; solve it more exactly.
             self.inner = max(min(self.inner, 0.1 * self.gap), self.problem.options.sharpest)
         return True
 

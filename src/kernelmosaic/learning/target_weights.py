@@ -71,9 +71,9 @@ class TargetOptions:
         Most targets that the interpolation is fitted to, that the prior is learned from, and that are gathered into
         groups.
     batch_bytes : int or None
-        Of the targets that are worked on at once; None stands for 32 MiB on the host and 256 MiB on a device.
+        Of the targets that are worked on at once; None means 32 MiB on the host and 256 MiB on a device.
     kept_bytes : float or None
-        Up to which size, with their coefficients, they are kept in memory; None stands for what is free.
+        Up to which size, with their coefficients, they are kept in memory; None means what is free.
     verbose : bool
         Whether to show the progress.
     """
@@ -491,7 +491,7 @@ def _design(units: Array, count: int, rng: np.random.RandomState, options: Targe
 
 
 def _rounded(gammas: Array) -> Array:
-    """Return γ to four digits, which no criterion tells from more.
+    """Return γ to four digits, enough for every criterion.
 
     The covariance of kriging is nearly singular, and what rounding leaves of further digits would grow from round to
     round: the same samples in another order, or on another machine, would have other weights.
@@ -623,7 +623,7 @@ class _Interpolated:
     def of(
         cls, search: _Candidates, rng: np.random.RandomState, options: TargetOptions, everywhere: bool
     ) -> _Interpolated:
-        """Draw points around the candidates that suit targets and, if asked for, as the design is drawn, too."""
+        """Draw points around the candidates that suit targets and, optionally, as the design is drawn, too."""
         gammas, knees = np.array(search.gammas), 0.3 * search.knees
         some = rng.permutation(search.targets.n_targets)[: options.learned_from]
         known = search.above_best(some)

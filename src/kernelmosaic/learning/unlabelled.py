@@ -286,7 +286,7 @@ class NeighborGraph:
         """Return the coordinates of new samples, λ⁻¹ times the mean over their neighbours, from their kernel rows.
 
         An eigenvector is that mean at every training sample, but for the symmetry of the graph. λ below 0.1 count as
-        0.1: they say nothing of clusters, and would make noise larger.
+        0.1: they carry no information on clusters, and would make noise larger.
         """
         near = _nearest(self.diagonal - 2.0 * K, n_neighbors)
         return np.asarray(self.vectors[near].mean(axis=1) / np.maximum(self.values, 0.1))

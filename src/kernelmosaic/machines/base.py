@@ -47,7 +47,7 @@ class Machine:
     options : SolverOptions
         How the program is solved.
     can_be_subsampled : bool
-        Whether some of the samples, each counting for several, ask for about the same function.
+        Whether some of the samples, each counting for several, have about the same solution.
     has_one_output : bool
         Whether there is one coefficient per sample, not one per sample and class.
     has_independent_outputs : bool
@@ -59,7 +59,7 @@ class Machine:
     has_one_slack : bool
         Whether the loss is linear or quadratic in the slack, not one after the other.
     has_box : bool
-        Whether the coefficients live in a box, and each point of it proves a bound; else the loss is smooth, and they
+        Whether the coefficients are in a box, and each point of it proves a bound; else the loss is smooth, and they
         are its slopes.
     """
 
@@ -353,7 +353,7 @@ class OneClass(Machine):
 class PosteriorSVC(Machine):
     """Two classes: min ½‖w‖² + Σ Cᵢ ξᵢ with ŷᵢ f(xᵢ) ≥ ŷᵢ² (1 − ξᵢ), where ŷ = 2 Pr(+1 | x) − 1 (Tao et al. 2005).
 
-    Hard posteriors give the plain machine; a sample with ŷ = 0 says nothing and is taken out.
+    Hard posteriors give the plain machine; a sample with ŷ = 0 has no influence and is taken out.
 
     Parameters
     ----------
@@ -524,7 +524,7 @@ class MulticlassMachine(Machine):
     ) -> Solution:
         """Return the solution for the kernel, one for all classes or one per class, to a relative gap of `tol`.
 
-        `values` are the outputs of a feasible warm start, where they are known: the solver then believes its own sums.
+        `values` are the outputs of a feasible warm start, where they are known: the solver does not recompute them.
         With `inside`, interior points come before steps that solve one sample each.
         """
         return solve_multiclass(K, self.program, warm_start, tol, None, values, self.options, inside)

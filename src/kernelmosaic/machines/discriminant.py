@@ -18,7 +18,7 @@ from kernelmosaic.solvers.program import Vector
 
 Matrix = NDArray[np.float64]
 
-#: Eigenvalues of a criterion below this share of the largest are directions that tell no classes apart.
+#: Eigenvalues of a criterion below this share of the largest are directions that do not separate classes.
 _RANK = 1e-10
 
 

@@ -42,7 +42,7 @@ def solve_factored(
         A β from nearby: working sets of samples that are free or violate optimality are then tried first, unless
         features are so few that steps from anywhere are as fast.
     tol : float
-        The relative duality gap at which to stop. A larger gap in the answer tells that rounding hides the rest.
+        The relative duality gap at which to stop. A larger gap in the result means that rounding hides the rest.
     options : SolverOptions
         When one method takes over from another.
     """
@@ -157,7 +157,7 @@ def _by_interior_points(
         softened = Program(program.target, program.lower, program.upper, ridge, program.epsilon, program.total)
     few = gram.stored and gram.backend is NUMPY and gram.n_samples <= options.few
     central = CentralPath(gram.take(np.arange(gram.n_samples)) if few else gram, softened)
-    # The path stops at these shares of the gap asked for: rounding coefficients to their bounds costs the rest. The gap
+    # The path stops at these shares of the tolerance: rounding coefficients to their bounds costs the rest. The gap
     # of a machine without slack is larger, by about a root, than with the kernel's diagonal as its slack.
     for share in (0.3, 0.01) if gram.shift is None else (0.3, 0.01, 3e-4, 1e-5, 3e-7):
         # Nor does it stop at a larger gap than 3e-5: the last digits cost little, and the next solve starts from here.

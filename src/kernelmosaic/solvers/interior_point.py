@@ -39,7 +39,7 @@ class PathEnd:
     beta : ndarray of shape (n,)
         Coefficients strictly within their bounds.
     at_lower, at_upper : ndarray of shape (n,)
-        Whether the path leads to the sample's lower or upper bound; with a tube, to zero where both say so.
+        Whether the path leads to the sample's lower or upper bound; with a tube, to zero where both are set.
     n_iter : int
         Newton matrices factorised.
     """
@@ -119,7 +119,7 @@ class CentralPath:
 
     The iterate holds variables x between bounds, their multipliers, the intercept b, and Kβ. Without a tube x is β.
     With one, β = x₀ − x₁ is split into two parts that are not negative, each paying ε. Arrays have shape (parts, n).
-    They live where the kernel's factors do, since a step is little but arithmetic on them.
+    They are where the kernel's factors are, since a step is little but arithmetic on them.
 
     References
     ----------

@@ -129,7 +129,7 @@ def _readable(K: ArrayOrTensor, program: MulticlassProgram, small: bool) -> Clas
 class ClassMatrices(ClassGram):
     """Matrices of this process: one for all classes, of shape (n, n), or one per class, of shape (classes, n, n).
 
-    `exact` is the kernel that they are the entries of, if it knows products better than they do.
+    `exact` is the kernel that they are the entries of, if its products are more exact.
     """
 
     def __init__(self, K: AnyArray, exact: ClassGram | None = None) -> None:
@@ -310,7 +310,7 @@ class MultiOutput(WorkingSet[RoundState]):
         return taken
 
     def _block(self, which: Any) -> AnyArray:
-        """Return the samples' kernels, of shape (1 or classes, q, q); those of the last round are at hand."""
+        """Return the samples' kernels, of shape (1 or classes, q, q); those of the last round are kept."""
         if self.whole:
             return np.asarray(self.gram.matrix)
         if self._held is None or self._held[1].dtype != self.dtype or not np.array_equal(self._held[0], which):

@@ -23,7 +23,7 @@ from kernelmosaic.solvers.program import Matrix, MulticlassProgram
 
 
 def free_coefficients(program: MulticlassProgram, beta: Matrix) -> NDArray[np.bool_]:
-    """Tell which coefficients may move both ways; one alone in its sample may not, since a sample's sum to zero."""
+    """Return which coefficients may move both ways; one alone in its sample may not, since a sample's sum to zero."""
     sample_C, own_upper = program.sample_C[:, np.newaxis], program.own_upper[:, np.newaxis]
     near = 1e-9 * sample_C  # a coefficient nearer to its bound is at its bound
     own = np.zeros(beta.shape, dtype=bool)

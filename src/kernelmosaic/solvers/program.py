@@ -220,7 +220,7 @@ class Program:
             both = (self.ridge > 0) & np.isfinite(bound)
             bends.append(z[both] + side - self.ridge[both] * bound[both])
         knots = np.unique(np.concatenate(bends))
-        # From knot to knot Σu is linear, so its value in the middle tells whether the total is met there.
+        # From knot to knot Σu is linear, so its value in the middle decides whether the total is met there.
         middles = np.concatenate([[knots[1] - 1.0], 0.5 * (knots[1:-2] + knots[2:-1]), [knots[-2] + 1.0]])
         segments = range(len(middles))
 
@@ -306,7 +306,7 @@ class Program:
         return few, backend.to_numpy(z[left]), size
 
     def _sum_excess(self, u: ArrayOrTensor, apart: float = 0.0) -> float:
-        """Return by how much the conjugate's u sum to more than the total, 0 if only rounding tells them apart.
+        """Return by how much the conjugate's u sum to more than the total, 0 if they differ by rounding only.
 
         `apart` is the size of what was already taken off the total.
         """
@@ -460,7 +460,7 @@ def certify(
 
 
 def assess(gram: Any, program: Any, beta: NDArray[np.float64], n_iter: int = 0) -> Solution:
-    """Return a feasible β as a solution for a kernel, with Kβ as exact as the kernel knows it."""
+    """Return a feasible β as a solution for a kernel, with Kβ as exact as the kernel computes it."""
     noise = 0.0
     if beta.ndim == 1 and not program.target.any():
         noise = program.value_noise(beta, gram.diagonal(), gram.dtype)

@@ -11,7 +11,7 @@ With a ridge there is nothing to soften: σ is zero, and a handful of steps do.
 
 w and b move together, so that β at the end of a whole step is read off residuals sample by sample, wherever the samples
 are: Zd, Zᵀβ and the next Newton matrix come out of one pass, and where rows are on other machines out of one trip. All
-vectors live where the features do.
+vectors are where the features are.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A round chooses some samples, takes their block of the kernel, solves their problem alone, and brings all outputs up to
 date with one product; Newton steps move all free coefficients at once. The certificate is that of the solvers that read
-the whole matrix, with Kβ as exact as the kernel knows it. `SingleOutput` is the driver for the program of machines with
-one output, with a policy that says which samples a round has and how their problem is solved; the driver for several
-classes is `multiclass.MultiOutput`.
+the whole matrix, with Kβ as exact as the kernel computes it. `SingleOutput` is the driver for machines with one output;
+its policy chooses the samples of a round and solves their problem. The driver for several classes is
+`multiclass.MultiOutput`.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Slopes(RoundState):
 
 
 class SingleOutput(WorkingSet[Slopes]):
-    """Rounds of the program with one output; β and its residual t − Kβ − ρβ live where the kernel is.
+    """Rounds of the program with one output; β and its residual t − Kβ − ρβ are where the kernel is.
 
     The policy says which samples a round has (`rows`), how their problem is solved (`solve`: better coefficients, the
     steps taken, and the samples' kernel if it is at hand), and whether more rounds can help after a certificate above
@@ -277,7 +277,7 @@ class SingleOutput(WorkingSet[Slopes]):
         z = self.residual + self.placed.ridge * self.beta
         low, high = self.backend.xp.stack([bottom, top]).sort().values
         candidates = low + self.backend.asarray(np.linspace(0.0, 1.0, n_candidates)) * (high - low)
-        # The sum falls with the intercept, so counting those above the total says where it crosses.
+        # The sum falls with the intercept, so counting those above the total finds where it crosses.
         above = (self.placed.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
         ends = self.backend.xp.stack([above - 1, above]).clip(0, n_candidates - 1)
         # Picked on the device: a number as an index would have to come to the host first.
