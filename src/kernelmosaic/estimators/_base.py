@@ -100,7 +100,7 @@ class KernelEstimator(BaseEstimator, ABC):
     """What all estimators share: a list of kernels, samples in, and predictions of a fitted function."""
 
     kernels: KernelsLike
-    # What parameters stand for where a subclass does not list them. Without `missing`, samples must have all views.
+    # Values of parameters that a subclass does not list. Without `missing`, samples must have all views.
     missing: Any = None
     n_jobs: Any = None
     # Of the Gram matrices; None leaves it to their number.
@@ -113,7 +113,7 @@ class KernelEstimator(BaseEstimator, ABC):
     _rules: Settings
     _standardizer: Standardizer | None = None
 
-    # What ``kernels=None`` stands for.
+    # The kernels of ``kernels=None``.
     _default_kernels = staticmethod(default_kernels)
 
     def read_kernels(self, X: MatrixLike = None, views: Settings | None = None) -> list[Entry]:
@@ -121,7 +121,7 @@ class KernelEstimator(BaseEstimator, ABC):
         return read_kernels(self.kernels, partial(self._kernels_of, X, views), X, views)
 
     def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
-        """Return what ``kernels=None`` stands for on columns of numbers, of X or of each of several tables."""
+        """Return the kernels of ``kernels=None`` on columns of numbers, of X or of each of several tables."""
         return self._default_kernels()
 
     def get_params(self, deep: bool = True) -> Settings:
@@ -268,7 +268,7 @@ class KernelEstimator(BaseEstimator, ABC):
         names = getattr(X, "columns", None) if issparse(X) else None
         X, form = self._array_form(X, names)
         with refuse_text(X), warnings.catch_warnings() if names is not None else nullcontext():
-            if names is not None:  # scikit-learn knows names of data frames alone
+            if names is not None:  # scikit-learn reads names of data frames only
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
             # Rows one after the other, as data frames do not have them: sums then round alike, and fits are the same.
             found = validate_data(self, X, *y, reset=reset, order="C", **form, **checks)
@@ -302,7 +302,7 @@ class KernelEstimator(BaseEstimator, ABC):
             "dtype": (np.float64, np.float32),
         }
         # Of sparse samples, those with names have tables that a row can lack; gates read means of dense ones.
-        if rules.get("views") and (not issparse(X) or (names is not None and self.missing != GATED)):
+        if rules.get("views") and (not issparse(X) or (names is not None and not rules["gated"])):
             form["ensure_all_finite"] = "allow-nan"
         return X, form
 
@@ -337,7 +337,7 @@ class KernelEstimator(BaseEstimator, ABC):
                 f"kernels={self.kernels!r}: {type(self).__name__} needs all kernels at once, and those of Subsets(...) "
                 "are not stored; use MKLClassifier, MKLRegressor or MKLOneClass, or give a list of kernels."
             )
-        # Past the kernels there may be the one gates live in.
+        # After the kernels there may be that of the gates.
         names = [*(entry.name for entry in entries), "gating_kernel"]
         readers = zip(names, self._kernels_take("accepts_sparse", entries), strict=False)
         return {
@@ -345,7 +345,8 @@ class KernelEstimator(BaseEstimator, ABC):
             "dense": next((name for name, sparse in readers if not sparse), None),
             "picked": all(entry.columns is not None for entry in entries),
             "approximation": self.approximation,
-            # Whether samples may lack what a kernel reads; the kernels say so if they may not.
+            "gated": self.missing == GATED,
+            # Whether samples may lack what a kernel reads; else the kernels raise.
             "views": self.missing is not None and not any(isinstance(entry.kernel, Subsets) for entry in entries),
         }
 
@@ -366,7 +367,7 @@ class KernelEstimator(BaseEstimator, ABC):
         return self._validate(X, reset=False)
 
     def scaled(self, given: FitInput, scale: bool) -> FitInput:
-        """Return the samples with standardised columns if `scale` says so, and note how new ones are standardised."""
+        """Return the samples with standardised columns if `scale`, and keep the standardizer for new ones."""
         self._standardizer = given.standardizer(self.read_kernels(given.table, given.views)) if scale else None
         return given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
 
@@ -439,7 +440,7 @@ class KernelEstimator(BaseEstimator, ABC):
         Parameters
         ----------
         X, Y : array-like of shape (n_samples, n_features)
-            Samples; ``Y=None`` stands for X.
+            Samples; ``Y=None`` means X.
 
         Returns
         -------
@@ -513,7 +514,7 @@ class BaseMKL(KernelEstimator):
 
     @abstractmethod
     def _task(self) -> Task:
-        """Return what the parameters say of targets, machines and predictions."""
+        """Return the task that the parameters define."""
 
     def _method(self) -> Method:
         """Return how the weights are to be learned."""
@@ -542,7 +543,7 @@ class BaseMKL(KernelEstimator):
         return self.fit_input(self.validated(X, y, sample_weight), store=active_store())
 
     def recipe(self, given: FitInput) -> Recipe:
-        """Return what the parameters say of a fit."""
+        """Return the recipe that the parameters define."""
         self._check_parameters()
         return Recipe(self.kernel_options(given), self._method(), self._task(), self.tol, bool(self.verbose))
 
