@@ -300,9 +300,8 @@ class InspectRequest:
 class DemoRequest:
     """Options of ``kernelmosaic demo``."""
 
-    problem: Literal["patients", "gauss4"] = option("patients", "Views of patients, or kernels against the Bayes rule.")
     seed: int = _seed(0, "Seed of the training and test samples.")
-    samples: int | None = option(None, "Training samples. Default: 120, of gauss4 600.", min=20, max=5000)
+    samples: int = option(120, "Training samples.", min=20, max=5000)
     report: Path = option(
         Path("kernelmosaic-demo.html"), "Where to write the report, an HTML page.", callback=_writable_file
     )
