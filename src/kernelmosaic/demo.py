@@ -16,7 +16,7 @@ from sklearn.base import clone
 from kernelmosaic._typing import Array, Estimator
 from kernelmosaic.estimators import MKLClassifier
 from kernelmosaic.kernels import Gaussian
-from kernelmosaic.reports import Page, Picture, Table
+from kernelmosaic.reports import Page, Table
 from kernelmosaic.stacking import stack_views
 
 Advance = Callable[[str, int], None]
@@ -225,5 +225,5 @@ def write_report(result: DemoResult, path: Path) -> None:
             "A row per patient in each view, white where the patient lacks it; lines as thick as the weights; the "
             "learned kernel between test patients; and the accuracies."
         )
-        page.figures([Picture(result.draw(), "Four views, weights, kernel and accuracies")])
+        page.figure(result.draw(), "Four views, weights, kernel and accuracies")
     page.write(path)
