@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,7 +45,7 @@ class DemoResult:
     ----------
     title, summary, lead, caption : str
         Above and below the printed table; at the head of the page, and above the table there.
-    cells : list of tuples of str
+    cells : sequence of tuples of str
         The table under `COLUMNS`, a line per row.
     rows : list of Row
     draw : callable
@@ -56,7 +56,7 @@ class DemoResult:
     summary: str
     lead: str
     caption: str
-    cells: list[tuple[str, ...]]
+    cells: Sequence[tuple[str, ...]]
     rows: list[Row]
     draw: Callable[[], Any]
 

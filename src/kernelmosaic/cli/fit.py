@@ -554,8 +554,8 @@ def make_model(request: EmbedRequest, kernels: list[Any]) -> Estimator:
     given: Settings = {"kernels": kernels, "weights": request.weights, "random_state": request.seed, "scale": False}
     if not isinstance(request, ClusterRequest):
         return MKLKernelPCA(n_components=request.components or 2, **given)
-    counts = {"n_clusters": request.clusters or "auto", "n_components": request.components or "auto"}
-    return MKLClustering(embedding=request.embedding, **counts, **given)
+    given |= {"n_clusters": request.clusters or "auto", "n_components": request.components or "auto"}
+    return MKLClustering(embedding=request.embedding, **given)
 
 
 def unlabelled_page(pipeline: Any, training: TrainingTable, target: AnyArray | None) -> Page:
