@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from kernelmosaic.reports import Picture
 from reproduction.reading import Result, Run
 from reproduction.rows import Line, Row, label, lines_of, main_metrics
 
@@ -19,8 +18,11 @@ _TIMES = ("time", "seconds")
 _MOST_BARS, _MOST_NAMED = 24, 16
 
 
-def result_pictures(result: Result) -> list[Picture]:
-    """Return the charts of one experiment: its main figures against the published ones, and the times."""
+def result_pictures(result: Result) -> list[tuple[Any, str, str]]:
+    """Return the charts of one experiment: its main figures against the published ones, and the times.
+
+    Each comes with what it shows and its caption.
+    """
     metrics = [metric for metric in main_metrics(result.rows) if metric not in _TIMES]
     name = result.experiment.name
     pictures = []
@@ -30,16 +32,16 @@ def result_pictures(result: Result) -> list[Picture]:
             figure = _against(rows)
             alt = f"{name}, {label(metric)}: {len(rows)} of our figures over the published ones"
             caption = f"{label(metric)}: ours over published, with deviations; on the line they are equal."
-            pictures.append(Picture(figure, alt, caption))
+            pictures.append((figure, alt, caption))
     if not pictures and metrics:
         rows = [row for row in result.rows if row.metric == metrics[0]]
         alt = f"{name}: {label(metrics[0])} of every method on every data set"
-        pictures.append(Picture(_side_by_side(rows), alt, f"{label(metrics[0])}, with deviations over the replicates."))
+        pictures.append((_side_by_side(rows), alt, f"{label(metrics[0])}, with deviations over the replicates."))
     times = _training_seconds(result)
     if len(times) > 1:
         caption = "Seconds to train one model (for a search: all its models), geometric mean over the data sets."
         alt = f"{name}: bars of the training seconds of {len(times)} methods"
-        pictures.append(Picture(_bars(times, "seconds"), alt, caption))
+        pictures.append((_bars(times, "seconds"), alt, caption))
     return pictures
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelmosaic.stats import FTestResult, WilcoxonResult, WinTieLoss, f_test_5x2cv, wilcoxon, win_tie_loss
+from kernelmosaic.stats import PairedTestResult, WilcoxonResult, WinTieLoss, f_test_5x2cv, wilcoxon, win_tie_loss
 
 _VERDICTS = {1: "win", 0: "tie", -1: "loss"}
 
@@ -20,7 +20,7 @@ class DatasetComparison:
     dataset: str
     mean_a: float
     mean_b: float
-    f_test: FTestResult | None
+    f_test: PairedTestResult | None
     verdict: str | None
 
 

@@ -188,8 +188,8 @@ def _experiment(page: Page, result: Result, draws: bool) -> None:
     if draws:
         from reproduction.charts import result_pictures
 
-        if charts := result_pictures(result):
-            page.figures(charts)
+        for figure, alt, caption in result_pictures(result):
+            page.figure(figure, alt, caption)
 
 
 def _main_table(page: Page, result: Result, lines: Sequence[Line]) -> None:

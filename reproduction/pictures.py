@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from kernelmosaic.datasets import bayes_decision, make_gaussians, mixture_of
+from kernelmosaic.datasets import BayesRule, make_gaussians, mixture_of
 from kernelmosaic.estimators import (
     LocalizedMKLClassifier,
     LocalizedMKLRegressor,
@@ -135,7 +135,7 @@ def _truth(ax: Any, n_components: int, centre: Any = 0.0, scale: Any = 1.0) -> N
         ax.add_patch(Ellipse((mean - centre) / scale, *widths, fill=False, edgecolor="#555555", linewidth=0.8))
     first, second = (np.linspace(low, high, 200) for low, high in ends)
     plane = np.column_stack([one.ravel() for one in np.meshgrid(first, second)])
-    odds = bayes_decision(plane * scale + centre, n_components).reshape(200, 200)
+    odds = BayesRule(n_components).decision_function(plane * scale + centre).reshape(200, 200)
     ax.contour(first, second, odds, levels=[0.0], colors="#009E73", linestyles="dashed", linewidths=2)
     ax.set(xlim=ends[0], ylim=ends[1])
 

@@ -22,13 +22,7 @@ from kernelmosaic.cli.commands import app
 from kernelmosaic.cli.requests import FitRequest, command
 
 VIEWS = ("rna", "protein", "clinic", "noise")
-METHODS = {
-    "patients": (*(f"{view} alone" for view in VIEWS), "equal weights", "learned weights"),
-    "gauss4": (
-        *("SVM, linear", "SVM, quadratic", "SVM, Gaussian", "SVM, sum of the three"),
-        *("MKL (l1)", "MKL (l2)", "localized (lin, quad)", "discriminant", "Bayes rule"),
-    ),
-}
+METHODS = (*(f"{view} alone" for view in VIEWS), "equal weights", "learned weights")
 
 
 class Page(HTMLParser):
@@ -64,51 +58,40 @@ class Page(HTMLParser):
             self.rows[-1][-1] += data
 
 
-def table_lines(output, problem):
-    return [line for line in output.splitlines() if any(f"│ {method} " in line for method in METHODS[problem])]
+def table_lines(output):
+    return [line for line in output.splitlines() if any(f"│ {method} " in line for method in METHODS)]
 
 
-@pytest.fixture(scope="module", params=METHODS)
-def whole_run(request, tmp_path_factory):
-    """Which demonstration, what it prints, the page it writes, and what it has found."""
-    from kernelmosaic import demo
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory):
+    """What the demonstration prints, the page it writes, and what it has found."""
+    from kernelmosaic.demo import patients
 
-    folder, found = tmp_path_factory.mktemp("report"), []
-    run, n_steps = demo.PROBLEMS[request.param]
-
-    def noted(**options):
-        found.append(run(**options))
-        return found[-1]
-
+    folder = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(demo.PROBLEMS, request.param, (noted, n_steps))
         patch.chdir(folder)
-        result = CliRunner().invoke(app, ["demo", *([] if request.param == "patients" else ["--problem", "gauss4"])])
+        result = CliRunner().invoke(app, ["demo"])
     assert result.exit_code == 0, result.output
-    return request.param, result.stdout, folder / "kernelmosaic-demo.html", *found
+    return result.stdout, folder / "kernelmosaic-demo.html", patients()
 
 
 def test_the_table_has_a_line_a_method(whole_run):
-    problem, output, report, _ = whole_run
-    lines = table_lines(output, problem)
-    assert len(lines) == len(METHODS[problem])
-    figures = {
-        "patients": r"\D(\d\.\d\d)?\D+\d{4}\D+\d\d\.\d\D+\de[+-]\d\d\D+\d\.\d{3}",
-        "gauss4": r"\d\d\.\d\d\D+\d+ \(\d+\.\d %\)\D+\d\.\de[+-]\d\d\D+\d+\.\d{3}",
-    }
-    for line in lines[: None if problem == "patients" else -1]:
-        assert re.search(figures[problem], line), line
+    output, report, _ = whole_run
+    lines = table_lines(output)
+    assert len(lines) == len(METHODS)
+    for line in lines:
+        assert re.search(r"\D(\d\.\d\d)?\D+\d{4}\D+\d\d\.\d\D+\de[+-]\d\d\D+\d\.\d{3}", line), line
     assert f"Report: {report.name}" in output
 
 
 def test_the_page_stands_alone_and_repeats_the_table(whole_run):
-    problem, output, report, _ = whole_run
+    output, report, _ = whole_run
     page = Page(report.read_text(encoding="utf-8"))
-    assert [row[0] for row in page.rows[1:]] == list(METHODS[problem])
-    for row, line in zip(page.rows[1:], table_lines(output, problem), strict=True):
+    assert [row[0] for row in page.rows[1:]] == list(METHODS)
+    for row, line in zip(page.rows[1:], table_lines(output), strict=True):
         assert all(cell in line for cell in row if cell != "–")
     assert page.outside == []
-    assert len(page.images) == {"patients": 1, "gauss4": 8}[problem]
+    assert len(page.images) == 1
     assert all(image["alt"] for image in page.images)
 
 
@@ -116,29 +99,24 @@ def test_the_page_says_what_is_missing_when_matplotlib_is(whole_run, hide, tmp_p
     from kernelmosaic import demo
 
     hide("matplotlib")
-    demo.write_report(whole_run[3], tmp_path / "page.html")
+    demo.write_report(whole_run[2], tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert Page(text).images == []
     assert 'pip install "kernelmosaic[plots]"' in text
 
 
-@pytest.mark.parametrize("problem", METHODS)
-def test_a_seed_gives_the_same_figures(problem):
-    from kernelmosaic.demo import PROBLEMS
+def test_a_seed_gives_the_same_figures():
+    from kernelmosaic.demo import patients
 
-    run, _ = PROBLEMS[problem]
-    first, again = (run(n_train=20, n_test=100, seed=1) for _ in range(2))
+    first, again, other = (patients(n_train=20, n_test=100, seed=seed) for seed in (1, 1, 2))
     assert [cells[:-1] for cells in first.cells] == [cells[:-1] for cells in again.cells]
-    if problem == "patients":  # of the other one the comparison with libsvm has a seed of its own
-        other = run(n_train=20, n_test=100, seed=2)
-        assert [row.accuracy for row in first.rows] != [row.accuracy for row in other.rows]
+    assert [row.accuracy for row in first.rows] != [row.accuracy for row in other.rows]
 
 
-@pytest.mark.parametrize("whole_run", ["patients"], indirect=True)
 def test_what_the_demonstration_says_of_its_patients_is_so(whole_run):
     from kernelmosaic.demo import make_patients
 
-    _, output, _, result = whole_run
+    output, _, result = whole_run
     X, columns, y = make_patients(2120, 0)
     lacking = np.isnan(X)
     assert not any(lacking[:, columns[view]].any() for view in VIEWS if view != "protein")
@@ -159,50 +137,11 @@ def test_what_the_demonstration_says_of_its_patients_is_so(whole_run):
     assert all(row.model.duality_gap_ <= 1e-3 for row in result.rows)
 
 
-@pytest.mark.parametrize("whole_run", ["gauss4"], indirect=True)
-def test_no_line_of_gauss4_contradicts_another(whole_run):
-    _, output, _, result = whole_run
-    said = " ".join(output.split())
-    sampled = 100 * result.rows[-1].accuracy
-    assert f"right on 89.74 % of all samples, and on {sampled:.2f} % of these 20000" in said
-    assert abs(sampled - 89.74) < 0.4  # as far as the sentence allows
-    assert "every sample is a support vector" in said
-
-
-def test_the_figures_are_those_of_libsvm():
-    from kernelmosaic.datasets import make_gaussians
-    from kernelmosaic.demo import gauss4
-
-    result = gauss4(n_train=200, n_test=4000, seed=5)
-    rng = np.random.RandomState(5)
-    X, y = make_gaussians(4, 200, random_state=rng)
-    X_test, y_test = make_gaussians(4, 4000, random_state=rng)
-
-    def products(A):
-        return A @ X.T
-
-    def gaussian(A):
-        squares = ((A[:, None] - X) ** 2).sum(axis=2)
-        median = np.median(pdist(np.unique(X, axis=0)))
-        return np.exp(-squares / median**2)
-
-    formulas = [products, lambda A: (products(A) + 1) ** 2, gaussian]
-    scales = [np.trace(k(X)) / len(X) for k in formulas]
-    single = [[(k, 1 / scale)] for k, scale in zip(formulas, scales, strict=True)]
-    mean_of_all = [(k, 1 / (3 * scale)) for k, scale in zip(formulas, scales, strict=True)]
-    for row, parts in zip(result.rows, [*single, mean_of_all], strict=False):
-        K, K_test = (sum(weight * k(A) for k, weight in parts) for A in (X, X_test))
-        reference = SVC(kernel="precomputed", C=1.0, tol=1e-6).fit(K, y)
-        assert row.accuracy == pytest.approx(reference.score(K_test, y_test), abs=0.003), row.name
-        assert len(row.model.support_) == pytest.approx(len(reference.support_), abs=3), row.name
-        assert row.model.duality_gap_ < 1e-2
-
-
 def test_the_whole_demonstration_is_a_moments_work(whole_run):
-    problem, said, _, result = whole_run
+    said, _, result = whole_run
     # Machines of a few hundred samples, hundredths of a second each: that many are far from the minute promised.
-    assert {"patients": "Four views of 120 patients", "gauss4": "GAUSS4: 600 training"}[problem] in said
-    assert sum(getattr(row.model, "n_solves_", 0) for row in result.rows) <= 200
+    assert "Four views of 120 patients" in said
+    assert sum(row.model.n_solves_ for row in result.rows) <= 200
 
 
 def test_packages_are_loaded_with_few_searches_for_garbage(monkeypatch):
@@ -244,7 +183,6 @@ def test_options_are_the_fields_of_a_request():
         (["demo", "--samples", "many"], "--samples"),
         (["demo", "--samples", "1000000"], "--samples"),
         (["demo", "--seed", "-1"], "--seed"),
-        (["demo", "--problem", "gauss5"], "gauss4"),
         (["demo", "--report", "no/such/folder/page.html"], "folder"),
         (["demo", "--report", "."], "is a folder"),
         (["demo", "--colour"], "--colour"),

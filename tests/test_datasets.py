@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 from sklearn.datasets import load_wine
 
-from kernelmosaic.datasets import BayesRule, bayes_decision, join_views, load, make_gaussians
+from kernelmosaic.datasets import BayesRule, load, make_gaussians
 
 # prior, mean, diagonal of the covariance, label: as printed, one row per component
 TABLE = {
@@ -101,11 +101,11 @@ def test_a_seed_gives_the_same_draw_and_another_a_different_one():
 def test_log_odds_are_those_of_scipys_densities(n_components):
     X = np.random.RandomState(0).uniform(-6, 6, size=(300, 2))
     expected = np.log(joint_density(X, n_components, 1)) - np.log(joint_density(X, n_components, -1))
-    np.testing.assert_allclose(bayes_decision(X, n_components), expected, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(BayesRule(n_components).decision_function(X), expected, rtol=1e-9, atol=1e-10)
 
 
 def test_log_odds_stay_finite_where_both_densities_underflow():
-    assert np.isfinite(bayes_decision([[500.0, -300.0], [-1e4, 1e4]])).all()
+    assert np.isfinite(BayesRule().decision_function([[500.0, -300.0], [-1e4, 1e4]])).all()
 
 
 @every_mixture
@@ -155,12 +155,6 @@ def test_the_rule_names_bad_input():
 # Sets from files --------------------------------------------------------------------------------------------------
 
 
-def test_join_views_by_hand():
-    X, columns = join_views({"a": np.array([[1, 2], [3, 4]]), "b": np.array([[5], [6]])})
-    assert_array_equal(X, [[1, 2, 5], [3, 4, 6]])
-    assert {name: list(of_view) for name, of_view in columns.items()} == {"a": [0, 1], "b": [2]}
-
-
 @pytest.mark.parametrize("by", ["argument", "variable"])
 def test_a_file_of_views(tmp_path, monkeypatch, by):
     views = {"rna": np.array([[1, 2], [3, 250]], dtype=np.uint8), "protein": np.array([[0.5], [np.nan]])}
@@ -171,7 +165,7 @@ def test_a_file_of_views(tmp_path, monkeypatch, by):
     assert_array_equal(found.target, ["a", "b"])
     assert list(found.views) == ["rna", "protein"]
     assert found.views["rna"].dtype == np.float64
-    assert found.columns["protein"].tolist() == [2]
+    assert found.columns["protein"] == [2]
     assert (found.train.tolist(), found.centre.tolist()) == ([1], [[7.0]])
 
 

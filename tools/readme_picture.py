@@ -9,5 +9,4 @@ import sys
 
 from kernelmosaic.demo import patients
 
-(picture,) = patients().pictures()
-picture.figure.savefig(sys.argv[1], facecolor="white")
+patients().draw().savefig(sys.argv[1], facecolor="white")

@@ -20,8 +20,9 @@ from numpy.typing import DTypeLike
 from sklearn.utils import Bunch
 
 from kernelmosaic._typing import AnyArray, TargetLike
-from kernelmosaic.datasets import data_folder, join_views
+from kernelmosaic.datasets import data_folder
 from kernelmosaic.files import cache_folder, write_bytes
+from kernelmosaic.stacking import stack_views
 from reproduction.data.entries import DataSet, find
 
 #: The arrays of one set, named as in its npz file.
@@ -158,7 +159,7 @@ def _assemble(entry: DataSet, obtained: Obtained, dtype: DTypeLike | None) -> Bu
     named = {"X", "y", "classes", "feature_names", "sequences", "train", "test", *entry.views}
     found.update({name: value for name, value in arrays.items() if name not in named})
     if views:
-        found.data, found.columns = join_views(views)
+        found.data, found.columns = stack_views(views)
         # Where names are given they begin with those of what is kept apart.
         found.feature_names = found.feature_names[-found.data.shape[1] :]
     elif "X" in arrays:

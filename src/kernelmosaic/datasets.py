@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ from scipy.special import logsumexp
 from sklearn.utils import Bunch, check_array, check_random_state
 
 from kernelmosaic._checks import check_choice, check_count
-from kernelmosaic._typing import AnyArray, Array
+from kernelmosaic._typing import Array
+from kernelmosaic.stacking import stack_views
 
-__all__ = ["BayesRule", "bayes_decision", "join_views", "load", "make_gaussians"]
+__all__ = ["BayesRule", "load", "make_gaussians"]
 
 # GAUSS2 to GAUSS5 -----------------------------------------------------------------------------------------------------
 
@@ -100,31 +100,6 @@ def make_gaussians(
     return X, mixture.labels[component]
 
 
-def bayes_decision(X: ArrayLike, n_components: int = 4) -> Array:
-    """Return the log-odds log p(x, +1) − log p(x, −1) of each row of X: its sign is the best possible answer.
-
-    Parameters
-    ----------
-    X : array-like of shape (n_samples, 2)
-    n_components : {2, 3, 4, 5}, default=4
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-
-    Examples
-    --------
-    >>> from kernelmosaic.datasets import bayes_decision, make_gaussians
-    >>> X, y = make_gaussians(n_components=4, n_samples=1000, random_state=0)
-    >>> bool(((bayes_decision(X, n_components=4) > 0) == (y > 0)).mean() > 0.85)
-    True
-    """
-    mixture, points = mixture_of(n_components), check_array(X, dtype=np.float64, input_name="X")
-    if points.shape[1] != 2:
-        raise ValueError(f"X has {points.shape[1]} columns: the mixtures have two; give 2.")
-    return mixture.log_joint(points, +1) - mixture.log_joint(points, -1)
-
-
 @dataclass(frozen=True)
 class BayesRule:
     """The best classifier, from the mixture itself; no other is more accurate on fresh samples of it.
@@ -133,6 +108,13 @@ class BayesRule:
     ----------
     n_components : {2, 3, 4, 5}, default=4
         Which mixture of `make_gaussians`.
+
+    Examples
+    --------
+    >>> from kernelmosaic.datasets import BayesRule, make_gaussians
+    >>> X, y = make_gaussians(n_components=4, n_samples=1000, random_state=0)
+    >>> bool((BayesRule(4).predict(X) == y).mean() > 0.85)
+    True
     """
 
     n_components: int = 4
@@ -141,8 +123,11 @@ class BayesRule:
         mixture_of(self.n_components)
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return the log-odds of class +1; see `bayes_decision`."""
-        return bayes_decision(X, self.n_components)
+        """Return the log-odds log p(x, +1) − log p(x, −1) of each row of X: its sign is the best possible answer."""
+        mixture, points = mixture_of(self.n_components), check_array(X, dtype=np.float64, input_name="X")
+        if points.shape[1] != 2:
+            raise ValueError(f"X has {points.shape[1]} columns: the mixtures have two; give 2.")
+        return mixture.log_joint(points, +1) - mixture.log_joint(points, -1)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the more probable label, −1 or +1, of each row of X."""
@@ -197,7 +182,7 @@ def load(name: str, data_home: str | os.PathLike[str] | None = None, *, return_X
             Labels or values.
         views : dict of str to ndarray
             The views, as `fit` takes them.
-        columns : dict of str to ndarray
+        columns : dict of str to list of int
             Which columns of data each view has.
 
         Further arrays of the file keep their names.
@@ -248,31 +233,5 @@ def _read(path: Path) -> Bunch:
     views = {key: arrays.pop(key).astype(np.float64) for key in views}
     if X is None and not views:
         raise ValueError(f"{path} holds no X, and no view, which is a matrix with one row per entry of y.")
-    data, columns = join_views(views) if X is None else (X.astype(np.float64) if X.dtype.kind in "biuf" else X, {})
+    data, columns = stack_views(views) if X is None else (X.astype(np.float64) if X.dtype.kind in "biuf" else X, {})
     return Bunch(data=data, target=y, views=views, columns=columns, **arrays)
-
-
-def join_views(views: Mapping[str, AnyArray]) -> tuple[AnyArray, dict[str, NDArray[np.intp]]]:
-    """Set views side by side; return the matrix and the columns each view has in it.
-
-    Parameters
-    ----------
-    views : mapping of str to ndarray of shape (n_samples, n_features_of_view)
-
-    Returns
-    -------
-    X : ndarray of shape (n_samples, n_features)
-    columns : dict of str to ndarray
-        As kernels take them: ``[(name, Linear(), columns[name]) for name in columns]``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelmosaic.datasets import join_views
-    >>> X, columns = join_views({"a": np.zeros((3, 2)), "b": np.ones((3, 1))})
-    >>> X.shape, columns["b"].tolist()
-    ((3, 3), [2])
-    """
-    edges = np.cumsum([0, *(view.shape[1] for view in views.values())])
-    columns = {name: np.arange(a, b) for name, a, b in zip(views, edges[:-1], edges[1:], strict=True)}
-    return np.hstack(list(views.values())), columns

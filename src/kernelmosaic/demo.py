@@ -1,8 +1,8 @@
-"""The demonstrations: views of generated patients, one of them noise, and kernels against the Bayes rule on GAUSS4."""
+"""The demonstration: four views of generated patients, one of them noise, alone and together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kernelmosaic._typing import Array, Estimator
-from kernelmosaic.datasets import BayesRule, make_gaussians
-from kernelmosaic.estimators import DiscriminantMKLClassifier, LocalizedMKLClassifier, MKLClassifier
-from kernelmosaic.kernels import Gaussian, Linear, Polynomial
-from kernelmosaic.reports import Page, Picture, Table
+from kernelmosaic.estimators import MKLClassifier
+from kernelmosaic.kernels import Gaussian
+from kernelmosaic.reports import Page, Table
 from kernelmosaic.stacking import stack_views
 
 Advance = Callable[[str, int], None]
@@ -29,63 +28,40 @@ def _quiet(step: str, done: int) -> None:
 
 @dataclass(frozen=True)
 class Row:
-    """A fitted entry, its accuracy, on how many test samples, and the seconds of its fit; None for a rule without."""
+    """A fitted entry, its accuracy, on how many test samples, and the seconds of its fit."""
 
     name: str
     model: Estimator
     accuracy: float
     n_test: int
-    seconds: float | None = None
+    seconds: float
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What a demonstration prints and writes.
+    """What the demonstration prints and writes.
 
     Parameters
     ----------
     title, summary, lead, caption : str
         Above and below the printed table; at the head of the page, and above the table there.
-    columns : tuple of str
     cells : sequence of tuples of str
-        The table, a line per row.
-    rows : sequence of Row
-    picture_text : str
-        What the pictures show.
-    pictures : callable
-        Draws them; called where matplotlib is installed.
+        The table under `COLUMNS`, a line per row.
+    rows : list of Row
+    draw : callable
+        Returns the picture as a matplotlib Figure; called where matplotlib is installed.
     """
 
     title: str
     summary: str
     lead: str
     caption: str
-    columns: tuple[str, ...]
     cells: Sequence[tuple[str, ...]]
-    rows: Sequence[Row]
-    picture_text: str
-    pictures: Callable[[], Iterable[Picture]]
+    rows: list[Row]
+    draw: Callable[[], Any]
 
 
-def fitted(
-    entries: Mapping[str, Estimator], train: Callable[[Estimator, int], Estimator], n_train: int, advance: Advance
-) -> Iterator[tuple[str, Estimator, float]]:
-    """Fit every entry and yield it with its seconds.
-
-    A fit to few samples goes before: what is imported, or compiled for more samples than 256, does not count.
-    """
-    advance("preparing", 0)
-    for entry in entries.values():
-        train(clone(entry), min(n_train, 300))
-    for done, (name, entry) in enumerate(entries.items(), start=1):
-        advance(name, done)
-        start = perf_counter()
-        model = train(clone(entry), n_train)
-        yield name, model, perf_counter() - start
-
-
-# Patients -------------------------------------------------------------------------------------------------------------
-
+COLUMNS = ("kernels", "weight", "patients", "accuracy %", "gap", "seconds")
 #: The columns of the views of a cause each, and how much that cause counts.
 CAUSES = {"rna": (60, 1.0), "protein": (30, 1.0), "clinic": (6, 0.3)}
 
@@ -137,12 +113,19 @@ def patients(n_train: int = 120, seed: int = 0, n_test: int = 2000, advance: Adv
         """Whether a patient has a view that the model reads."""
         return np.asarray(np.any([~np.isnan(X[:, own]).any(axis=1) for _, _, own in model.kernels], axis=0))
 
-    def train(model: Estimator, size: int) -> Estimator:
-        rows = np.flatnonzero(known(model)[:size])
-        return model.fit(X[rows], y[rows])
+    def train(entry: Estimator, size: int) -> Estimator:
+        rows = np.flatnonzero(known(entry)[:size])
+        return clone(entry).fit(X[rows], y[rows])
 
+    advance("preparing", 0)
+    for entry in entries.values():
+        train(entry, min(n_train, 300))  # what is imported or compiled does not count as seconds of a fit
     test, rows, right, cells = np.arange(n_train, n_train + n_test), [], {}, []
-    for name, model, seconds in fitted(entries, train, n_train, advance):
+    for done, (name, entry) in enumerate(entries.items(), start=1):
+        advance(name, done)
+        start = perf_counter()
+        model = train(entry, n_train)
+        seconds = perf_counter() - start
         seen = test[known(model)[test]]
         right[name] = model.predict(X[seen]) == y[seen]
         rows.append(Row(name, model, float(right[name].mean()), len(seen), seconds))
@@ -169,14 +152,9 @@ def patients(n_train: int = 120, seed: int = 0, n_test: int = 2000, advance: Adv
         lead=f"{about} Support vector machines with a Gaussian kernel per view learn from {n_train} of them. {summary}",
         caption=f"The learned weight of the view, how many of {n_test} new patients have it, the accuracy on these, "
         f"the certified relative duality gap, and seconds to fit. Seed {seed}.",
-        columns=("kernels", "weight", "patients", "accuracy %", "gap", "seconds"),
         cells=cells,
         rows=rows,
-        picture_text="A row per patient in each view, white where the patient lacks it; lines as thick as the weights; "
-        "the learned kernel between test patients; and the accuracies.",
-        pictures=lambda: [
-            Picture(draw_patients(rows, X[test], columns, y[test]), "Four views, weights, kernel and accuracies")
-        ],
+        draw=lambda: draw_patients(rows, X[test], columns, y[test]),
     )
 
 
@@ -235,94 +213,17 @@ def draw_patients(rows: list[Row], X: Array, columns: dict[str, Any], y: NDArray
     return figure
 
 
-# GAUSS4 ---------------------------------------------------------------------------------------------------------------
-
-_LINEAR, _QUADRATIC, _GAUSSIAN = ("linear", Linear()), ("quadratic", Polynomial(degree=2)), ("gaussian", Gaussian())
-_ALL = [_LINEAR, _QUADRATIC, _GAUSSIAN]
-
-#: The lines of the table. A new learner joins the demonstration by one line here.
-ENTRIES: dict[str, Estimator] = {
-    "SVM, linear": MKLClassifier([_LINEAR], weights="uniform"),
-    "SVM, quadratic": MKLClassifier([_QUADRATIC], weights="uniform"),
-    "SVM, Gaussian": MKLClassifier([_GAUSSIAN], weights="uniform"),
-    "SVM, sum of the three": MKLClassifier(_ALL, weights="uniform"),
-    "MKL (l1)": MKLClassifier(_ALL),
-    "MKL (l2)": MKLClassifier(_ALL, norm=2),
-    "localized (lin, quad)": LocalizedMKLClassifier([_LINEAR, _QUADRATIC]),
-    "discriminant": DiscriminantMKLClassifier(_ALL),
-}
-
-
-def gauss4(n_train: int = 600, seed: int = 0, n_test: int = 20_000, advance: Advance = _quiet) -> DemoResult:
-    """Train every entry on one sample of GAUSS4 and score it, and the Bayes rule, on another; see `patients`."""
-    rng = np.random.RandomState(seed)
-    X, y = make_gaussians(4, n_train, random_state=rng)
-    X_test, y_test = make_gaussians(4, n_test, random_state=rng)
-    rows, cells = [], []
-    for name, model, seconds in fitted(ENTRIES, lambda model, size: model.fit(X[:size], y[:size]), n_train, advance):
-        rows.append(Row(name, model, float(np.mean(model.predict(X_test) == y_test)), n_test, seconds))
-        support = f"{len(model.support_)} ({100 * model.support_fraction_:.1f} %)"
-        cells.append((name, f"{100 * rows[-1].accuracy:.2f}", support, f"{model.duality_gap_:.1e}", f"{seconds:.3f}"))
-    rule = BayesRule(4)
-    rows.append(Row("Bayes rule", rule, float(np.mean(rule.predict(X_test) == y_test)), n_test))
-    cells.append(("Bayes rule", f"{100 * rows[-1].accuracy:.2f}", "", "", ""))
-    best = rule.accuracy()
-    summary = (
-        f"The Bayes rule is the best possible one: it is right on {100 * best:.2f} % of all samples, and on "
-        f"{100 * rows[-1].accuracy:.2f} % of these {n_test}, as an accuracy on so many varies by "
-        f"{200 * (best * (1 - best) / n_test) ** 0.5:.1f} points either way. The discriminant solves least squares, "
-        "a system of linear equations: every sample is a support vector, and its gap is rounding error."
-    )
-
-    def draw(row: Row) -> Picture:
-        from matplotlib.figure import Figure
-
-        from kernelmosaic.plots import DecisionRegionDisplay
-
-        axes = Figure(figsize=(4.4, 3.6), layout="constrained").subplots()
-        drawn = DecisionRegionDisplay.from_estimator(row.model, X, y, grid_resolution=120, ax=axes)
-        plane = np.stack(np.meshgrid(drawn.x_grid, drawn.y_grid), axis=-1)
-        outputs = rule.decision_function(plane.reshape(-1, 2)).reshape(plane.shape[:2])
-        axes.contour(drawn.x_grid, drawn.y_grid, outputs, levels=[0.0], colors="black", linestyles="dotted")
-        alt = f"Training sample in the plane with the decision boundary of {row.name} and that of the Bayes rule"
-        return Picture(axes.figure, alt, f"{row.name}: {100 * row.accuracy:.2f} %")
-
-    return DemoResult(
-        title=f"GAUSS4: {n_train} training and {n_test} test samples, seed {seed}",
-        summary=summary,
-        lead="GAUSS4 is a two-class problem in the plane: each class is a mixture of two Gaussians. Support vector "
-        f"machines were trained on {n_train} samples, on one kernel each, on the unweighted sum of all and on sums "
-        "whose weights are learned with the machine (l1: sparse weights, l2: all kernels kept), and scored on "
-        f"{n_test} fresh ones. {summary}",
-        caption="Accuracy on the test sample, support vectors (and their share of the training sample), certified "
-        f"relative duality gap, and seconds to train. Seed {seed}.",
-        columns=("method", "accuracy %", "support vectors", "gap", "seconds"),
-        cells=cells,
-        rows=rows,
-        picture_text="Every point has the colour of the class that the machine predicts there; the solid line is the "
-        "boundary, dashed lines are the margin, and support vectors of the training sample are ringed. The dotted line "
-        "is the Bayes rule.",
-        pictures=lambda: map(draw, rows[:-1]),
-    )
-
-
-# Both -----------------------------------------------------------------------------------------------------------------
-
-#: The demonstrations, and how many steps they report.
-PROBLEMS: dict[str, tuple[Callable[..., DemoResult], int]] = {
-    "patients": (patients, len(CAUSES) + 4),
-    "gauss4": (gauss4, 1 + len(ENTRIES)),
-}
-
-
 def write_report(result: DemoResult, path: Path) -> None:
-    """Write the page; the pictures are there when matplotlib is."""
+    """Write the page; the picture is there when matplotlib is."""
     page = Page(result.title, result.lead)
-    page.table(Table(result.caption, result.columns, result.cells))
-    page.heading("Pictures")
+    page.table(Table(result.caption, COLUMNS, result.cells))
+    page.heading("Picture")
     if find_spec("matplotlib") is None:
         page.paragraph('Not drawn: matplotlib is missing. `pip install "kernelmosaic[plots]"` brings it.')
     else:
-        page.paragraph(result.picture_text)
-        page.figures(result.pictures())
+        page.paragraph(
+            "A row per patient in each view, white where the patient lacks it; lines as thick as the weights; the "
+            "learned kernel between test patients; and the accuracies."
+        )
+        page.figure(result.draw(), "Four views, weights, kernel and accuracies")
     page.write(path)

@@ -57,25 +57,6 @@ class Table:
     folded: str = ""
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure and what it shows.
-
-    Parameters
-    ----------
-    figure : matplotlib Figure, bytes or str
-        A figure (or anything with ``savefig``, or a display with ``figure_``), the bytes of a PNG or the text of an
-        SVG.
-    alt : str
-        What it shows, for those who do not see it.
-    caption : str, default=""
-    """
-
-    figure: Any
-    alt: str
-    caption: str = ""
-
-
 class Page:
     """A page, written from top to bottom. Every text is escaped.
 
@@ -138,12 +119,22 @@ class Page:
         self._parts.append(whole)
 
     def figure(self, figure: Any, alt: str, caption: str = "") -> None:
-        """Add one picture; see `Picture`."""
-        self._parts.append(f'<div class="picture">{_picture(Picture(figure, alt, caption))}</div>')
+        """Add a picture.
 
-    def figures(self, pictures: Iterable[Picture]) -> None:
-        """Add pictures side by side, as many in a line as there is room for."""
-        self._parts.append('<div class="pictures">\n' + "\n".join(map(_picture, pictures)) + "\n</div>")
+        Parameters
+        ----------
+        figure : matplotlib Figure, bytes or str
+            A figure (or anything with ``savefig``, or a display with ``figure_``), the bytes of a PNG or the text of an
+            SVG.
+        alt : str
+            What it shows, for those who do not see it.
+        caption : str, default=""
+        """
+        kind, data = _image(figure)
+        source = f"data:image/{kind};base64,{b64encode(data).decode('ascii')}"
+        below = f"<figcaption>{_with_code(caption)}</figcaption>" if caption else ""
+        image = f'<img alt="{escape(alt)}" src="{source}">'
+        self._parts.append(f'<div class="picture"><figure>{image}{below}</figure></div>')
 
     def html(self) -> str:
         """Return the page's text."""
@@ -218,13 +209,6 @@ def _is_figures(cells: list[Any]) -> bool:
     # A figure begins as numbers do and has no words; units and powers are short.
     number = r"[-−+±<>≤≥≈~]?\s*\.?\d(?!.*[^\W\d_]{3})"
     return bool(texts) and all(re.match(number, text) for text in texts)
-
-
-def _picture(picture: Picture) -> str:
-    kind, data = _image(picture.figure)
-    source = f"data:image/{kind};base64,{b64encode(data).decode('ascii')}"
-    caption = f"<figcaption>{_with_code(picture.caption)}</figcaption>" if picture.caption else ""
-    return f'<figure><img alt="{escape(picture.alt)}" src="{source}">{caption}</figure>'
 
 
 def _image(figure: Any) -> tuple[str, bytes]:

@@ -9,8 +9,7 @@ import numpy as np
 from kernelmosaic._typing import Array
 
 __all__ = [
-    "FTestResult",
-    "TTestResult",
+    "PairedTestResult",
     "WilcoxonResult",
     "WinTieLoss",
     "f_test_5x2cv",
@@ -131,14 +130,14 @@ def _exact_p(ranks: Array, smaller: float) -> float:
 # The corrected resampled t test ---------------------------------------------------------------------------------------
 
 
-class TTestResult(NamedTuple):
-    """Result of the corrected resampled t test."""
+class PairedTestResult(NamedTuple):
+    """Result of a test on the folds or splits of one data set."""
 
     statistic: float
     p_value: float
 
 
-def t_test_resampled(scores_a: Any, scores_b: Any, *, n_train: int, n_test: int) -> TTestResult:
+def t_test_resampled(scores_a: Any, scores_b: Any, *, n_train: int, n_test: int) -> PairedTestResult:
     """Test, two-sided, whether two methods have equal scores on random splits of one data set.
 
     Random splits share most of their training samples, so a plain paired t test, or a rank test, counts the same
@@ -154,7 +153,7 @@ def t_test_resampled(scores_a: Any, scores_b: Any, *, n_train: int, n_test: int)
 
     Returns
     -------
-    TTestResult
+    PairedTestResult
         ``statistic``, above 0 where `scores_a` are larger, and ``p_value``. Without any difference 0 and 1; with one
         and the same difference everywhere infinity and 0.
 
@@ -179,25 +178,18 @@ def t_test_resampled(scores_a: Any, scores_b: Any, *, n_train: int, n_test: int)
         raise ValueError("scores_a and scores_b hold one score each: the test needs at least two splits.")
     differences = a - b
     if not np.any(differences):
-        return TTestResult(0.0, 1.0)
+        return PairedTestResult(0.0, 1.0)
     mean, variance = float(differences.mean()), float(differences.var(ddof=1))
     if variance == 0:
-        return TTestResult(float(np.copysign(np.inf, mean)), 0.0)
+        return PairedTestResult(float(np.copysign(np.inf, mean)), 0.0)
     statistic = mean / float(np.sqrt((1 / len(a) + n_test / n_train) * variance))
-    return TTestResult(statistic, float(2 * t_distribution.sf(abs(statistic), len(a) - 1)))
+    return PairedTestResult(statistic, float(2 * t_distribution.sf(abs(statistic), len(a) - 1)))
 
 
 # The 5×2 cv F test ----------------------------------------------------------------------------------------------------
 
 
-class FTestResult(NamedTuple):
-    """Result of the 5×2 cv paired F test."""
-
-    statistic: float
-    p_value: float
-
-
-def f_test_5x2cv(scores_a: Any, scores_b: Any) -> FTestResult:
+def f_test_5x2cv(scores_a: Any, scores_b: Any) -> PairedTestResult:
     """Test whether two methods have equal scores on five replications of two folds.
 
     With p_i^(j) the difference on fold j of replication i and s_i² = Σ_j (p_i^(j) − p̄_i)²,
@@ -211,7 +203,7 @@ def f_test_5x2cv(scores_a: Any, scores_b: Any) -> FTestResult:
 
     Returns
     -------
-    FTestResult
+    PairedTestResult
         ``statistic`` and ``p_value``. Without any difference 0 and 1, so that nothing is rejected; with one and the
         same difference everywhere infinity and 0.
 
@@ -229,10 +221,10 @@ def f_test_5x2cv(scores_a: Any, scores_b: Any) -> FTestResult:
 
     p = five_by_two("scores_a", scores_a) - five_by_two("scores_b", scores_b)
     if not np.any(p):
-        return FTestResult(0.0, 1.0)
+        return PairedTestResult(0.0, 1.0)
     spread = float(np.sum((p - p.mean(axis=1, keepdims=True)) ** 2))
     statistic = float(np.sum(p**2)) / (2 * spread) if spread > 0 else np.inf
-    return FTestResult(statistic, float(f_distribution.sf(statistic, 10, 5)))
+    return PairedTestResult(statistic, float(f_distribution.sf(statistic, 10, 5)))
 
 
 def five_by_two(name: str, scores: Any) -> Array:

@@ -21,7 +21,7 @@ from kernelmosaic import (
     MKLSurvival,
 )
 from kernelmosaic.inspection import conditional_pvalue, kernel_significance
-from kernelmosaic.inspection.significance import Task, p_values, refit
+from kernelmosaic.inspection.significance import p_values, refit
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Subsets
 
 VIEWS = [("first", Gaussian(), [0, 1]), ("second", Gaussian(), [2, 3]), ("line", Linear(), [4, 5])]
@@ -146,7 +146,7 @@ def test_p_values_are_uniform_under_the_null():
 def test_results_depend_on_no_division_of_the_work():
     X, y = problem(n=20)
     model = MKLClassifier(VIEWS, approximation="nystroem", rank=5, random_state=0)
-    tasks = [Task(y[order], None) for order in permutations(y, 5, 0)]
+    tasks = [(y[order], None, None) for order in permutations(y, 5, 0)]
     # What processes are given is a chunk, and each computes its kernels for itself.
     one, other = (refit(model, X, tasks, np.full(3, 1 / 3), None, False, "test", chunk) for chunk in (100, 2))
     np.testing.assert_allclose(one, other, atol=1e-9)

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 import kernelmosaic
-from kernelmosaic.reports import Cell, Page, Picture, Table
+from kernelmosaic.reports import Cell, Page, Table
 
 PNG = b64decode(b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><rect width="1" height="1"/></svg>'
@@ -175,7 +175,9 @@ def test_pictures_from_bytes_text_and_matplotlib():
     figure = Figure(figsize=(1, 1))
     figure.subplots().plot([0, 1])
     page = Page("T")
-    page.figures([Picture(PNG, "a"), Picture(SVG, "b", "A square."), Picture(figure, "c")])
+    page.figure(PNG, "a")
+    page.figure(SVG, "b", "A square.")
+    page.figure(figure, "c")
     reader = Reader(page.html())
     kinds = [attributes["src"].partition(";")[0] for attributes, _ in reader.all("img")]
     assert kinds == ["data:image/png", "data:image/svg+xml", "data:image/png"]

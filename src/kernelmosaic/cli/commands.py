@@ -105,13 +105,11 @@ def demo(request: requests.DemoRequest) -> None:
     from rich.console import Console
 
     from kernelmosaic.cli.output import print_table, progress
-    from kernelmosaic.demo import PROBLEMS, write_report
+    from kernelmosaic.demo import CAUSES, COLUMNS, patients, write_report
 
-    run_demo, n_steps = PROBLEMS[request.problem]
-    with progress(n_steps) as advance:
-        size = {} if request.samples is None else {"n_train": request.samples}
-        result = run_demo(seed=request.seed, advance=advance, **size)
-    print_table(result.title, result.columns, result.cells)
+    with progress(len(CAUSES) + 4) as advance:
+        result = patients(request.samples, request.seed, advance=advance)
+    print_table(result.title, COLUMNS, result.cells)
     Console().print(result.summary, highlight=False)
     write_report(result, request.report)
     typer.echo(f"Report: {request.report}")

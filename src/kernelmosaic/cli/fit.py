@@ -492,7 +492,7 @@ def cautions(trained: Trained) -> list[str]:
     if score and len(steps) and trained.training.request.seed is None and (np.all(steps >= 0) or np.all(steps <= 0)):
         found.append("the rows are sorted by the target, and parts are taken in their order; --seed 0 shuffles them.")
     if path is not None:
-        tried, met = ~np.isnan(path.scores), path.found.gaps(path.m) <= path.found.tol
+        tried, met = ~np.isnan(path.scores), path.found.gaps(path.m) <= path.found.model.tol
         if np.any(tried & ~met):
             found.append(f"{np.sum(tried & ~met)} of {tried.sum()} cross-validation fits stopped early.")
     if task != "one-class" and score and score["mean"] <= score["baseline"] + 2 * (score["error"] or 0.0):
@@ -551,12 +551,10 @@ def run_unlabelled(request: EmbedRequest) -> None:
 
 def make_model(request: EmbedRequest, kernels: list[Any]) -> Estimator:
     """Return the estimator of a request; columns are put on one scale before it."""
-    given: Settings = {name: getattr(request, name) for name in ("weights", "missing", "approximation")}
-    given |= {"kernels": kernels, "random_state": request.seed, "scale": False}
+    given: Settings = {"kernels": kernels, "weights": request.weights, "random_state": request.seed, "scale": False}
     if not isinstance(request, ClusterRequest):
         return MKLKernelPCA(n_components=request.components or 2, **given)
-    for name in ("clusters", "components", "neighbors"):
-        given[f"n_{name}"] = getattr(request, name) or "auto"
+    given |= {"n_clusters": request.clusters or "auto", "n_components": request.components or "auto"}
     return MKLClustering(embedding=request.embedding, **given)
 
 

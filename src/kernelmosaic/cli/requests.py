@@ -226,10 +226,6 @@ class EmbedRequest(TableRequest):
     weights: Literal["screen", "equal", "statis"] = option(
         "screen", "Of the views: equal for those that depend on another one, equal for all, or by STATIS."
     )
-    missing: Literal["neighbors", "zero"] = option("neighbors", "What stands in for a view that a row lacks.")
-    approximation: Literal["nystroem", "leading", "fourier"] | None = option(
-        None, "Features in place of kernels, for many rows."
-    )
     components: int | None = option(None, "Coordinates. Default: 2; of clusters, twice their number.", min=1)
     seed: int = _seed(0, "Seed of random starts.")
     ids: tuple[str, ...] = option((), "Column to carry over to the output. Repeatable.", metavar="COLUMN")
@@ -246,7 +242,6 @@ class ClusterRequest(EmbedRequest):
 
     clusters: int | None = option(None, "Number of clusters. Default: suggested by the graph of neighbours.", min=1)
     embedding: Literal["kernel", "graph"] = option("kernel", "What clusters are found in.")
-    neighbors: int | None = option(None, "Neighbours of a row in the graph. Default: log2 of their number.", min=1)
 
 
 @dataclass(frozen=True)
@@ -300,9 +295,8 @@ class InspectRequest:
 class DemoRequest:
     """Options of ``kernelmosaic demo``."""
 
-    problem: Literal["patients", "gauss4"] = option("patients", "Views of patients, or kernels against the Bayes rule.")
     seed: int = _seed(0, "Seed of the training and test samples.")
-    samples: int | None = option(None, "Training samples. Default: 120, of gauss4 600.", min=20, max=5000)
+    samples: int = option(120, "Training samples.", min=20, max=5000)
     report: Path = option(
         Path("kernelmosaic-demo.html"), "Where to write the report, an HTML page.", callback=_writable_file
     )

@@ -275,8 +275,6 @@ class PathOptions:
     ----------
     scale : bool
         Whether columns of numbers are standardised, by the training samples of each fold.
-    fold_tol : float or None
-        How exactly the fits to folds are solved, if less so than `tol` of the estimator.
     n_jobs : int or None
         Folds worked on at the same time.
     show : callable
@@ -290,7 +288,6 @@ class PathOptions:
     """
 
     scale: bool = True
-    fold_tol: float | None = None
     n_jobs: int | None = None
     show: Callable[[str, int], None] = lambda text, done: None
     near: int | None = None
@@ -320,8 +317,6 @@ class PathResult:
         The norms of the weights.
     scale : bool
         Whether columns are standardised.
-    tol : float
-        The tolerance of the fits.
     found : list of list of list of HeldOut
         By norm, fold and value.
     """
@@ -334,7 +329,6 @@ class PathResult:
     Cs: Array
     norms: list[Any]
     scale: bool
-    tol: float
     found: list[Held]
 
     def scores(self, scorer: Any, params: Settings, method: str | None = None) -> Array:
@@ -383,7 +377,7 @@ class PathResult:
     def best(self, scores: Array, rule: str = "best") -> tuple[int, int]:
         """Return the numbers of the norm and of the value that are chosen by a rule of `choose`."""
         sizes = np.array([len(held) for _, held in self.folds])
-        return choose(scores, self.tol, rule, path_rule(self.model).descending, sizes)
+        return choose(scores, self.model.tol, rule, path_rule(self.model).descending, sizes)
 
     def calibration(self, m: int, i: int, method: str, without: int | None = None) -> Any:
         """Return what turns outputs into probabilities, or survival functions, by those of samples held out."""
@@ -561,8 +555,7 @@ def search_paths(
     seed = int(check_random_state(params.get("random_state")).randint(np.iinfo(np.int32).max))
     model = _with(model, random_state=seed)
     quiet = {name: value for name, value in (("verbose", False), ("calibration", None)) if name in params}
-    tol = max(model.tol, options.fold_tol or 0.0)
-    plain = {**model.get_params(deep=False), **quiet, "tol": tol}
+    plain = {**model.get_params(deep=False), **quiet}
     values = rule.values(Cs, given)
     classes = None
     if is_classifier(model):
@@ -604,7 +597,7 @@ def search_paths(
         return [[fold[m][::order] for fold in by_fold] for m in range(len(norms))]
 
     def result(norms: list[Any], found: list[Held]) -> PathResult:
-        return PathResult(estimator, model, given, classes, list(folds), values, norms, bool(options.scale), tol, found)
+        return PathResult(estimator, model, given, classes, list(folds), values, norms, bool(options.scale), found)
 
     cold, n_folds = [None] * len(folds), len(folds)
     if options.near is None or len(norms) == 1 or len(values) <= 2 * options.near + 1:

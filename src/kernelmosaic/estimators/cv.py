@@ -51,7 +51,6 @@ class PathSearch(BaseEstimator):
     refit: bool = True
     scale: bool = True
     calibration: str | None = "sigmoid"
-    fold_tol: float | None = None
     near: int | None = 1
     rule: str = "best"
     verbose: bool = False
@@ -97,10 +96,10 @@ class PathSearch(BaseEstimator):
             norms = self._norms()
             near = None if self.near is None else check_count("near", self.near)
             near = near if "uniform" in norms else None
-            options = PathOptions(bool(self.scale), self.fold_tol, self.n_jobs, show, near, scores_of, choice)
+            options = PathOptions(bool(self.scale), self.n_jobs, show, near, scores_of, choice)
             found = search_paths(estimator, given, folds, self.Cs, norms, options)
         remedy = "raise max_iter, accept a larger tol, or try smaller Cs"
-        warn_of_gaps(type(self).__name__, found.all_gaps(), found.tol, remedy)
+        warn_of_gaps(type(self).__name__, found.all_gaps(), found.model.tol, remedy)
         scores = scores_of(found)
         if np.all(np.isnan(scores.mean(axis=1))):
             lost = [str(k + 1) for k in np.flatnonzero(np.isnan(scores).all(axis=(0, 2)))]
@@ -217,7 +216,7 @@ def fit_choice(self: Any, X: MatrixLike, y: TargetLike, sample_weight: SampleWei
 
 
 #: The parameters that CV estimators choose.
-CHOSEN = ("C", "norm", "weights", "fold_tol")
+CHOSEN = ("C", "norm", "weights")
 
 
 def in_memory(X: MatrixLike) -> MatrixLike:

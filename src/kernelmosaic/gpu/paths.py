@@ -76,12 +76,8 @@ class BatchOptions:
 
 @dataclass
 class Counts:
-    """What the paths took: products of a kernel matrix with a column, matrices inverted, waits for the device."""
+    """What the paths took: looks at the bounds, and problems that were learned alone."""
 
-    products: int = 0
-    inverses: int = 0
-    waits: int = 0
-    steps: int = 0
     rounds: int = 0
     alone: int = 0
 
@@ -123,7 +119,6 @@ def learn_paths(
         search = _Search(task, machines, each, many, search)
         for column, one in enumerate(search.learn()):
             found[column // many].append(one)
-    counts.products += kernels.n_products
     return found
 
 
@@ -252,7 +247,6 @@ class _Search:
             at = self.backend.index(left)
             program, state, eta = self.program.rows(at), self.state.rows(at), self.eta[left]
             residuals = take_steps(self.kernels, program, state, eta, shared, self.options.steps, half)
-            self.counts.steps += self.options.steps
             base, values = state.base, state.base_values
             gaps, balance = self._look(left, program, state, residuals)
             if np.isnan(gaps).any():
@@ -288,7 +282,6 @@ class _Search:
             if beyond <= self.options.beyond * shared.weights.sum():
                 return shared
             rho = shared.rho
-        self.counts.inverses += 1
         floor = 0.0 if self.keeps_weights else self.options.floor * eta.max()
         return SharedInverse.of(self.kernels, eta.max(axis=0) + floor, rho)
 
@@ -342,7 +335,6 @@ class _Search:
 
     def _fetch(self, *numbers: Any) -> Array:
         """Bring numbers of the columns to this process, all at once."""
-        self.counts.waits += 1
         columns = [one[:, None] if one.ndim == 1 else one for one in numbers]
         return self.backend.to_numpy(self.xp.cat([one.double() for one in columns], 1))
 
@@ -428,7 +420,6 @@ class _Search:
         V, coefficients, sums, constants = map(
             self.backend.to_numpy, (exact.values, beta, exact.numbers, exact.intercept[:, 0])
         )
-        self.counts.waits += 1
         loose = []
         for k, b in enumerate(left):
             solution = Solution(coefficients[k], float(constants[k]), V[k], np.nan, np.inf, 0)

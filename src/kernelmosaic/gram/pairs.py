@@ -157,12 +157,12 @@ class PairFactors:
         tables = [np.bincount(flat, one, m * q) for one in beta.T]
         return np.asarray(tables, dtype=np.float64).reshape(-1, m, q)
 
-    def times(self, plan: Plan, V: Array, rows: RowIndex = slice(None)) -> Array:
-        """Return the product with tables of coefficients, at some of the pairs in the rows, of shape (n_rows, k)."""
+    def times(self, plan: Plan, V: Array) -> Array:
+        """Return the product with tables of coefficients, at the pairs in the rows, of shape (n_rows, k)."""
         total: Any = 0.0
         for sign, A, B in plan:
             total = total + A @ (exchanged(V, sign) @ B.T)
-        left, right = self.rows[0][rows], self.rows[1][rows]
+        left, right = self.rows
         return np.ascontiguousarray(total[:, left, right].T) if plan else np.zeros((len(left), len(V)))
 
     def block(self, plan: Plan, rows: Rows, columns: Rows) -> Array:

@@ -117,13 +117,8 @@ def prepare(
 # Many fits -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Task:
-    """One fit: to all samples, or to some of them, with these targets and weights."""
-
-    y: AnyArray
-    weight: Array | None
-    rows: Rows | None = None
+#: One fit: its targets, weights, and rows, or None where it is to all samples.
+Task = tuple[AnyArray, Array | None, Rows | None]
 
 
 def refit(
@@ -178,11 +173,11 @@ def _fit_chunk(
     with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings():
         # The fit to all samples has given these warnings; gaps are reported once for all fits.
         warnings.simplefilter("ignore")
-        for task in tasks:
+        for y, weight, rows in tasks:
             # So results depend neither on the order of the fits nor on the process that does them.
             shared.store.forget_ends()
-            some = X if task.rows is None else _safe_indexing(X, task.rows)
-            model = last_step(fit(clone(estimator), some, task.y, task.weight, known))
+            some = X if rows is None else _safe_indexing(X, rows)
+            model = last_step(fit(clone(estimator), some, y, weight, known))
             found.append((model.weight_shares_, float(getattr(model, "duality_gap_", 0.0))))
     return found
 
@@ -355,7 +350,7 @@ def kernel_significance(
     data = _every_sample(estimator, X, weight)
     kept = [order[data.kept] for order in (np.arange(len(y)), *orders)]
     every = alignments(data.stack, _targets(model, y), kept, data.weight, own)
-    tasks = [Task(y[order], weight) for order in orders]
+    tasks: list[Task] = [(y[order], weight, None) for order in orders]
     # Ten fits start from weights that prefer no kernel, all later ones from the mean of what these find.
     pilots = refit(estimator, X, tasks[:10], None, None, False, "kernel_significance")
     null = pilots
@@ -697,7 +692,7 @@ def stability(
         drawn = [_draw(members, share, random) for _ in range(n_resamples)]
     else:
         drawn = [_draw_groups(members, strata, share, random) for _ in range(n_resamples)]
-    tasks = [Task(y[rows], None if weight is None else weight[rows], rows) for rows in drawn]
+    tasks: list[Task] = [(y[rows], None if weight is None else weight[rows], rows) for rows in drawn]
     found = refit(estimator, X, tasks, weights, n_jobs, verbose, "stability")
     tail = 0.5 * (1.0 - confidence_level)
     lower, upper = np.quantile(found, [tail, 1.0 - tail], axis=0)

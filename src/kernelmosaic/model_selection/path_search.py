@@ -131,8 +131,6 @@ class PathSearchCV(Wrapper, PathSearch):
     calibration : {"sigmoid", "isotonic"} or None, default="sigmoid"
         How decision values of the samples held out become the probabilities of a classifier; None leaves them to the
         estimator.
-    fold_tol : float, default=None
-        How exactly the fits to folds are solved, if less so than the estimator's `tol`.
     verbose : bool, default=False
         Show how many folds are done.
 
