@@ -459,7 +459,7 @@ class CountedGaussian(Gaussian):
     [
         # Bilinear machines compute their features anew where memory is counted, below.
         *((name, False) for name in ("classifier", "one class", "joint", "discriminant", "localized")),
-        *((name, True) for name in ("classifier", "bilinear", "discriminant")),
+        *((name, True) for name in ("two classes", "bilinear", "discriminant")),
     ],
 )
 def test_a_memory_map_is_worth_its_array(mapped, monkeypatch, name, stored):
@@ -523,7 +523,8 @@ def test_parquet_is_worth_its_array(tmp_path, name):
 @pytest.mark.usefixtures("few_at_a_time")
 @pytest.mark.parametrize(
     "name",
-    ["classifier", "regressor", "one class", "joint", "bilinear", "discriminant, matrices", "localized"],
+    # Several classes, one after the other, are those of the last.
+    ["two classes", "regressor", "one class", "joint", "bilinear", "discriminant, matrices", "localized"],
 )
 def test_rows_on_workers_are_worth_rows_at_home(name):
     dask = pytest.importorskip("dask")
