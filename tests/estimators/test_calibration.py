@@ -73,13 +73,13 @@ def smoothed_loss(F: np.ndarray, y: np.ndarray, weight: np.ndarray):
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_the_slopes_are_the_most_likely_ones(weighted, n_classes):
     random = np.random.RandomState(0)
-    F = 1.2 * random.standard_normal((60, n_classes))
+    F = 1.2 * random.standard_normal((40, n_classes))
     F[:, 0] *= n_classes > 2  # of two classes the second has the output
     y = np.array([random.choice(n_classes, p=np.exp(log_softmax(row))) for row in F])
-    weight = random.uniform(0.2, 3, 60) if weighted else None
+    weight = random.uniform(0.2, 3, 40) if weighted else None
     outputs = F[:, 1] if n_classes == 2 else F
     found = Calibration.fit(outputs, y, n_classes, weight, "sigmoid")
-    loss = smoothed_loss(F, y, np.ones(60) if weight is None else weight)
+    loss = smoothed_loss(F, y, np.ones(40) if weight is None else weight)
     best = minimize(loss, np.ones(4), bounds=[(1e-6, None)] * 4, method="SLSQP", options={"ftol": 1e-12}).x
     assert loss(found.slopes) == pytest.approx(loss(best), rel=1e-6)
     expected = [[bent(f, found.slopes) for f in row] for row in F]
@@ -143,7 +143,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_cross_fitting_is_a_loop_of_plain_fits(name):
     n_classes, model = MODELS[name]
-    X, y = blobs(n_classes, 90 if name == "learned C" else 40)  # in folds of fewer samples no kernel earns a weight
+    X, y = blobs(n_classes, 90 if name == "learned C" else 30)  # in folds of fewer samples no kernel earns a weight
     samples = FitInput(X, y, None, X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -169,11 +169,11 @@ def test_cross_fitting_is_a_loop_of_plain_fits(name):
 @pytest.mark.parametrize("calibration", ["sigmoid", "isotonic"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_probabilities_of_classes_in_order(calibration, n_classes):
-    X, y = blobs(n_classes, 150)
+    X, y = blobs(n_classes, 90)
     names = np.array(["c", "a", "b"])[y]
     model = MKLClassifier(KERNELS, calibration=calibration).fit(X, names)
     p = model.predict_proba(X)
-    assert p.shape == (150, n_classes)
+    assert p.shape == (90, n_classes)
     assert_allclose(p.sum(axis=1), 1)
     assert np.all((p > 0) & (p < 1))
     assert np.mean(model.classes_[p.argmax(axis=1)] == names) > 0.7
@@ -184,7 +184,7 @@ def test_probabilities_of_classes_in_order(calibration, n_classes):
 
 
 def test_weights_are_repetitions_and_order_does_not_matter():
-    X, y = blobs(3)
+    X, y = blobs(2, 40)
     random = np.random.RandomState(0)
     weight = random.randint(0, 4, len(y))
     model = MKLClassifier(KERNELS, calibration="sigmoid", tol=1e-6)
@@ -292,7 +292,7 @@ def left_out_values(model: DiscriminantMKLClassifier, K: np.ndarray, y: np.ndarr
 
 @pytest.mark.parametrize("kind", ["two classes", "three classes", "labels"])
 def test_discriminant_values_of_samples_left_out_equal_refits(kind):
-    n = 24
+    n = 16
     X, y = blobs(3 if kind == "three classes" else 2, n)
     y = np.column_stack([y, X[:, 0] > 0, X[:, 1] > 0.3]).astype(int) if kind == "labels" else y
     K = np.exp(-((X[:, np.newaxis] - X) ** 2).sum(axis=2) / 9)

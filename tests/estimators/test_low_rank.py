@@ -43,7 +43,7 @@ from kernelmosaic.machines.discriminant import Discriminant, binary_targets, cla
 from kernelmosaic.solvers.program import RoundOptions, SolverOptions
 
 RNG = np.random.RandomState(0)
-X = RNG.standard_normal((100, 4))
+X = RNG.standard_normal((70, 4))
 F = np.sin(2 * X[:, 0]) + X[:, 1]
 Y = (F > 0).astype(int) + (F > 1)
 NEW = RNG.standard_normal((30, 4))
@@ -158,8 +158,10 @@ CASES = {
     **{f"localized, {name}": one for name, one in LOCALIZED.items()},
 }
 #: Weights reach the machine, the normalisation, the landmarks and two heuristics; the others see nothing of them.
-WEIGHTED = (
-    *("classifier", "centred", "alignment", "easymkl", "regressor", "one class", "joint", "bilinear"),
+WEIGHTED = ("alignment", "easymkl", "one class")
+#: With weights alone: without, others of their kind are fitted.
+ONLY_WEIGHTED = (
+    *("classifier", "centred", "regressor", "joint", "bilinear"),
     *("localized, centred", "localized, joint"),
 )
 #: Few features of every kind of estimator.
@@ -228,7 +230,11 @@ def mapped(tmp_path):
 
 @pytest.mark.usefixtures("few_at_a_time")
 @pytest.mark.parametrize(
-    ("name", "weighted"), [*((name, False) for name in CASES), *((name, True) for name in WEIGHTED)]
+    ("name", "weighted"),
+    [
+        *((name, False) for name in CASES if name not in ONLY_WEIGHTED),
+        *((name, True) for name in WEIGHTED + ONLY_WEIGHTED),
+    ],
 )
 def test_full_rank_is_exact(name, weighted):
     if "qcqp" in name:
@@ -270,7 +276,9 @@ def test_full_rank_is_exact(name, weighted):
     ],
 )
 def test_what_a_fitted_function_says_adds_up(name, approximation):
-    model, y, _, _ = low_rank(name, kernels=[Gaussian(1.0), Gaussian(4.0), Linear()], approximation=approximation)
+    # Whatever was learned adds up: a wide gap does.
+    kernels = [Gaussian(1.0), Gaussian(4.0), Linear()]
+    model, y, _, _ = low_rank(name, kernels=kernels, approximation=approximation, tol=0.01)
     rounding = 1e-9 if name.startswith(("discriminant", "localized")) else 1e-10
     for target in (y, y > 0) if name in ("classifier", "discriminant") else (y,):
         model.fit(X, target)
@@ -299,7 +307,7 @@ def test_rank_and_seed_decide_what_comes_out():
 def test_more_landmarks_lower_the_objective_towards_the_exact_one():
     exact = MKLClassifier([Gaussian(1.5)], C=3.0, tol=1e-6).fit(X, Y > 0).objective_
     values = []
-    for rank in (5, 20, 60, len(X)):
+    for rank in (5, 20, 40, len(X)):
         model = MKLClassifier([Gaussian(1.5)], C=3.0, tol=1e-6, approximation="nystroem", rank=rank, random_state=0)
         values.append(model.fit(X, Y > 0).objective_)
     # Less of the kernel fits less: the value falls as landmarks come, and never below the exact one.
@@ -451,7 +459,7 @@ class CountedGaussian(Gaussian):
     [
         # Bilinear machines compute their features anew where memory is counted, below.
         *((name, False) for name in ("classifier", "one class", "joint", "discriminant", "localized")),
-        *((name, True) for name in ("classifier", "bilinear", "discriminant")),
+        *((name, True) for name in ("two classes", "bilinear", "discriminant")),
     ],
 )
 def test_a_memory_map_is_worth_its_array(mapped, monkeypatch, name, stored):
@@ -461,7 +469,7 @@ def test_a_memory_map_is_worth_its_array(mapped, monkeypatch, name, stored):
     entries.append(CountedGaussian.entries[0])
     streamed = clone(case.model).set_params(memory_budget=2.0e6 if stored else 1.6e5).fit(mapped(X), case.y)
     entries.append(CountedGaussian.entries[0])
-    # No room for 100 × 60 numbers beside the matrices of 61 × 61: every pass computes features anew.
+    # No room for 70 × 60 numbers beside the matrices of 61 × 61: every pass computes features anew.
     assert stored or entries[2] - entries[1] > 3 * (entries[1] - entries[0])
     assert streamed.duality_gap_ <= case.model.tol
     assert streamed.n_features_in_ == 4
@@ -473,8 +481,8 @@ def test_a_memory_map_is_worth_its_array(mapped, monkeypatch, name, stored):
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
 def test_a_memory_map_is_normalised_like_its_array(mapped, normalize):
     model = MKLClassifier(KERNELS, approximation="nystroem", rank=30, random_state=0, normalize=normalize, tol=1e-7)
-    stored = clone(model).fit(X, Y)
-    streamed = clone(model).set_params(memory_budget=2.0e6).fit(mapped(X), Y)
+    stored = clone(model).fit(X, Y > 0)
+    streamed = clone(model).set_params(memory_budget=2.0e6).fit(mapped(X), Y > 0)
     assert_allclose(streamed.decision_function(mapped(NEW)), stored.decision_function(NEW), atol=1e-3)
     assert streamed.objective_ == pytest.approx(stored.objective_, rel=1e-6)
 
@@ -495,9 +503,9 @@ def test_parquet_is_worth_its_array(tmp_path, name):
     frame, new = (pd.DataFrame(samples, columns=list("abcd")) for samples in (X, NEW))
     folder = tmp_path / "parts"
     folder.mkdir()
-    frame.iloc[:100].to_parquet(folder / "0.parquet", row_group_size=30)
-    frame.iloc[100:].to_parquet(folder / "1.parquet")
-    frame.to_parquet(tmp_path / "whole.parquet", row_group_size=50)
+    frame.iloc[:40].to_parquet(folder / "0.parquet", row_group_size=15)
+    frame.iloc[40:].to_parquet(folder / "1.parquet")
+    frame.to_parquet(tmp_path / "whole.parquet", row_group_size=25)
     new.to_parquet(tmp_path / "new.parquet")
     case = low_rank(name, kernels=[("bell", Gaussian(1.0), ["a", "c"]), Linear()])
     if name == "localized":
@@ -515,16 +523,17 @@ def test_parquet_is_worth_its_array(tmp_path, name):
 @pytest.mark.usefixtures("few_at_a_time")
 @pytest.mark.parametrize(
     "name",
-    ["classifier", "regressor", "one class", "joint", "bilinear", "discriminant, matrices", "localized"],
+    # Several classes, one after the other, are those of the last.
+    ["two classes", "regressor", "one class", "joint", "bilinear", "discriminant, matrices", "localized"],
 )
 def test_rows_on_workers_are_worth_rows_at_home(name):
     dask = pytest.importorskip("dask")
     da = pytest.importorskip("dask.array")
     given, wide, _ = name.partition(", matrices")
-    case = low_rank(given, **({"kernels": KERNELS, "rank": 100} if wide else {}))
+    case = low_rank(given, **({"kernels": KERNELS, "rank": len(X)} if wide else {}))
     with dask.config.set(scheduler="synchronous"):
-        y = None if case.y is None else da.from_array(case.y, chunks=(60, *np.shape(case.y)[1:]))
-        away, home = clone(case.model).fit(da.from_array(X, chunks=(60, 2)), y), clone(case.model).fit(X, case.y)
+        y = None if case.y is None else da.from_array(case.y, chunks=(40, *np.shape(case.y)[1:]))
+        away, home = clone(case.model).fit(da.from_array(X, chunks=(40, 2)), y), clone(case.model).fit(X, case.y)
         assert away.duality_gap_ <= case.model.tol
         assert_same(away, home, case, da.from_array(NEW, chunks=(20, 4)))
 
@@ -551,7 +560,7 @@ def test_bad_sources_are_named(mapped, tmp_path):
     with pytest.raises(ValueError, match=r"X has 3 features.*expecting 4"):
         fitted.predict(mapped(X[:, :3]))
     broken = X.copy()
-    broken[77, 2] = np.nan
+    broken[47, 2] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         model.fit(mapped(broken), Y)
 
@@ -627,8 +636,8 @@ def test_gates_read_strips_of_a_few_rows(mapped):
 
 def test_the_space_of_a_kernel_is_learned_from_a_part_of_many_samples():
     samples, weight = open_rows(X), np.ones(len(X))
-    some, again = (GateInputs.fit(samples, X, None, Gaussian(2.0), weight, 0, space_rows=50) for _ in range(2))
-    assert some.space.samples.shape == (50, 4)
+    some, again = (GateInputs.fit(samples, X, None, Gaussian(2.0), weight, 0, space_rows=40) for _ in range(2))
+    assert some.space.samples.shape == (40, 4)
     assert_array_equal(some(NEW), again(NEW))
     for given in (X, samples):  # in memory, or few enough
         assert GateInputs.fit(given, X, None, Gaussian(2.0), weight, 0).space.samples.shape == X.shape
@@ -711,7 +720,7 @@ def test_features_need_no_matrix_a_class():
 def test_a_device_changes_nothing(name):
     pytest.importorskip("torch")
     given, wide, _ = name.partition(", matrices")
-    case = low_rank(given, **({"kernels": KERNELS, "rank": 100} if wide else {}))
+    case = low_rank(given, **({"kernels": KERNELS, "rank": len(X)} if wide else {}))
     here, there = clone(case.model).fit(X, case.y), clone(case.model).set_params(device="cpu").fit(X, case.y)
     assert there.function_.expansion.device == "cpu"
     assert there.duality_gap_ <= case.model.tol

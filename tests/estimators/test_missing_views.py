@@ -165,7 +165,7 @@ def test_the_gap_is_that_of_the_kernel_written_down(rule):
 def test_where_nothing_is_missing_nothing_changes(kind):
     X, target, _ = draw()
     y = (target > 0).astype(int)
-    options = {"Cs": 3, "cv": 2} if kind is MKLClassifierCV else {}
+    options = {"Cs": 2, "norms": (1,), "cv": 2} if kind is MKLClassifierCV else {}
     models = [kind(KERNELS, missing=rule, **options).fit(X, y) for rule in RULES]
     for model in models[1:]:
         np.testing.assert_array_equal(model.weights_, models[0].weights_)
@@ -178,18 +178,20 @@ def test_where_nothing_is_missing_nothing_changes(kind):
 
 
 @pytest.mark.filterwarnings("ignore:MKLOneClass")
-@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
-    ("model", "target"),
+    ("model", "target", "rule"),
+    # The kernels are completed before a machine reads them: each machine has one rule, those of one kind both.
     [
-        (MKLClassifier(KERNELS), "classes"),
-        (MKLClassifier(KERNELS, multi_class="joint"), "classes"),
-        (MKLClassifier(KERNELS, calibration="sigmoid", norm=2), "signs"),
-        (MKLRegressor(KERNELS), "numbers"),
-        (MKLRegressor(KERNELS, loss="squared"), "pairs"),
-        (MKLOneClass(KERNELS, nu=0.3), None),
-        (MKLSurvival(KERNELS), "times"),
-        (MKLRegressorCV(KERNELS, Cs=3, cv=2), "numbers"),
+        (MKLClassifier(KERNELS), "classes", "neighbors"),
+        (MKLClassifier(KERNELS, multi_class="joint"), "classes", "zero"),
+        (MKLClassifier(KERNELS, calibration="sigmoid", norm=2), "signs", "neighbors"),
+        (MKLClassifier(KERNELS, calibration="sigmoid", norm=2), "signs", "zero"),
+        (MKLRegressor(KERNELS), "numbers", "zero"),
+        (MKLRegressor(KERNELS, loss="squared"), "pairs", "neighbors"),
+        (MKLOneClass(KERNELS, nu=0.3), None, "zero"),
+        (MKLSurvival(KERNELS), "times", "neighbors"),
+        (MKLRegressorCV(KERNELS, Cs=2, cv=2), "numbers", "neighbors"),
+        (MKLRegressorCV(KERNELS, Cs=[1.0], norms=(1,), cv=2), "numbers", "zero"),
     ],
     ids=lambda value: value if value is None or isinstance(value, str) else type(value).__name__,
 )
@@ -272,7 +274,7 @@ def test_constants_are_learned_from_the_samples_that_have_the_view():
 
 
 def test_folds_learn_everything_from_their_own_samples():
-    X, target, there = draw(90)
+    X, target, there = draw()
     y, partial = target > 0, hidden_views(X, there)
     folds = list(StratifiedKFold(3).split(X, y))
     search = MKLClassifierCV(KERNELS, Cs=[1.0], norms=(2,), cv=folds, tol=1e-8).fit(partial, y)

@@ -26,14 +26,14 @@ from kernelmosaic.machines import base as machines
 from kernelmosaic.solvers.program import DEFAULTS, SolverOptions
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
 
-N = 300
+N = 260
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(N, 4))
 VALUES = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * RNG.normal(size=N)
 TWO = np.where(VALUES > 0, "yes", "no")
 THREE = np.digitize(VALUES, [-0.5, 0.5])
 KERNELS = [Gaussian(0.7), Gaussian(3.0), Linear()]
-#: A quarter of what one combined matrix takes: working sets have room for 106 of the 300 samples.
+#: A quarter of what one combined matrix takes: working sets have room for 100 of the 260 samples.
 BUDGET = N * N * 8 // 4
 
 CASES = {
@@ -62,7 +62,7 @@ def outputs(model):
 def test_the_same_model_as_with_stored_matrices(name, device, capsys):
     model, y = CASES[name]
     stored = fitted(model, y, memory_budget=None, device=None, verbose=True)
-    assert "3 kernel matrices of 703.1 KiB are stored" in capsys.readouterr().out
+    assert "3 kernel matrices of 528.1 KiB are stored" in capsys.readouterr().out
     values, objective, weights = outputs(stored), stored.objective_, stored.weights_
     there = fitted(model, y, memory_budget=BUDGET, device=device, verbose=True)
     assert "entries are computed whenever they are needed" in capsys.readouterr().out
@@ -80,7 +80,7 @@ def test_one_kernel_is_libsvm():
 
 
 def test_free_samples_that_no_working_set_has_room_for_move_together():
-    # A narrow kernel: most samples are free, and a working set holds 28 of them.
+    # A narrow kernel: most samples are free, and a working set holds 99 of them.
     model = MKLClassifier([Gaussian(0.3)], C=10.0, tol=1e-6)
     stored = fitted(model, TWO, memory_budget=None).objective_
     there = fitted(model, TWO, memory_budget=BUDGET // 10)
@@ -114,14 +114,14 @@ def test_localized_learning_takes_the_same_steps():
 
 
 def test_what_needs_the_whole_matrix_says_so():
-    with pytest.raises(MemoryError, match=r"300 x 300 .*approximation='nystroem'.*memory_budget"):
+    with pytest.raises(MemoryError, match=r"260 x 260 .*approximation='nystroem'.*memory_budget"):
         DiscriminantMKLClassifier(KERNELS, memory_budget=BUDGET).fit(X, TWO)
 
 
 def test_verbose_says_what_was_chosen_and_why(capsys):
     MKLClassifier(KERNELS, memory_budget=BUDGET, verbose=True).fit(X, TWO)
     said = " ".join(capsys.readouterr().out.split())
-    assert "one combined 300 x 300 kernel matrix needs 703.1 KiB, the budget is 175.8 KiB: entries are computed" in said
+    assert "one combined 260 x 260 kernel matrix needs 528.1 KiB, the budget is 132.0 KiB: entries are computed" in said
 
 
 def test_memory_stays_within_the_budget():
@@ -167,8 +167,8 @@ def test_rounds_that_reach_a_few_start_from_low_rank_factors(device):
     kernel_set = KernelSet.fit(lay_specs(read_kernels(KERNELS), samples), samples, None)
     views, weights = kernel_set.views(samples), np.full(3, 1 / 3)
     stored = machine.solve(make_stack(kernel_set, views).combine(weights), tol=1e-6)
-    # Room for 99 of 600 samples at once.
-    budget, options = 8 * 99**2 / 0.6, StackOptions(rank_share=10.0)
+    # Room for 85 of 520 samples at once.
+    budget, options = 8 * 85**2 / 0.6, StackOptions(rank_share=10.0)
     gram = make_stack(kernel_set, views, device=device, budget=budget, options=options).combine(weights)
     starts, plain = [], gram.low_rank
     gram.low_rank = lambda: starts.append(1) or plain()

@@ -77,12 +77,12 @@ def rare_class(rare, n_classes, n=8):
 )
 def test_scores_are_those_of_plain_fits_to_the_classes_of_each_fold(name, rare, n_classes):
     search, plain, along = SEARCHES[name]
-    X, y = rare_class(rare, n_classes, n=12)
-    search = clone(search).set_params(cv=4).fit(X, y)
+    X, y = rare_class(rare, n_classes)
+    search = clone(search).set_params(cv=3).fit(X, y)
     if isinstance(plain, LocalizedMKLClassifier):
         # Every fit of the search draws its starts by this seed.
         plain = clone(plain).set_params(random_state=np.random.RandomState(0).randint(np.iinfo(np.int32).max))
-    folds = list(StratifiedKFold(4).split(X, y))
+    folds = list(StratifiedKFold(3).split(X, y))
     assert any(len(np.unique(y[train])) < n_classes for train, _ in folds) == (rare == 1)
     for f, (train, held) in enumerate(folds):
         for i, value in enumerate(search.Cs_):
@@ -92,7 +92,7 @@ def test_scores_are_those_of_plain_fits_to_the_classes_of_each_fold(name, rare, 
                 model = make_pipeline(StandardScaler(), clone(plain).set_params(**{along: value}))
                 predicted = model.fit(X[train], y[train]).predict(X[held])
             assert search.scores_[f, i] == np.mean(predicted == y[held])
-    assert search.duality_gaps_.shape == search.weights_paths_.shape[:2] == (4, len(search.Cs_))
+    assert search.duality_gaps_.shape == search.weights_paths_.shape[:2] == (3, len(search.Cs_))
     assert np.all(np.isfinite(search.weights_path_))
     p = search.predict_proba(X)
     assert p.shape == (len(y), n_classes)
@@ -124,13 +124,15 @@ def test_a_class_of_one_sample_and_default_settings(params):
 @pytest.mark.filterwarnings(
     "ignore:The least populated class", "ignore:Localized:sklearn.exceptions.ConvergenceWarning"
 )
-@pytest.mark.parametrize(("calibration", "n_classes"), [("sigmoid", 2), ("sigmoid", 3), ("isotonic", 3)])
 @pytest.mark.parametrize(
-    "search",
+    ("search", "calibration", "n_classes"),
     [
-        MKLClassifierCV(KERNELS),
-        PathSearchCV(LocalizedMKLClassifier(KERNELS, n_init=1, max_iter=2)),
-        PathSearchCV(DiscriminantMKLClassifier(KERNELS)),
+        (MKLClassifierCV(KERNELS), "sigmoid", 2),
+        (MKLClassifierCV(KERNELS), "isotonic", 3),
+        (PathSearchCV(LocalizedMKLClassifier(KERNELS, n_init=1, max_iter=2)), "sigmoid", 2),
+        (PathSearchCV(LocalizedMKLClassifier(KERNELS, n_init=1, max_iter=2)), "sigmoid", 3),
+        (PathSearchCV(DiscriminantMKLClassifier(KERNELS)), "sigmoid", 3),
+        (PathSearchCV(DiscriminantMKLClassifier(KERNELS)), "isotonic", 2),
     ],
 )
 def test_a_class_that_a_fold_lacks_has_probability_zero_there(search, calibration, n_classes):
@@ -218,7 +220,7 @@ def test_folds_of_one_class_alone_are_refused():
     ],
 )
 def test_shared_kernels_serve_targets_with_other_numbers_of_classes(model):
-    X = np.random.RandomState(0).normal(size=(36, 3))
+    X = np.random.RandomState(0).normal(size=(24, 3))
     targets = [np.digitize(X[:, j], cuts) for j, cuts in enumerate(([0.0], [-0.5, 0.5], [-0.7, 0.0, 0.7]))]
     targets.append(targets[0][::-1])
     plain = [clone(model).fit(X, y).decision_function(X) for y in targets]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -17,6 +19,7 @@ from sklearn.metrics import log_loss, r2_score
 
 from kernelmosaic import MKLRegressor, MKLRidgeClassifierCV, MKLRidgeCV, load, save
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Ranked, Rescaled, per_column
+from kernelmosaic.learning.ridge_weights import RidgeOptions
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(60, 3))
@@ -37,14 +40,20 @@ def learned(y=Y, **params):
     return MKLRidgeCV(KERNELS, scale=False, normalize=None, **params).fit(X, y)
 
 
+@cache
+def left_out(criterion):
+    """A model, and the same machine of all samples but one, for each of them."""
+    model, every = learned(criterion=criterion), np.arange(60)
+    return model, [refit(model, np.delete(every, i), Y) for i in every]
+
+
 # What the closed form gives ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
 def test_leave_one_out_predictions_are_those_of_n_refits(criterion):
-    model = learned(criterion=criterion)
-    every = np.arange(60)
-    found = [refit(model, np.delete(every, i), Y).predict(X[i : i + 1])[0] for i in every]
+    model, machines = left_out(criterion)
+    found = [machine.predict(X[i : i + 1])[0] for i, machine in enumerate(machines)]
     assert_allclose(model.loo_predictions_, found, atol=1e-9)
     assert model.best_score_ == pytest.approx(r2_score(Y, found))
 
@@ -58,8 +67,7 @@ def test_groups_are_left_out_together():
 
 
 def test_intervals_are_those_of_the_jackknife_plus_of_n_refits():
-    model, every = learned(), np.arange(60)
-    machines = [refit(model, np.delete(every, i), Y) for i in every]
+    model, machines = left_out("loo")
     r = np.abs(Y - [machine.predict(X[i : i + 1])[0] for i, machine in enumerate(machines)])
     outputs = np.array([machine.predict(NEW) for machine in machines])
     found = model.predict_interval(NEW, coverage=0.8)
@@ -326,14 +334,14 @@ def test_verbose_says_how_the_search_ended(capsys):
 
 
 def test_a_device_learns_what_the_host_does(device):
-    for y, Model in ((Y, MKLRidgeCV), (THREE, MKLRidgeClassifierCV)):
-        for params in ({}, {"criterion": "evidence"}):
-            model = Model([KERNELS[0], Gaussian("learn", per_column=True)], tol=1e-5, **params)
-            there = clone(model).set_params(device=device).fit(X, y, groups=np.arange(60) // 2)
-            here = model.fit(X, y, groups=np.arange(60) // 2)
-            assert_allclose(there.weights_, here.weights_, rtol=1e-2, atol=1e-3)
-            assert there.criterion_ == pytest.approx(here.criterion_, abs=1e-3)
-            assert_allclose(there._outputs(NEW), here._outputs(NEW), atol=1e-2)
+    # Each criterion once, and each kind of target; the intervals are of numbers left out one by one.
+    for y, Model, criterion in ((Y, MKLRidgeCV, "evidence"), (THREE, MKLRidgeClassifierCV, "loo")):
+        model = Model([KERNELS[0], Gaussian("learn", per_column=True)], tol=1e-5, criterion=criterion)
+        there = clone(model).set_params(device=device).fit(X, y, groups=np.arange(60) // 2)
+        here = model.fit(X, y, groups=np.arange(60) // 2)
+        assert_allclose(there.weights_, here.weights_, rtol=1e-2, atol=1e-3)
+        assert there.criterion_ == pytest.approx(here.criterion_, abs=1e-3)
+        assert_allclose(there._outputs(NEW), here._outputs(NEW), atol=1e-2)
     intervals = [
         MKLRidgeCV(KERNELS, device=where, tol=1e-5).fit(X, Y).predict_interval(NEW) for where in (device, None)
     ]
@@ -416,10 +424,11 @@ def test_widths_are_learned_from_samples_that_have_all_views():
     assert np.isfinite(model.predict(Z)).all()
 
 
-def test_widths_in_features_and_of_many_samples():
+def test_widths_in_features_and_of_many_samples(monkeypatch):
+    monkeypatch.setattr(RidgeOptions, "width_rows", 400)  # of 500 samples, as if there were thousands
     rng = np.random.default_rng(1)
-    X = rng.normal(size=(2600, 2))
-    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=2600)
+    X = rng.normal(size=(500, 2))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=500)
     kernels = [Gaussian("learn", per_column=True)]
     params = {"criterion": "evidence", "approximation": "nystroem", "rank": 50, "random_state": 0, "tol": 0.3}
     model = MKLRidgeCV(kernels, **params).fit(X, y)
@@ -480,7 +489,8 @@ def test_features_of_targets_without_noise_are_those_of_their_matrices(criterion
 @pytest.mark.parametrize(
     ("value", "params"),
     [
-        *((value, {}) for value in (0.1, 1.0, 5.0)),
+        (0.1, {}),
+        *((value, {"kernels": KERNELS}) for value in (1.0, 5.0)),
         (0.1, {"criterion": "evidence"}),
         (0.1, {"approximation": "nystroem", "rank": 20}),
     ],

@@ -48,7 +48,7 @@ MANY_ROUNDS = {"memory_budget": 18 * 8 * 40**2}
     ("model", "targets"),
     [
         (MKLClassifier(C=5.0), lambda f: f > 0),
-        (MKLClassifier(C=5.0, penalties=np.linspace(1.0, 1.5, 72)), lambda f: f > 0),
+        (MKLClassifier(C=5.0, penalties=np.linspace(1.0, 1.5, 42)), lambda f: f > 0),
         (MKLClassifier(C=2.0), lambda f: np.digitize(f, [-0.7, 0.7])),
         (MKLClassifier(C=2.0, multi_class="joint"), lambda f: np.digitize(f, [-0.7, 0.7])),
         (MKLRegressor(C=3.0), lambda f: f),
@@ -59,9 +59,9 @@ MANY_ROUNDS = {"memory_budget": 18 * 8 * 40**2}
 )
 def test_the_same_as_the_list_of_kernels(samples, model, targets):
     X, f = samples
-    y = targets(f)
+    X, y = X[:, [0, 1, 2, 3, 4, 7]], targets(f)
     generated = clone(model).set_params(kernels=PAIRS, tol=1e-5, **MANY_ROUNDS).fit(X, y)
-    listed = clone(model).set_params(kernels=list(PAIRS.expand(COLUMNS)), tol=1e-5).fit(X, y)
+    listed = clone(model).set_params(kernels=list(PAIRS.expand(range(6))), tol=1e-5).fit(X, y)
     assert generated.duality_gap_ <= 1e-5
     assert_allclose(generated.objective_, listed.objective_, rtol=2e-5)
     assert generated.weights_.shape == listed.weights_.shape
@@ -174,9 +174,9 @@ def test_shares_that_do_not_fit_say_so(samples):
 
 def test_with_tuning(samples):
     X, f = samples
-    model = MKLClassifierCV(PAIRS, Cs=3, cv=3).fit(X, f > 0)
+    model = MKLClassifierCV(PAIRS, Cs=2, cv=2).fit(X, f > 0)
     assert model.norm_ == 1
-    assert model.weights_path_.shape == (3, 72)
+    assert model.weights_path_.shape == (2, 72)
     assert model.duality_gaps_.max() <= 1e-3
 
 
