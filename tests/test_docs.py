@@ -190,23 +190,29 @@ NOT_RUN = {
 SMALLER = {
     "bayesian.md": {r"\b200\b": "60"},
     "choosing.md": {
-        r"MKLClassifierCV\(\)": "MKLClassifierCV(Cs=2, cv=3)",
-        "Cs=6": "Cs=2, cv=3",
+        r"MKLClassifierCV\(\)": "MKLClassifierCV(Cs=2, cv=2)",
+        "Cs=6": "Cs=2, cv=2",
         r"\[:300\]": "[:80]",
         r"arange\(100\), 3": "arange(100), 1",
         "size=300": "size=100",
         r"\[0.1, 1, 10\], \"norm\": \[1, 2\]": '[0.1, 10], "norm": [1]',
     },
-    "howto.md": {r"\b200\b": "60", "Cs=4": "Cs=2, cv=3", "Cs=2, cv=3, cv=3": "Cs=2, cv=3"},
-    "kernels.md": {r"\[:200\]": "[:60]"},
+    "howto.md": {r"\b200\b": "60", "Cs=4(, cv=3)?": "Cs=2, cv=2", r"\bcv=3\b": "cv=2"},
+    "kernels.md": {r"\[:200\]": "[:60]", r"CV\(model.kernels_\)": "CV(model.kernels_, Cs=2, cv=2)"},
     "localized.md": {"n_samples=600": "n_samples=120", '"rank": 200': '"rank": 40'},
     "regularized.md": {
         'on="penalties", cv=cv': 'on="penalties", cv=2, max_iter=1',
         "bounds=bounds": "max_iter=1, cv=2",
     },
-    "single_cell.md": {r"\b150\b": "90", "n_resamples=50": "n_resamples=2", "n_permutations=199": "n_permutations=2"},
-    "survival.md": {r":150\]": ":60]", "Cs=5": "Cs=2"},
-    "uncertainty.md": {r"\[:300\]": "[:60]", "Cs=5": "Cs=2, cv=3"},
+    "single_cell.md": {
+        r"\b150\b": "90",
+        r"0.01, 0.1, 1.0": "0.1, 1.0",
+        r"GroupKFold\(5\)": "GroupKFold(2)",
+        "n_resamples=50": "n_resamples=2",
+        "n_permutations=199": "n_permutations=2",
+    },
+    "survival.md": {r":150\]": ":60]", "Cs=5, cv=3": "Cs=2, cv=2", '"cv": 3': '"cv": 2'},
+    "uncertainty.md": {r"\[:300\]": "[:60]", "Cs=5": "Cs=2, cv=2"},
 }
 
 

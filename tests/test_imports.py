@@ -86,9 +86,10 @@ def imports_of(source: str, package: str) -> Iterator[Import]:
             for child in node.orelse:
                 yield from visit(child, at_load)
         else:
-            inside = at_load and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            inside = at_load and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             for child in ast.iter_child_nodes(node):
-                yield from visit(child, inside)
+                if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):  # no expression holds an import
+                    yield from visit(child, inside)
 
     return visit(parsed(source), True)
 

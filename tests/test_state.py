@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import textwrap
 from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
@@ -34,9 +33,17 @@ COPIES = {"copy", "deepcopy", "clone", "replace", "cls", "type(self)", "__new__"
 Nodes = list[ast.AST]
 
 
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements inside a module or class, at any depth; no expression holds one."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child
+            yield from statements(child)
+
+
 def functions(tree: ast.AST) -> dict[str, Nodes]:
     """Return the functions inside a module or class, each as its nodes, by name and line."""
-    every = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    every = (node for node in statements(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return {f"{node.name}:{node.lineno}": list(ast.walk(node)) for node in every}
 
 
@@ -123,7 +130,9 @@ def own_names(tree: ast.AST, but: Collection[str]) -> set[str]:
 
 @cache
 def names_set_by(kind: type) -> set[str]:
-    return own_names(ast.parse(textwrap.dedent(inspect.getsource(kind))), SETTERS)
+    module = parsed(Path(inspect.getfile(kind)).read_text(encoding="utf-8"))
+    (source,) = (node for node in module.body if isinstance(node, ast.ClassDef) and node.name == kind.__name__)
+    return own_names(source, SETTERS)
 
 
 def changed_parameters(owner: type, package: str = "kernelmosaic") -> Iterator[str]:

@@ -108,7 +108,7 @@ def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterabl
     trusted = _names(trusted)
     try:
         data = skops_io.dumps(estimator, compression=zipfile.ZIP_DEFLATED)
-        unknown = _unknown_types(data, trusted)
+        unknown = _unknown(skops_io.get_untrusted_types(data=data), trusted)
     except Exception as error:  # whatever its attributes raise as their state is read
         raise ValueError(
             f"{type(estimator).__name__} cannot be saved: {error}. Parameters and attributes must be arrays, numbers, "
@@ -178,7 +178,8 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
     data = _read_file(path)
     header = _read_header(path, data, max_bytes)
     try:
-        unknown = _unknown_types(data, trusted)
+        held = skops_io.get_untrusted_types(data=data)
+        unknown = _unknown(held, trusted)
     except Exception as error:  # whatever a schema made by hand provokes
         raise ValueError(f"{path} is damaged or was changed: {error!r}.") from error
     if unknown:
@@ -191,15 +192,14 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
         versions = {"current_sklearn_version": sklearn.__version__, "original_sklearn_version": header.sklearn_version}
         warnings.warn(InconsistentVersionWarning(estimator_name=name, **versions), stacklevel=2)
     try:
-        # All of them are known by now.
-        estimator = skops_io.loads(data, trusted=skops_io.get_untrusted_types(data=data))
+        estimator = skops_io.loads(data, trusted=held)  # all of them are known by now
     except Exception as error:
         raise ValueError(
             f"{path} cannot be rebuilt: {error!r}. It was written by kernelmosaic {header.kernelmosaic_version} with "
             f"scikit-learn {header.sklearn_version}."
         ) from error
-    if (held := _type_name(type(estimator))) != header.estimator:
-        raise ValueError(f"{path} is damaged or was changed: its header names {header.estimator}, and it holds {held}.")
+    if (kind := _type_name(type(estimator))) != header.estimator:
+        raise ValueError(f"{path} is damaged or was changed: its header names {header.estimator}, and it holds {kind}.")
     return estimator
 
 
@@ -276,8 +276,8 @@ def _type_name(kind: Any) -> str:
     return f"{kind.__module__}.{kind.__name__}"
 
 
-def _unknown_types(data: bytes, trusted: Iterable[str]) -> list[str]:
-    return [name for name in _skops_io().get_untrusted_types(data=data) if name not in trusted and not is_trusted(name)]
+def _unknown(types: Iterable[str], trusted: Iterable[str]) -> list[str]:
+    return [name for name in types if name not in trusted and not is_trusted(name)]
 
 
 def _names(trusted: Iterable[str]) -> list[str]:

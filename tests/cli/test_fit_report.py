@@ -44,7 +44,7 @@ def test_classification(capsys, tmp_path):
     assert all(f"{weight:.4f}" in cells for weight in model.weights_)
 
 
-def test_the_confusion_matrix_counts_held_out_rows(capsys, tmp_path):
+def test_the_confusion_matrix_counts_held_out_rows(capsys, tmp_path, hide):
     from sklearn.metrics import confusion_matrix
     from sklearn.model_selection import cross_val_predict
     from sklearn.pipeline import make_pipeline
@@ -53,6 +53,7 @@ def test_the_confusion_matrix_counts_held_out_rows(capsys, tmp_path):
     from kernelmosaic import MKLClassifier
     from kernelmosaic.kernels import Linear
 
+    hide("matplotlib")
     table = flowers(n=70, seed=2)[["shape_a", "kind"]]
     page = page_of(capsys, tmp_path, table, "kind", "--view", "s=shape_a:linear", *QUICK)
     model = make_pipeline(StandardScaler(), MKLClassifier([Linear()]))
@@ -90,9 +91,10 @@ def after(page, name):
     return tables[tables.index(name) + 1]
 
 
-def test_areas_and_f1_are_those_of_held_out_probabilities(capsys, tmp_path):
+def test_areas_and_f1_are_those_of_held_out_probabilities(capsys, tmp_path, hide):
     from sklearn.metrics import f1_score, roc_auc_score
 
+    hide("matplotlib")
     table = flowers().drop(columns="colour")
     page = page_of(capsys, tmp_path, table, "kind")
     model = load(tmp_path / "m.skops").named_steps["model"]

@@ -45,7 +45,8 @@ def columns_of(path="model.skops"):
 # The target is never learned from -----------------------------------------------------------------------------------
 
 
-def test_the_training_table_as_a_view_does_not_leak_the_target(capsys, here):
+def test_the_training_table_as_a_view_does_not_leak_the_target(capsys, here, hide):
+    hide("matplotlib")
     options = ("--target", "kind", "--on", "id", "--view", "clin=train.csv", "--report", "report.html")
     said = done(capsys, "fit", "train.csv", *options, *QUICK)
     assert columns_of() == ["clin.age", "clin.sex"]
@@ -118,7 +119,8 @@ def test_a_column_that_is_the_target_in_another_code_is_named_in_a_warning(capsy
     fit_to_copies(capsys, here, code)
 
 
-def test_the_warning_of_such_a_column_is_on_the_page_and_in_the_model(capsys, here):
+def test_the_warning_of_such_a_column_is_on_the_page_and_in_the_model(capsys, here, hide):
+    hide("matplotlib")
     fit_to_copies(capsys, here, lambda kind: np.where(kind == "sick", "A", "B"), "--report", "r.html")
     assert SAME in unescape(Path("r.html").read_text(encoding="utf-8"))
     assert sum(SAME in text for text in load("model.skops").training_["warnings"]) == 2
@@ -286,7 +288,8 @@ def test_rows_keep_their_numbers_when_others_are_dropped(capsys, here):
 # What the model file remembers --------------------------------------------------------------------------------------
 
 
-def test_the_model_remembers_which_file_is_which(capsys, here):
+def test_the_model_remembers_which_file_is_which(capsys, here, hide):
+    hide("matplotlib")
     fit(capsys, "--view", "clin=age", "--view", "rna.csv", "--view", "p=prot.csv", "--report", "r.html")
     found = json.loads(done(capsys, "inspect", "model.skops", "--json").out)
     assert found["files"] == {

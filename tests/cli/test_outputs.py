@@ -14,8 +14,9 @@ SHAPE = ("--target", "kind", "--view", "s=shape_*:linear")
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch, hide):
     monkeypatch.chdir(tmp_path)
+    hide("matplotlib")  # pages are written alike without pictures
     write(flowers(), tmp_path / "train.csv")
     return tmp_path
 

@@ -366,7 +366,8 @@ def test_the_page_of_numbers(capsys, tmp_path):
     assert f"{split[2:].sum():.3f}" in cells
 
 
-def test_the_page_of_one_view(capsys, tmp_path):
+def test_the_page_of_one_view(capsys, tmp_path, hide):
+    hide("matplotlib")
     page = page_of(capsys, tmp_path, noisy(), "y", "--view", "all=u,v:gauss+linear")
     assert "What each view explains" not in [text for _, text in page.all("h2")]
     advice = " ".join(text for _, text in page.all("li"))

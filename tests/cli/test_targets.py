@@ -39,7 +39,7 @@ SURVIVAL = ("--target", "days", "--event", "died")
 
 
 def test_hazards_are_what_python_gives(capsys, tmp_path):
-    table = patients(160)
+    table = patients(100)
     path = write(table, tmp_path / "t.csv")
     arguments = (*SURVIVAL, "--view", "a=u,v:linear+gauss", "--folds", "3")
     said = done(capsys, "fit", path, *arguments, "-o", tmp_path / "m.skops", "--report", tmp_path / "r.html")
@@ -61,7 +61,7 @@ def test_hazards_are_what_python_gives(capsys, tmp_path):
     assert "support vectors" not in said.out + page
     assert '<th scope="col" class="n">partial likelihood</th>' in page
     groups = re.findall(r"(high|middle|low) risk: (\d+) events in (\d+) rows", page)
-    assert [(name, int(n)) for name, _, n in groups] == [("high", 54), ("middle", 53), ("low", 53)]
+    assert [(name, int(n)) for name, _, n in groups] == [("high", 34), ("middle", 33), ("low", 33)]
     assert sum(int(events) for _, events, _ in groups) == y[:, 0].sum()
     assert int(groups[0][1]) > int(groups[2][1])
     said = done(capsys, "predict", tmp_path / "m.skops", path, "--scores", "-o", tmp_path / "o.csv")
@@ -95,7 +95,9 @@ def test_survival_functions_are_those_of_rows_held_out(capsys, tmp_path):
     ("given", "loss", "epsilon"),
     [((), "cox", 0.1), (("--loss", "rank"), "rank", 0.1), (("--epsilon", "0.2"), "censored", 0.2)],
 )
-def test_the_loss_of_survival(capsys, tmp_path, given, loss, epsilon):
+def test_the_loss_of_survival(capsys, tmp_path, hide, given, loss, epsilon):
+    if loss != "rank":  # the pictures of the others are drawn by the tests of what Python gives
+        hide("matplotlib")
     path = write(patients(40), tmp_path / "t.csv")
     view = ("--view", "a=u,v:linear", "--folds", "0", "--C", "0.1", "--test", "0.25")
     said = done(capsys, "fit", path, *SURVIVAL, *view, *given, "-o", tmp_path / "m.skops", "--report", tmp_path / "r")

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -126,8 +127,9 @@ def run(argv: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
     """Run a command and return its exit code; see `kernelmosaic.cli.main`."""
     # Typer raises the errors of the argument parser it carries, which is not always importable under one name.
     usage_error: type[Exception] = typer.BadParameter.__mro__[1]
+    given = None if argv is None else list(argv)
     try:
-        code = commands(args=None if argv is None else list(argv), prog_name="kernelmosaic", standalone_mode=False)
+        code = _parser(commands)(args=given, prog_name="kernelmosaic", standalone_mode=False)
     except usage_error as error:
         return _fail(_usage_line(error, sys.argv[1:] if argv is None else argv))
     except OSError as error:
@@ -143,6 +145,12 @@ def run(argv: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
         _fail(f"{type(error).__name__}: {error}. This should not happen; KERNELMOSAIC_TRACEBACK=1 shows where it did.")
         return 1
     return code if isinstance(code, int) else 0
+
+
+@cache
+def _parser(commands: typer.Typer) -> Any:
+    """Return the commands with their options, which take longer to list than to read."""
+    return typer.main.get_command(commands)
 
 
 def _fail(message: str) -> int:

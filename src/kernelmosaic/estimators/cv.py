@@ -311,9 +311,9 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
     >>> from sklearn.datasets import load_iris
     >>> from kernelmosaic import MKLClassifierCV
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = MKLClassifierCV(Cs=5).fit(X, y)
+    >>> model = MKLClassifierCV(Cs=4, cv=3).fit(X, y)
     >>> model.scores_.shape
-    (5, 5)
+    (3, 4)
     >>> model.predict_proba(X[:1]).shape
     (1, 3)
     """
@@ -378,7 +378,7 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
     >>> from sklearn.datasets import load_diabetes
     >>> from kernelmosaic import MKLRegressorCV
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> bool(MKLRegressorCV(Cs=5, cv=3).fit(X[:200], y[:200]).best_score_ > 0.3)
+    >>> bool(MKLRegressorCV(Cs=4, cv=3).fit(X[:100], y[:100]).best_score_ > 0.3)
     True
     """
 

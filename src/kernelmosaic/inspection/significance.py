@@ -328,7 +328,7 @@ def kernel_significance(
     >>> X, y = load_iris(return_X_y=True)
     >>> views = [("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])]
     >>> model = MKLClassifier(views)
-    >>> options = {"n_permutations": 99, "random_state": 0}
+    >>> options = {"n_permutations": 39, "random_state": 0}
     >>> found = kernel_significance(model, X[50:], y[50:], **options)
     >>> (found.weight_pvalues <= 0.05).tolist()
     [False, True]
@@ -670,7 +670,7 @@ def stability(
     >>> X, y = load_iris(return_X_y=True)
     >>> views = [("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])]
     >>> model = MKLClassifier(views)
-    >>> found = stability(model, X[50:], y[50:], n_resamples=20, random_state=0)
+    >>> found = stability(model, X[50:], y[50:], n_resamples=10, random_state=0)
     >>> float(found.selection_frequencies[1])
     1.0
     """
