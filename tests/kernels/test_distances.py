@@ -42,6 +42,15 @@ def test_sparse_rows_with_repeated_and_unsorted_entries():
     assert_array_equal(given.indptr, [0, 3, 4])
 
 
+@pytest.mark.parametrize("form", [np.float64, np.float32, "Fortran", "strided"])
+def test_many_entries_have_the_distances_of_a_loop(form):
+    X = np.asfortranarray(RNG.normal(size=(220, 90))) if form == "Fortran" else RNG.normal(size=(220, 90))
+    X = X[::-1, ::-1] if form == "strided" else X if isinstance(form, str) else X.astype(form)
+    assert 220 * 215 * 90 >= 2**22  # compiled
+    expected = [[sum(abs(a - b) for a, b in zip(x, z, strict=True)) for z in X[5:8].tolist()] for x in X.tolist()]
+    assert_allclose(distances.manhattan_distances(X, X[5:])[:, :3], expected, rtol=1e-13)
+
+
 def test_columns_of_many_numbers_are_compared_as_they_are():
     X = RNG.normal(size=(300, 240))
     assert distances._common_entries(X, X) is None

@@ -33,7 +33,7 @@ ROUNDING = 1e-12
 #: Samples are left out where at most this share of them remains.
 _WORTH_SKIPPING = 0.9
 #: Bytes of kernel values, or of samples and features, worked on at once; a device cuts its own further.
-_BLOCK_BYTES = {"support": 2**23, "features": 2**22}
+_BLOCK_BYTES = {"support": 2**21, "features": 2**22}
 _DEVICE_BYTES = {"support": 2**32, "features": 2**29}
 
 

@@ -330,15 +330,13 @@ class KernelSet:
                 assert isinstance(kernel, StatisticKernel)
                 rule = self.fitted[m].normalization
                 S = exact if rule.rounds_last(left.row_scales[m], right.row_scales[m]) else rounded
-                if power:
-                    K = wider * wider
-                    K = K * K if power == 4 else K
-                else:
-                    K = kernel.from_statistic(S)
-                wider = K
-                # A formula may hand the statistic on as it is, and a narrower kernel is made of this one: what follows
-                # may write into it.
-                K = backend.copy(K) if following or backend.may_share_memory(K, S) else K
+                K = wider if power else kernel.from_statistic(S)
+                # What follows may write into a block: a formula may hand the statistic on as it is.
+                K = backend.copy(K) if backend.may_share_memory(K, S) else K
+                if following:  # the narrower kernel is made of this one first
+                    wider = K * K
+                    if following == 4:
+                        wider *= wider
                 K = rule.block(K, left.row_scales[m], right.row_scales[m])
                 yield m, backend.astype(K, kind)
 

@@ -16,6 +16,17 @@ LANES = 32
 
 
 @njit(cache=True, nogil=True)
+def manhattan(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Σ_c |x_c − y_c| for all rows of X and all columns of Y, in the order of c."""
+    out = np.zeros((len(X), Y.shape[1]))
+    for i in range(len(X)):
+        for c in range(X.shape[1]):
+            for j in range(Y.shape[1]):
+                out[i, j] += abs(X[i, c] - Y[c, j])
+    return out
+
+
+@njit(cache=True, nogil=True)
 def manhattan_of_nonzeros(
     data: AnyArray,
     columns: NDArray[np.intp],

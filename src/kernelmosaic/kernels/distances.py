@@ -151,10 +151,15 @@ def manhattan_distances(X: MatrixLike, Y: MatrixLike) -> NDArray[np.float64]:
     """
     if not (sparse.issparse(X) or sparse.issparse(Y)):
         common = _common_entries(X, Y)
-        if common is None:
+        if common is None and len(X) * len(Y) * X.shape[1] < 2**22:  # less than loading compiled code takes
             from scipy.spatial.distance import cdist
 
             return np.asarray(cdist(X, Y, "cityblock"))
+        if common is None:
+            from kernelmosaic.kernels._numba_pairs import manhattan
+
+            left, right = (np.ascontiguousarray(one, dtype=np.float64) for one in (X, Y.T))
+            return np.asarray(manhattan(left, right))
         X, Y = X - common, Y - common
     from kernelmosaic.kernels._numba_pairs import manhattan_of_nonzeros
 
