@@ -468,9 +468,10 @@ class KernelEstimator(BaseEstimator, ABC):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         try:
-            tags.input_tags.sparse = all(self._kernels_take("accepts_sparse"))
-            tags.input_tags.string = "sequences" in self._kernels_take("input_kind")
-            has_columns = self.kernels is not None and any(entry.columns is not None for entry in self.read_kernels())
+            entries = None if self.kernels is None else self.read_kernels()
+            tags.input_tags.sparse = all(self._kernels_take("accepts_sparse", entries))
+            tags.input_tags.string = "sequences" in self._kernels_take("input_kind", entries)
+            has_columns = any(entry.columns is not None for entry in entries or ())
             tags.input_tags.allow_nan = self.missing is not None and has_columns
         except (TypeError, ValueError):
             tags.input_tags.sparse = False
