@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import common
 import numpy as np
 from _rivals import BOOSTING, EQUAL, FITS, LEAK, OURS, SVM, TITLES, Split, installed, measure
-from common import Row, Store, data_file, device_name, in_parallel, machine, markdown, p_text, write_table
+from common import Row, Store, data_file, device_name, in_parallel, machine, markdown, p_text, update_table, write_table
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from kernelmosaic.stats import wilcoxon, win_tie_loss
@@ -142,7 +142,7 @@ def run(chosen: argparse.Namespace, contest: Contest) -> None:
 
 
 def write_tables(runs: Sequence[str], contest: Contest, path: Path) -> None:
-    """Write one line for every unit of the runs, the last one of a unit that several have."""
+    """Write one line for every unit of the runs, the last one of a unit that several have; lines of others stay."""
     found: Row = {}
     for folder in runs:
         found |= Store(folder, contest.name).units
@@ -160,9 +160,9 @@ def write_tables(runs: Sequence[str], contest: Contest, path: Path) -> None:
             rows.append(line | {"device": one["device"]})
     if not rows:
         raise SystemExit(f"--tables {' '.join(runs)}: no units of {contest.name} there; name the folders of its runs.")
-    write_table(contest.name, rows)
     machines = dict.fromkeys(one["machine"] for one in found.values())
-    write_table(f"{contest.name}_machines", [{"machine": one} for one in machines])
+    update_table(f"{contest.name}_machines", [{"machine": one} for one in machines], ["machine"])
+    update_table(contest.name, rows, ["set", "split", "method"])
 
 
 def main(

@@ -55,9 +55,11 @@ class Newton(Learner):
         if count < options.least_part or stack.n_kernels == 1 or not machine.can_be_subsampled:
             return None
         rows = np.unique(np.linspace(0, stack.n_samples - 1, count).astype(np.intp))
-        rough = replace(options, tol=max(options.tol, options.first_tol), verbose=False)
+        rough, part = replace(options, tol=max(options.tol, options.first_tol), verbose=False), machine.take(rows)
+        if stack.n_samples > part.options.few:  # the compiled steps are loaded for all samples
+            part.options = replace(part.options, numpy_steps=0)
         try:
-            found = Newton(rough).learn(stack.take(rows, stored=True), machine.take(rows))
+            found = Newton(rough).learn(stack.take(rows, stored=True), part)
         except ValueError:  # the weights of these few samples may leave no feasible β
             return None
         return found.weights
