@@ -645,8 +645,9 @@ class DiscriminantKim(MatrixLearner):
         a, J = binary_targets(labels), within_class_matrix(labels)
         Gs = [np.asarray(problem.stack.row_block(m, slice(0, n)), dtype=np.float64) for m in range(len(problem.scale))]
         gains = np.array([a @ G @ a for G in Gs])
-        size = float(np.mean([np.sum(J * (J @ G)) for G in Gs])) / n or 1.0
-        gain = float(gains.mean()) or 1.0
+        # Units of the inequality; rounding may make either negative where it is zero.
+        size = abs(float(np.mean([np.sum(J * (J @ G)) for G in Gs]))) / n or 1.0
+        gain = abs(float(gains.mean())) or 1.0
         bordered = np.zeros((len(Gs), n + 1, n + 1))
         for B, G in zip(bordered, Gs, strict=True):
             B[:n, :n] = J @ G @ J / size
