@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -16,6 +17,7 @@ from kernelmosaic.backend import (
     format_bytes,
     has_device,
     iterate_threads,
+    one_blas_thread,
     row_strips,
     torch_backend,
 )
@@ -35,6 +37,8 @@ _WORTH_SKIPPING = 0.9
 #: Bytes of kernel values, or of samples and features, worked on at once; a device cuts its own further.
 _BLOCK_BYTES = {"support": 2**21, "features": 2**22}
 _DEVICE_BYTES = {"support": 2**32, "features": 2**29}
+#: Multiplications of a prediction below which one thread makes its products.
+_SMALL_PRODUCT = 2**27
 
 
 @dataclass(frozen=True)
@@ -310,13 +314,17 @@ class Expansion:
         device = self.device if has_device(self.device) else None
         # Samples in single precision, or on a disk, are read strip by strip: there may be no room for all.
         several = device is None and isinstance(X, np.ndarray) and X.dtype == np.float64
-        n_threads = allowed_threads() if several and X.shape[0] > 1000 else 1
-        for shares in iterate_threads(
-            lambda strip: list(self._strip_shares(strip[0], strip[1], gates, device)),
-            self.sums.strips(X, device),
-            n_threads,
-        ):
-            yield from shares
+        n, d = open_rows(X).shape
+        entries = n * max(self.sums.sizes(), default=0)
+        n_threads = allowed_threads() if several and 8 * entries > _BLOCK_BYTES["support"] else 1
+        # Threads of the libraries wait for each other in small products, long where cores are busy.
+        with one_blas_thread() if entries * d < _SMALL_PRODUCT else nullcontext():
+            for shares in iterate_threads(
+                lambda strip: list(self._strip_shares(strip[0], strip[1], gates, device)),
+                self.sums.strips(X, device),
+                n_threads,
+            ):
+                yield from shares
 
     def _strip_shares(
         self, strip: slice, samples: Views, gates: Array | None, device: str | None
