@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import local
@@ -24,6 +24,8 @@ from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, Row
 
 #: Reading this many bytes takes longer than starting threads.
 _WORTH_THREADS = 2**26
+#: Linear systems of up to so many samples take two cores as long as one, and ten times as long beside other work.
+_FEW_SAMPLES = 3000
 #: Up to this many samples NumPy passes over a matrix about as fast as a compiled loop does, and waits for no compiler.
 TINY = 256
 
@@ -457,6 +459,11 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     blas_threads()
     context: AbstractContextManager[Any] = _libraries().limit(limits=1, user_api="blas")
     return context
+
+
+def threads_for(n_samples: int) -> AbstractContextManager[Any]:
+    """Return a context for linear algebra with matrices of so many samples: of few on one thread, of more on all."""
+    return one_blas_thread() if n_samples <= _FEW_SAMPLES else nullcontext()
 
 
 @lru_cache(maxsize=1)

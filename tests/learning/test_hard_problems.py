@@ -12,7 +12,8 @@ from tests.calls import recorded
 from tests.learning.hard_problems import draw
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from kernelmosaic import LocalizedMKLClassifier, MKLClassifier
+from kernelmosaic import DiscriminantMKLClassifier, LocalizedMKLClassifier, MKLClassifier, MKLRidgeClassifierCV
+from kernelmosaic.backend import Backend
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.machines.base import MulticlassMachine
 from kernelmosaic.solvers.interior_point import _State
@@ -49,12 +50,24 @@ def test_looks_at_the_gap_are_counted_where_few_steps_lie_between_them(seed, mos
     assert 0 < len(looks) <= most
 
 
+def blas_threads(given):
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("estimator", [DiscriminantMKLClassifier, partial(MKLRidgeClassifierCV, max_iter=1)])
+def test_systems_of_some_hundred_samples_are_solved_on_one_thread(estimator):
+    rng = np.random.RandomState(0)
+    X, y = rng.randn(600, 2), np.arange(600) % 2
+    with threadpool_limits(limits=2, user_api="blas"), recorded(Backend.cholesky, blas_threads) as threads:
+        estimator([Linear(), Gaussian()]).fit(X, y)
+    assert threads
+    assert set.union(*threads) == {1}
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("estimator", [MKLClassifier, partial(LocalizedMKLClassifier, n_init=1, max_iter=1)])
 def test_few_samples_are_learned_on_one_thread_of_the_linear_algebra(estimator):
-    def blas_threads(given):
-        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
-
     rng = np.random.RandomState(0)
     with threadpool_limits(limits=2, user_api="blas"), recorded(MulticlassMachine.solve, blas_threads) as threads:
         estimator([Linear(), Gaussian()], multi_class="joint", n_jobs=1).fit(rng.randn(24, 2), np.arange(24) % 3)

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 
 from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import DType, MatrixLike, Seed
-from kernelmosaic.backend import TINY, default_budget, one_blas_thread
+from kernelmosaic.backend import default_budget, one_blas_thread, threads_for
 from kernelmosaic.engine.expansion import (
     ROUNDING,
     Expansion,
@@ -178,9 +178,9 @@ class TrainingSet(ABC):
             self._kernel = CombinedKernel(self.stack)
         return self._kernel
 
-    def threads(self, few: int = TINY) -> AbstractContextManager[Any]:
+    def threads(self) -> AbstractContextManager[Any]:
         """Return a context for learning: matrices of few samples are no work for several threads."""
-        return one_blas_thread() if len(self.kept) <= few else nullcontext()
+        return threads_for(len(self.kept))
 
     def in_double(self) -> TrainingSet | None:
         """Return the same samples with entries in double precision; None where these are not to be had."""
@@ -482,7 +482,7 @@ class FeatureSet(TrainingSet):
         with self.threads():
             return make_feature_stack(kernel_set, self.rows, self.budget, self.device)
 
-    def threads(self, few: int = TINY) -> AbstractContextManager[Any]:
+    def threads(self) -> AbstractContextManager[Any]:
         """Return a context for passes over strips of few features, whose products keep no more than one core busy.
 
         Where they are sums over all rows, several strips are worked on at once.

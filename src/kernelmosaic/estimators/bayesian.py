@@ -156,7 +156,8 @@ class BayesianMKLClassifier(KernelClassifier):
         data = read(self.kernel_options(given), given.X, given.original, counted)
         self.kernel_names_, self.view_names_ = data.names()
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        inference = self._infer(data, np.where(np.asarray(y)[:, np.newaxis] == positive, 1.0, -1.0))
+        with data.threads():
+            inference = self._infer(data, np.where(np.asarray(y)[:, np.newaxis] == positive, 1.0, -1.0))
         self._set_posterior(data, inference, y)
         if not self.history_[-1]["gap"] <= self.tol:
             warnings.warn(

@@ -18,9 +18,6 @@ from kernelmosaic.engine.gates import GateInputs
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.bayesian import BayesianMKLClassifier, Precisions, matrix_rows, prior_of
 
-#: Up to so many samples one thread of the linear algebra is faster than several.
-_FEW_SAMPLES = 1000
-
 
 @parameters(without=("sample_prior", "noise"))
 class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
@@ -145,8 +142,7 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         rng, best = check_random_state(self.random_state), None
         for _ in range(self.n_init if P > 1 or R < K else 1):
             inference = Inference(matrices, labels, model, Z, R, rng)
-            with data.threads(_FEW_SAMPLES):
-                found = self._run(inference)
+            found = self._run(inference)
             if best is None or found[1] > self.elbo_:
                 best, (self.history_, self.elbo_, self.n_iter_) = inference, found
         assert best is not None

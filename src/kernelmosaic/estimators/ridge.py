@@ -267,7 +267,7 @@ class BaseRidge(KernelEstimator):
         counted = DistinctSamples(np.arange(len(some)), own.weight)
         exact = replace(options, stores=True)
         data = read_training_set(exact, scaled.X[some], scaled.original, counted)
-        with data.threads(RidgeOptions.few_samples):
+        with data.threads():
             part = self._learn(data, own, start=first)
         share = part.weights / part.weights.sum()
         rank = [max(int(_FEATURES * one), 1) for one in share]
@@ -311,7 +311,7 @@ class BaseRidge(KernelEstimator):
         """
         prepared = self._prepare(whole, groups)
         first, targets = prepared.first, prepared.targets
-        with prepared.data.threads(RidgeOptions.few_samples):
+        with prepared.data.threads():
             found = self._learn(prepared.data, targets, start=first, rows=prepared.some)
         learned = replace(
             found,
@@ -351,7 +351,7 @@ class BaseRidge(KernelEstimator):
         if isinstance(data.stack, FeatureStack):
             covariance = learned.covariance
             if covariance is None:  # the machine was that of matrices
-                with data.threads(RidgeOptions.few_samples):
+                with data.threads():
                     form = FeatureForm(data.stack, targets, self.criterion)
                     covariance = form.covariance(learned.weights, learned.alpha)
             kept = np.isin(np.repeat(np.arange(len(learned.weights)), data.stack.widths), self.function_.expansion.kept)
@@ -471,7 +471,7 @@ class BaseRidge(KernelEstimator):
         widths = {}
         for m, learner in learners.items():
             widths[m] = RadialWidths(learner, data.stack.backend.asarray(data.views[m]))
-        with data.threads(RidgeOptions.few_samples):
+        with data.threads():
             return self._learn(data, some, widths=widths)
 
     def _warn_of_repeats(self, X: MatrixLike, targets: RidgeTargets) -> None:
@@ -768,7 +768,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         if T > _ONE_BY_ONE and stack.n_kernels <= _COVERED:
             return []
         targets = prepared.targets
-        with prepared.data.threads(RidgeOptions.few_samples):
+        with prepared.data.threads():
             shared = self._learn(prepared.data, targets, stack, start=prepared.first)
             alone = [replace(targets, Y=targets.Y[:, t : t + 1]) for t in range(T if 1 < T <= _ONE_BY_ONE else 0)]
             return [shared, *(self._learn(prepared.data, one, stack, start=shared) for one in alone)]

@@ -8,7 +8,6 @@ priors keep them finite. The problem is not convex: `stationarity` is the larges
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
 from kernelmosaic._typing import ArrayOrTensor
-from kernelmosaic.backend import backend_of, one_blas_thread
+from kernelmosaic.backend import backend_of, threads_for
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.gram import Gram
 from kernelmosaic.gram.options import BlockOptions
@@ -83,8 +82,6 @@ class RidgeOptions:
         is a sum over samples, and what a slope of some nats leaves to gain does not grow with their number.
     width_rows : int
         Most samples, evenly spread, that widths are learned from; weights and ridge are learned from all.
-    few_samples : int
-        Up to so many, linear systems are solved by one thread: several wait for each other longer than they save.
     first_rows : int
         Several starts are tried on a third of the samples, if these are at least so many.
     ridge_steps, least_gain : int, float
@@ -115,7 +112,6 @@ class RidgeOptions:
     left_out_rows: int = 5000
     slope_samples: int = 300
     width_rows: int = 2000
-    few_samples: int = 1000
     first_rows: int = 100
     ridge_steps: int = 8
     least_gain: float = 0.5
@@ -363,7 +359,7 @@ def learn_from_some(
     What is known is given as to `learn_ridge`.
     """
     some, own = stack.take(rows, stored=True), targets.take(rows)
-    with one_blas_thread() if len(rows) <= options.few_samples else nullcontext():
+    with threads_for(len(rows)):
         part = learn_ridge(some, own, **known, options=options)
         at = RidgePoint(part.weights, part.alpha, part.scale, {})
         is_given = known.get("alpha") is not None
