@@ -196,9 +196,7 @@ def _system_line(error: OSError) -> str:
 
 
 def _typed(parameter: Any, arguments: Sequence[str]) -> tuple[str, str]:
-    """Return an option as it was typed last, and its value; for an argument, its name and an empty text."""
-    if parameter.param_type_name == "argument":
-        return str(parameter.human_readable_name), ""
+    """Return an option as it was typed last, and its value."""
     for i, word in reversed(list(enumerate(arguments))):
         for option in parameter.opts:
             if word == option:

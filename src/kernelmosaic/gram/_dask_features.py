@@ -181,8 +181,8 @@ class DaskFactoredGram(FactoredGram):
     def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
         return np.asarray(self._summed(self._tasks("normal_matrix", theta, precise=precise))[0])
 
-    def adjoint_and_matrix(self, V: Array, theta: Array, precise: bool = False) -> tuple[Array, Array]:
-        adjoint, M = self._summed(self._tasks("adjoint_and_matrix", V, theta, precise=precise))
+    def adjoint_and_matrix(self, V: Array, theta: Array) -> tuple[Array, Array]:
+        adjoint, M = self._summed(self._tasks("adjoint_and_matrix", V, theta))
         return adjoint, M
 
     def newton_pass(
