@@ -950,8 +950,8 @@ MUTATIONS = (
         "narrower-kernel-wrong-power",
         "a radial kernel of half the width is the square, not the fourth power",
         "gram/kernel_set.py",
-        "K = K * K if power == 4 else K",
-        "K = K",
+        "if following == 4:",
+        "if following == 8:",
         "gram/test_kernel_set.py",
     ),
     _m(
