@@ -136,14 +136,13 @@ def run(argv: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
         return _fail(_system_line(error))
     except (ImportError, MemoryError, ValueError) as error:
         return _fail(str(error))
-    except (typer.Abort, KeyboardInterrupt):
-        print("kernelmosaic: stopped.", file=sys.stderr)
-        return 130
     except Exception as error:
         if os.environ.get("KERNELMOSAIC_TRACEBACK"):
             raise
         _fail(f"{type(error).__name__}: {error}. This should not happen; KERNELMOSAIC_TRACEBACK=1 shows where it did.")
         return 1
+    if code == 130:  # what Typer makes of an interrupt
+        print("kernelmosaic: stopped.", file=sys.stderr)
     return code if isinstance(code, int) else 0
 
 
