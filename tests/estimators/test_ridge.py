@@ -566,3 +566,9 @@ def test_intervals_leave_groups_out_together():
     found = model.predict_interval(NEW, coverage=0.8)
     assert_allclose(found[:, 1], np.sort(outputs + r[:, None], axis=0)[48], atol=1e-9)
     assert_allclose(found[:, 0], np.sort(outputs - r[:, None], axis=0)[11], atol=1e-9)
+
+
+def test_a_combined_matrix_beyond_the_budget_names_what_to_change():
+    Z = np.random.default_rng(0).normal(size=(700, 2))
+    with pytest.raises(MemoryError, match="raise memory_budget, or use approximation='nystroem'"):
+        MKLRidgeCV([Gaussian(), Linear()], memory_budget=2e6).fit(Z, Z[:, 0])
