@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import kernelmosaic
 from kernelmosaic.cli import main
-from kernelmosaic.cli.commands import app
+from kernelmosaic.cli.commands import app, run
 from kernelmosaic.cli.requests import FitRequest, command
 
 VIEWS = ("rna", "protein", "clinic", "noise")
@@ -209,3 +209,14 @@ def test_a_disk_that_fills_up_is_one_line_too(capsys, full_disk, tmp_path, hide)
     assert len(errors.strip().splitlines()) == 1
     assert "page.html: no space" in errors
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_is_one_line_and_exit_code_130(capsys):
+    program = Typer()
+
+    @program.command()
+    def wait() -> None:
+        raise KeyboardInterrupt
+
+    assert run([], program) == 130
+    assert capsys.readouterr().err.strip().splitlines()[-1] == "kernelmosaic: stopped."

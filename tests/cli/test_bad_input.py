@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 import typer
 from tests.cli.tables import PLAIN, curve, done, flowers, run, strings, write
@@ -385,3 +386,16 @@ def test_what_nobody_foresaw_is_one_line_and_exit_code_1(capsys, monkeypatch):
     monkeypatch.setenv("KERNELMOSAIC_TRACEBACK", "1")
     with pytest.raises(KeyError):
         run_commands([], commands)
+
+
+def test_a_table_without_a_column_to_learn_from(capsys, tmp_path):
+    notes = pd.DataFrame({"note": [f"Patient no. {i} was seen" for i in range(60)], "kind": ["x", "y"] * 30})
+    line = refusal(capsys, tmp_path, write(notes, tmp_path / "notes.csv"), "--target", "kind")
+    assert "no column to learn from: every column but the target is left out" in line
+
+
+def test_a_view_whose_file_has_no_column_to_learn_from(capsys, tmp_path):
+    table = flowers().assign(id=range(60))
+    path, other = write(table, tmp_path / "train.csv"), write(table[["id", "kind"]], tmp_path / "other.csv")
+    line = refusal(capsys, tmp_path, path, "--target", "kind", "--on", "id", *SHAPE, "--view", f"more={other}")
+    assert "has no column to learn from beside 'id' and the target" in line

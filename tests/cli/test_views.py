@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from tests.cli.tables import PLAIN, done, flowers, run, write
 
@@ -93,3 +94,13 @@ def test_a_refusal_comes_before_the_views(capsys, tmp_path, train):
     run(capsys, "fit", train, "--target", "kind", *kernel, "--folds", "0").error  # noqa: B018 - one line, or it fails
     said = done(capsys, "fit", train, "--target", "kind", *kernel, *PLAIN, "-o", tmp_path / "m.skops")
     assert "kernel matrices: k" in said.err
+
+
+def test_twenty_views_are_described_and_the_others_are_counted(capsys, tmp_path):
+    table = pd.DataFrame(np.random.RandomState(0).randn(20, 23)).add_prefix("x").assign(kind=["a", "b"] * 10)
+    views = [word for name in table.columns[:-1] for word in ("--view", f"v{name}={name}:linear")]
+    path, model = write(table, tmp_path / "wide.csv"), tmp_path / "model.skops"
+    said = done(capsys, "fit", path, "--target", "kind", "-o", model, *views, *PLAIN)
+    assert "and 3 more views" in said.err
+    assert "view vx19:" in said.err
+    assert "view vx20:" not in said.err

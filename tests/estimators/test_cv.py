@@ -36,7 +36,7 @@ from kernelmosaic import (
 from kernelmosaic.backend import allowed_threads
 from kernelmosaic.engine import search as _path
 from kernelmosaic.engine.calibration import Calibration
-from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum
+from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum, Subsets
 from kernelmosaic.machines.base import SVC, SVR
 from kernelmosaic.model_selection import PathSearchCV, SharedKernels
 from kernelmosaic.solvers.program import Program
@@ -562,3 +562,35 @@ def test_coefficients_at_a_bound_move_with_it():
     np.testing.assert_array_equal(
         SVR(np.arange(4.0), 3.0).continued(np.array([1.0, -1, 0, 0.5]), tube), [3, -3, 0, 0.5]
     )
+
+
+def test_verbose_says_what_was_chosen(capsys):
+    X, y = two_classes()
+    model = MKLClassifierCV(KERNELS, Cs=CS[:2], cv=3, norms=[1, 2], verbose=True).fit(X, y)
+    [said] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("MKLClassifierCV: ")]
+    assert f"norm {model.norm_}" in said
+
+
+def test_a_search_without_refit_forgets_the_estimator_of_the_last():
+    X, y = two_classes()
+    search = PathSearchCV(MKLClassifier(KERNELS), cv=3).fit(X, y)
+    search.set_params(refit=False).fit(X, y)
+    assert not hasattr(search, "best_estimator_")
+
+
+@pytest.mark.parametrize("seed", [0, None])
+def test_features_are_shared_where_the_draws_are_the_same(seed):
+    X, y = two_classes()
+    model = MKLClassifier(KERNELS, approximation="nystroem", rank=20, random_state=seed)
+    with SharedKernels():
+        values = [clone(model).fit(X, y).decision_function(X) for _ in range(2)]
+    assert np.array_equal(*values) == (seed == 0)
+
+
+def test_families_of_subsets_are_shared():
+    X, y = two_classes()
+    model = MKLClassifier(Subsets(Gaussian(), size=2))
+    alone = clone(model).fit(X, y).decision_function(X)
+    with SharedKernels():
+        for _ in range(2):
+            np.testing.assert_allclose(clone(model).fit(X, y).decision_function(X), alone, atol=1e-9)

@@ -25,7 +25,7 @@ from kernelmosaic import (
 )
 from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.gating import Constant, Sigmoid, Softmax
-from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum
+from kernelmosaic.kernels import Categorical, Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum
 
 X, Y = make_gaussians(4, 120, random_state=0)
 T = np.sin(X[:, 0]) + 0.3 * X[:, 1]
@@ -355,3 +355,9 @@ def test_standardising_is_a_matter_of_units(kernel):
         assert_allclose(*gates, atol=1e-6)
     else:
         assert np.abs(gates[0] - gates[1]).max() > 1e-3
+
+
+def test_gates_of_words_are_refused():
+    words = pd.DataFrame({"word": ["yes", "no"] * 60, "number": X[:, 0]})
+    with pytest.raises(ValueError, match=r"gates need numbers, .* gating_columns"):
+        LocalizedMKLClassifier([("word", Categorical(), ["word"])], gating_columns=["word"]).fit(words, Y)

@@ -787,3 +787,13 @@ def test_discriminants_that_are_lost_in_rounding_are_refused():
         DiscriminantMKLClassifier(GAUSSIANS, alpha=1e-300, **LOW).fit(X, Y)
     with pytest.raises(ValueError, match="every kernel is constant"):
         DiscriminantMKLClassifier([Gaussian(1.0)], **LOW).fit(np.ones((6, 2)), [0, 1, 0, 1, 0, 1])
+
+
+def test_memory_maps_that_are_no_samples(mapped):
+    model = MKLClassifier(approximation="nystroem")
+    with pytest.raises(ValueError, match="X has 1 dimensions: give samples in rows"):
+        model.fit(mapped(X[:, 0]), Y)
+    with pytest.raises(ValueError, match="complex"):
+        model.fit(mapped(X.astype(complex)), Y)
+    with pytest.raises(ValueError, match="y is None"):
+        model.fit(mapped(X), None)

@@ -555,3 +555,20 @@ def test_a_ridge_that_rounding_hides_is_refused(place, alpha):
         model.fit(samples, Y)
     scaled = MKLRidgeCV([Polynomial(2)], alpha=alpha).fit(samples, Y)
     assert_allclose(scaled.predict(samples), MKLRidgeCV([Polynomial(2)], alpha=alpha).fit(X, Y).predict(X), atol=1e-3)
+
+
+def test_intervals_leave_groups_out_together():
+    groups = np.repeat(np.arange(20), 3)
+    model = MKLRidgeCV(KERNELS, scale=False, normalize=None).fit(X, Y, groups=groups)
+    machines = [refit(model, np.flatnonzero(groups != g), Y) for g in range(20)]
+    r = np.abs(Y - [machines[g].predict(X[i : i + 1])[0] for i, g in enumerate(groups)])
+    outputs = np.array([machines[g].predict(NEW) for g in groups])
+    found = model.predict_interval(NEW, coverage=0.8)
+    assert_allclose(found[:, 1], np.sort(outputs + r[:, None], axis=0)[48], atol=1e-9)
+    assert_allclose(found[:, 0], np.sort(outputs - r[:, None], axis=0)[11], atol=1e-9)
+
+
+def test_a_combined_matrix_beyond_the_budget_names_what_to_change():
+    Z = np.random.default_rng(0).normal(size=(700, 2))
+    with pytest.raises(MemoryError, match="raise memory_budget, or use approximation='nystroem'"):
+        MKLRidgeCV([Gaussian(), Linear()], memory_budget=2e6).fit(Z, Z[:, 0])

@@ -195,3 +195,14 @@ def test_a_fit_that_is_refused_leaves_the_default_kernels_as_they_are():
     assert len(model.read_kernels()) == 20
     assert len(model.fit(sparse.csr_matrix(X), Y).kernel_names_) == 10
     assert len(model.fit(X, Y).kernel_names_) == 20
+
+
+def test_deviations_of_complete_samples_of_a_model_that_saw_gaps():
+    Z, views = without_c(X)
+    model = MKLRidgeCV(views, missing="zero", **PLAIN).fit(Z, Y)
+    M = model.kernel_matrix(Z) + model.alpha_ * np.eye(50)
+    ones, inverse, k = np.ones(50), np.linalg.inv(M), model.kernel_matrix(NEW, Z)
+    own = np.diagonal(model.kernel_matrix(NEW))
+    variance = own - np.sum(k @ inverse * k, axis=1) + (1 - k @ inverse @ ones) ** 2 / (ones @ inverse @ ones)
+    found = model.predict(NEW, return_std=True)[1]
+    assert_allclose(found, model._noise[0] * np.sqrt(variance + model.alpha_), rtol=1e-6)

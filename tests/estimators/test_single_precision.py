@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 
-from kernelmosaic import LocalizedMKLClassifier, MKLRegressor, MKLRidgeCV
+from kernelmosaic import LocalizedMKLClassifier, MKLClassifier, MKLRegressor, MKLRidgeCV, MKLSurvival
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 
 RNG = np.random.RandomState(0)
@@ -125,3 +125,19 @@ def test_overflow_is_said():
     far[7] = 1e120
     with pytest.raises(ValueError, match=r"X\[7\]: kernel 'polynomial' overflows for this sample; correct its values"):
         model.predict(far)
+
+
+def test_objectives_of_many_samples_are_certified():
+    """Matrices of more samples are kept in single precision; what is certified are the numbers in double."""
+    many = np.random.RandomState(0).standard_normal((700, 3))
+    y = np.where(many[:, 0] > 0, 1, -1)
+    many[:, 0] += 3.0 * y
+    times = np.column_stack([many[:, 1] > -1.0, np.exp(many[:, 2])])
+    views = [("a", Gaussian(), [0, 1]), ("b", Gaussian(), [1, 2])]
+    for model, target in (
+        (MKLClassifier(views, C=np.inf), y),
+        (MKLClassifier(views, C="learn", slack=2), y),
+        (MKLSurvival(views, loss="cox"), times),
+        (MKLSurvival(views, loss="rank"), times),
+    ):
+        assert model.fit(many, target).duality_gap_ <= model.tol

@@ -224,3 +224,10 @@ def test_cells_are_filled_and_absent_views_stay(as_frame):
     with pytest.raises(ValueError, match="ViewImputer"):
         model.fit(table, Y)
     assert model.fit(ViewImputer(views).fit_transform(table), Y).score(X if not as_frame else table.fillna(0), Y) > 0.7
+
+
+def test_an_array_that_is_not_given_is_missing_in_every_row():
+    model = MKLClassifier([Gaussian()]).fit(TABLES, Y)
+    lacking = X.copy()
+    lacking[:, VIEWS["protein"]] = np.nan
+    np.testing.assert_array_equal(model.decision_function({"rna": RNA}), model.decision_function(lacking))

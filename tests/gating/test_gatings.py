@@ -109,3 +109,11 @@ def test_unknown_gatings_are_named():
 def test_wrong_parameters_are_named(gating, message):
     with pytest.raises(ValueError, match=message):
         gating.init(np.random.RandomState(0), 2, 3)
+
+
+def test_a_gating_of_ones_own_has_parameters_as_they_are():
+    gating = Cosine()
+    V = start(gating)
+    found = gating.in_user_units(V, np.ones(3), np.ones(3))
+    assert list(found) == ["parameters"]
+    assert found["parameters"] is V

@@ -365,3 +365,9 @@ def test_how_features_are_kept_depends_on_the_budget():
     assert isinstance(computed, ComputedFeatures)
     with pytest.raises(MemoryError, match=r"20 features need.*lower rank"):
         make_feature_stack(kernel_set, rows, small - 1)
+
+
+def test_fourier_features_of_sparse_samples():
+    some = sparse.random(30, 600, density=0.05, format="csr", random_state=0)
+    model = MKLClassifier([Gaussian(2.0)], approximation="fourier", random_state=0).fit(some, np.arange(30) % 2)
+    np.testing.assert_allclose(model.decision_function(some), model.decision_function(some.toarray()), atol=1e-12)

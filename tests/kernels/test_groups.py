@@ -105,3 +105,8 @@ def test_errors_name_the_prefix():
         ValueError, match=r"no \['FOXP3'\], but .*the prefix of a table, \['rna__', 'clinic__'\], may be"
     ):
         MKLClassifier(by_group({"immune": ["CD8A", "FOXP3"]})).fit(TABLES, TARGET)
+
+
+def test_no_kernel_for_the_groups():
+    with pytest.raises(ValueError, match=r"kernel=\[\]: give at least one kernel"):
+        by_group({"a": [0]}, [])

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.base import clone
 
-from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Projected
+from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Projected, Rescaled, Spectrum
 
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(11, 4)) * [3.0, 1.0, 2.0, 0.5] + 0.7
@@ -106,3 +106,15 @@ def test_wrong_parameters_are_named():
     with pytest.raises(ValueError, match="init='zeros': choose one of 'pca', 'random'"):
         Projected(Linear(), 2, init="zeros").fit(X)
     assert clone(Projected(Gaussian(1.0), 3)).get_params()["kernel__width"] == 1.0
+
+
+def test_rescaled_kernels_have_a_width_of_their_own():
+    with pytest.raises(TypeError, match=r"kernel=Spectrum\(.*give Gaussian, Laplacian, Linear or Polynomial"):
+        Rescaled(Spectrum(), np.ones(4)).fit(X)
+
+
+def test_frequencies_of_rescaled_kernels():
+    scale, rng = np.array([1.0, 2.0, 0.5, 4.0]), np.random.RandomState
+    plain, _ = Gaussian(2.0).fit(X).draw_frequencies(4, 7, rng(0))
+    rescaled, _ = Rescaled(Gaussian(2.0), scale).fit(X).draw_frequencies(4, 7, rng(0))
+    assert_allclose(rescaled, plain / scale[:, np.newaxis])

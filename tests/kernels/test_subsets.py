@@ -81,3 +81,8 @@ def test_errors_name_the_parameter(given, error, says):
 
 def test_numbers_of_arrays_print_as_numbers():
     assert Subsets(Gaussian(), width=np.array([0.5, 1.0])).expand([0, 1]).names[0] == "gaussian[0,1](width=0.5)"
+
+
+def test_slices_of_names():
+    names = Subsets(Gaussian()).expand(COLUMNS).names
+    assert names[1:3] == [names[1], names[2]]

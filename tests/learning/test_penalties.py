@@ -64,3 +64,8 @@ def test_power_zero_is_plain_and_larger_powers_turn_to_simpler_kernels():
 def test_refusals(penalties, power, message):
     with pytest.raises(ValueError, match=message):
         make_penalties(penalties, power, StoredStack(np.ones((2, 3, 3))))
+
+
+def test_penalties_of_extreme_size():
+    with pytest.raises(ValueError, match="give numbers between 1e-08 and 1e\\+08"):
+        MKLClassifier([Gaussian(), Linear()], penalties=[1e-9, 1]).fit(np.eye(4), [0, 1, 0, 1])

@@ -136,14 +136,13 @@ def run(argv: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
         return _fail(_system_line(error))
     except (ImportError, MemoryError, ValueError) as error:
         return _fail(str(error))
-    except (typer.Abort, KeyboardInterrupt):
-        print("kernelmosaic: stopped.", file=sys.stderr)
-        return 130
     except Exception as error:
         if os.environ.get("KERNELMOSAIC_TRACEBACK"):
             raise
         _fail(f"{type(error).__name__}: {error}. This should not happen; KERNELMOSAIC_TRACEBACK=1 shows where it did.")
         return 1
+    if code == 130:  # what Typer makes of an interrupt
+        print("kernelmosaic: stopped.", file=sys.stderr)
     return code if isinstance(code, int) else 0
 
 
@@ -196,9 +195,7 @@ def _system_line(error: OSError) -> str:
 
 
 def _typed(parameter: Any, arguments: Sequence[str]) -> tuple[str, str]:
-    """Return an option as it was typed last, and its value; for an argument, its name and an empty text."""
-    if parameter.param_type_name == "argument":
-        return str(parameter.human_readable_name), ""
+    """Return an option as it was typed last, and its value."""
     for i, word in reversed(list(enumerate(arguments))):
         for option in parameter.opts:
             if word == option:

@@ -73,12 +73,10 @@ class PathChoice:
         """Return the prediction of every row, at one C, while it was held out."""
         return self._in_order([path[i].predicted for path in self.found.found[self.m]])
 
-    def probabilities(self) -> AnyArray | None:
-        """Return the probabilities of every row while it was held out; None if a part lacks a class."""
-        found, classes = self.found, self.found.classes
+    def probabilities(self) -> AnyArray:
+        """Return the probabilities of every row while it was held out; every part has all classes."""
+        found, classes = self.found, np.asarray(self.found.classes)
         parts = [path[self.i] for path in found.found[self.m]]
-        if classes is None or any(one.classes is None or len(one.classes) < len(classes) for one in parts):
-            return None
         calibrations = [found.calibration(self.m, self.i, "sigmoid", without=f) for f in range(len(parts))]
         each = zip(calibrations, parts, strict=True)
         return self._in_order([calibration.probabilities(one.aligned(classes)) for calibration, one in each])

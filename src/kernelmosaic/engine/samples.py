@@ -226,10 +226,8 @@ def named_columns(rows: RowIndex) -> MatrixLike:
         return rows
     if rows.names is None:
         return np.empty((0, rows.shape[1]))
-    try:
-        import pandas as pd
-    except ImportError:
-        return np.empty((0, rows.shape[1]))
+    import pandas as pd
+
     return pd.DataFrame(columns=rows.names, dtype=np.float64)
 
 

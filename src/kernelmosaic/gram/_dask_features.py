@@ -17,7 +17,7 @@ import dask
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, RowIndex
 from kernelmosaic.gram.factored import FactoredGram, NewtonPass
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack, StackFactors, StoredFeatures, apply_gate
@@ -30,13 +30,13 @@ from kernelmosaic.kernels.base import Block
 class DaskFeatures(FeatureStack):
     """Features computed where the rows are, and kept there; a partition that is lost is computed again."""
 
-    def __init__(self, kernel_set: FeatureMaps, source: Any, dtype: DType) -> None:
+    def __init__(self, kernel_set: FeatureMaps, source: Any) -> None:
         self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
-        self.widths, self.dtype = kernel_set.widths, np.dtype(dtype)
+        self.widths, self.dtype = kernel_set.widths, np.dtype(np.float64)
         self.edges = source.edges
         known = dask.delayed(kernel_set, traverse=False)
         blocks = source.X.to_delayed().ravel()
-        self.parts = list(dask.persist(*[dask.delayed(_fill, pure=False)(known, block, dtype) for block in blocks]))
+        self.parts = list(dask.persist(*[dask.delayed(_fill, pure=False)(known, block) for block in blocks]))
         self.seen, self.watched = _Seen(np.zeros(0)), list(range(self.n_kernels))
         self._spread: tuple[tuple[Array, ...], list[Any]] = (), []
         self._norms: Array | None = None
@@ -181,8 +181,8 @@ class DaskFactoredGram(FactoredGram):
     def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
         return np.asarray(self._summed(self._tasks("normal_matrix", theta, precise=precise))[0])
 
-    def adjoint_and_matrix(self, V: Array, theta: Array, precise: bool = False) -> tuple[Array, Array]:
-        adjoint, M = self._summed(self._tasks("adjoint_and_matrix", V, theta, precise=precise))
+    def adjoint_and_matrix(self, V: Array, theta: Array) -> tuple[Array, Array]:
+        adjoint, M = self._summed(self._tasks("adjoint_and_matrix", V, theta))
         return adjoint, M
 
     def newton_pass(
@@ -229,8 +229,8 @@ class DaskFactoredGram(FactoredGram):
 # What the workers do ----------------------------------------------------------------------------------------------
 
 
-def _fill(kernel_set: FeatureMaps, block: ArrayOrTensor, dtype: DType) -> StoredFeatures:
-    return StoredFeatures.fill(kernel_set, ArrayRows(np.asarray(block)), dtype)
+def _fill(kernel_set: FeatureMaps, block: ArrayOrTensor) -> StoredFeatures:
+    return StoredFeatures.fill(kernel_set, ArrayRows(np.asarray(block)), np.float64)
 
 
 def _take(part: StoredFeatures, rows: NDArray[np.intp], kernels: Sequence[int]) -> list[Block]:

@@ -95,9 +95,9 @@ class FactoredGram(Gram):
         beta, theta = rule(residual - change, *rows)
         return NewtonPass(change, self.adjoint(beta), lambda: self.normal_matrix(theta))
 
-    def adjoint_and_matrix(self, V: ArrayOrTensor, theta: ArrayOrTensor, precise: bool = False) -> tuple[Any, Any]:
-        """Return Zᵀ V and the normal matrix of θ, in one trip where trips cost."""
-        return self.adjoint(V), self.normal_matrix(theta, precise)
+    def adjoint_and_matrix(self, V: ArrayOrTensor, theta: ArrayOrTensor) -> tuple[Any, Any]:
+        """Return Zᵀ V and the precise normal matrix of θ, in one trip where trips cost."""
+        return self.adjoint(V), self.normal_matrix(theta, precise=True)
 
     @abstractmethod
     def placed_rows(self, which: NDArray[np.intp]) -> ArrayOrTensor:
@@ -181,7 +181,7 @@ class FactoredGram(Gram):
         place, scaled = self.backend.asarray, right / softened[:, np.newaxis]
         theta, spread = np.zeros(self.n_samples), np.zeros((self.n_samples, right.shape[1]))
         theta[rows], spread[rows] = 1.0 / softened, scaled
-        adjoint, M = self.adjoint_and_matrix(place(spread), place(theta), precise=True)
+        adjoint, M = self.adjoint_and_matrix(place(spread), place(theta))
         M = M[:-1, :-1]
         diagonal = self.backend.diagonal_view(M)
         diagonal += 1.0

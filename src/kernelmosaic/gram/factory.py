@@ -58,7 +58,7 @@ def make_feature_stack(
         from kernelmosaic.gram._dask_features import DaskFeatures
 
         # The budget is this process's; the features take the workers' memory.
-        return DaskFeatures(kernel_set, source, np.float64)
+        return DaskFeatures(kernel_set, source)
     options = options or PassOptions()
     options = replace(options, strip_bytes=int(min(max(free / 2, 2**20), options.strip_bytes)))
     double, single = 8 * size <= min(free, options.double_bytes), 4 * size <= free

@@ -167,13 +167,6 @@ class DenseGram(Gram):
         # A reader of the array cannot change it by accident.
         return np.array(array, dtype=dtype) if copy is not False else np.asarray(array, dtype=dtype)
 
-    def __len__(self) -> int:
-        return self.n_samples
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self.n_samples, self.n_samples)
-
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
         here = isinstance(beta, np.ndarray)
         if exact and self.exact is not None:

@@ -69,8 +69,6 @@ def fit(
             steps, model = pipelines.divide_pipeline(model)
             Z = Z if steps is None else steps.fit_transform(Z, y)
         given = model.validated(Z, y, weight)
-        if data is not None and data.kernel_set.names != [entry.name for entry in model.read_kernels()]:
-            data = None
         model.fit_input(given, store=active_store(), weights=start, data=data)
         return estimator
     if weight is None:

@@ -160,9 +160,6 @@ class Radial(StatisticKernel):
         self, n_columns: int, count: int, random: np.random.RandomState
     ) -> tuple[NDArray[np.float64], float]: ...
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        return np.ones(X.shape[0])
-
 
 class RadialWidths:
     """The matrix of a radial kernel of given samples as a function of the logarithms of its widths, and its slopes.

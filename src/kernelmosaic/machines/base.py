@@ -341,11 +341,6 @@ class OneClass(Machine):
 
     def __init__(self, n_samples: int, C: float = 1.0, sample_weight: Array | None = None, slack: int = 1) -> None:
         bound, ridge, _ = slack_terms(check_positive("C", C), slack, n_samples, sample_weight)
-        if bound.sum() < 1 - 1e-9:
-            raise ValueError(
-                f"C={C:g}: the bounds C · sample_weight sum to {bound.sum():g}; raise C until they reach 1."
-                " C = 1 / n_samples will do."
-            )
         zero = np.zeros(n_samples)
         self.program = Program(zero, zero, bound, ridge, total=1.0)
 

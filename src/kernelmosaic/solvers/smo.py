@@ -273,8 +273,6 @@ def maximise_pairs(K: AnyArray, at: Movable, tolerance: float, max_steps: int) -
     `_numba_smo.maximise_pairs` does the same in the same order, and rounds alike.
     """
     beta, residual, rising, falling, diagonal, ridge, lower, upper, epsilon = at
-    if len(beta) == 0:
-        return 0
     K = np.asarray(K, dtype=np.float64)  # so that products round in double precision
     curvatures = np.add.outer(diagonal, diagonal) - 2.0 * K
     np.maximum(curvatures, FLAT, out=curvatures)
