@@ -247,10 +247,10 @@ def _may_hold_types(module: str) -> bool:
     # Stacks, learners and readers of files are elsewhere: a model holds none, and building a reader opens its file.
     homes = {"kernels", "gating", "estimators", "imputing", "model_selection", "learning.gated", "learning.unlabelled"}
     homes |= {"gram.kernel_set", "gram.missing", "gram.normalizing", "gram.feature_maps"}
-    own = ("calibration", "conformal", "curves", "expansion", "function", "gates", "samples", "tasks")
+    own = ("calibration", "conformal", "expansion", "gates", "samples", "tasks")
     homes |= {f"engine.{name}" for name in own}
     # Modules that need one of these packages hold compiled loops and the like, no part of a model.
-    late = ("_numba_", "_torch_", "_dask_", "_distributed_", "_clarabel_")
+    late = ("_numba_", "_torch_", "_dask_")
     is_home = rest in homes or rest.rpartition(".")[0] in homes
     return package == "kernelmosaic" and is_home and not parts[-1].startswith(late)
 
