@@ -21,11 +21,11 @@ from kernelmosaic.model_selection import PathSearchCV
 def omics():
     """Three views of one hidden state, with scales of their own, that some patients lack; and their classes."""
     rng = np.random.RandomState(3)
-    state = rng.normal(size=(70, 2))
-    y = np.where(state[:, 0] + 0.7 * rng.normal(size=70) > 0, "case", "control")
+    state = rng.normal(size=(40, 2))
+    y = np.where(state[:, 0] + 0.7 * rng.normal(size=40) > 0, "case", "control")
     views = {}
-    for name, n, factor, lost in (("mrna", 6, 1.0, ()), ("meth", 5, 100.0, range(5, 20)), ("mirna", 4, 0.01, (0, 33))):
-        values = factor * (state @ rng.normal(size=(2, n)) + rng.normal(size=(70, n)))
+    for name, n, factor, lost in (("mrna", 6, 1.0, ()), ("meth", 5, 100.0, range(5, 14)), ("mirna", 4, 0.01, (0, 33))):
+        values = factor * (state @ rng.normal(size=(2, n)) + rng.normal(size=(40, n)))
         values[list(lost)] = np.nan
         views[name] = pd.DataFrame(values, columns=[f"{name}{j}" for j in range(n)])
     return views, y
@@ -70,8 +70,8 @@ def test_ridge_of_the_same_views(capsys, tmp_path, omics):
 
 def test_numbers(capsys, tmp_path):
     # Noise, lest every large C do equally well: a choice between equals rests on rounding.
-    table = curve(n=40)
-    X, y = table[["u", "v"]], table["y"] + 300 * np.random.RandomState(1).normal(size=40)
+    table = curve(n=24)
+    X, y = table[["u", "v"]], table["y"] + 300 * np.random.RandomState(1).normal(size=24)
     pipeline, joined, _ = by_command_line(capsys, tmp_path, {"x": X}, y, "--method", "mkl", "--folds", "3")
     model = MKLRegressorCV(cv=3).fit(X, y)
     assert pipeline.training_["price"]["value"] == pytest.approx(model.C_, rel=1e-12)
@@ -82,8 +82,8 @@ def test_numbers(capsys, tmp_path):
 
 def test_times(capsys, tmp_path):
     rng = np.random.RandomState(0)
-    X = pd.DataFrame(rng.normal(size=(50, 2)), columns=["u", "v"])
-    time, limit = np.exp(X["u"] + 0.5 * rng.normal(size=50)), rng.exponential(3, 50)
+    X = pd.DataFrame(rng.normal(size=(36, 2)), columns=["u", "v"])
+    time, limit = np.exp(X["u"] + 0.5 * rng.normal(size=36)), rng.exponential(3, 36)
     y = np.column_stack([time <= limit, np.minimum(time, limit)])
     path = write(X.assign(event=y[:, 0], time=y[:, 1]), tmp_path / "t.csv")
     options = ("--target", "time", "--event", "event", "--folds", "3", "-o", tmp_path / "m.skops")
@@ -112,7 +112,7 @@ def clone_of(model):
 def test_a_seed_shuffles_the_parts(capsys, tmp_path):
     table = curve().sort_values("y")
     path = write(table, tmp_path / "t.csv")
-    options = ("--target", "y", "--method", "mkl", "--C", "1000", "-o", tmp_path / "m.skops")
+    options = ("--target", "y", "--view", "all=u,v:linear+gauss", "--C", "1000", "-o", tmp_path / "m.skops")
     said = done(capsys, "fit", path, *options)
     assert "the rows are sorted by the target" in said.err
     ordered = load(tmp_path / "m.skops").training_["score"]["mean"]
@@ -123,8 +123,8 @@ def test_a_seed_shuffles_the_parts(capsys, tmp_path):
 
 def test_where_equal_weights_score_best_the_learned_ones_are_kept_for_the_report(tmp_path):
     rng = np.random.RandomState(4)
-    X = pd.DataFrame(rng.standard_normal((60, 6)), columns=["a1", "a2", "b1", "b2", "c1", "c2"])
-    y = np.where(X.sum(axis=1) + rng.standard_normal(60) > 0, "yes", "no")
+    X = pd.DataFrame(rng.standard_normal((40, 6)), columns=["a1", "a2", "b1", "b2", "c1", "c2"])
+    y = np.where(X.sum(axis=1) + rng.standard_normal(40) > 0, "yes", "no")
     path = write(X.assign(y=y), tmp_path / "t.csv")
     trained = train_table(FitRequest(path, "y", views=tuple(f"{v}={v}*:linear" for v in "abc"), method="mkl", folds=3))
     model = MKLClassifierCV([(v, Linear(), [f"{v}1", f"{v}2"]) for v in "abc"], cv=3).fit(X, y)
@@ -137,8 +137,8 @@ def test_where_equal_weights_score_best_the_learned_ones_are_kept_for_the_report
 
 def test_the_rule_of_the_choice(capsys, tmp_path):
     """Of noisy numbers the smoothest C within one standard error is smaller than the best."""
-    table = curve(n=60)
-    X, y = table[["u", "v"]], table["y"] + 1500 * np.random.RandomState(0).normal(size=60)
+    table = curve(n=36)
+    X, y = table[["u", "v"]], table["y"] + 1500 * np.random.RandomState(0).normal(size=36)
     rule = ("--rule", "one-standard-error")
     pipeline, _, printed = by_command_line(capsys, tmp_path, {"x": X}, y, *rule, "--norm", "1")
     model = PathSearchCV(MKLRegressor(epsilon=0.1 * np.std(y)), rule="one_standard_error", refit=False).fit(X, y)
