@@ -127,7 +127,7 @@ def test_cross_validation_chooses_the_price_that_a_plain_loop_chooses(capsys, tm
         capsys,
         tmp_path,
         train,
-        *("--target", "kind", "--view", "s=shape_*:linear", "--method", "mkl", "--seed", "4", "--folds", "3"),
+        *("--target", "kind", "--view", "s=shape_*:linear", "--norm", "1", "--seed", "4", "--folds", "3"),
     )
     X = table[["shape_a", "shape_b"]]
     folds = StratifiedKFold(3, shuffle=True, random_state=4)
