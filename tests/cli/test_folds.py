@@ -144,10 +144,7 @@ def test_every_fold_computes_its_kernels_once(tmp_path):
 def test_from_the_command_line_with_threads(capsys, tmp_path):
     path = write(flowers(40), tmp_path / "t.csv")
     options = ("--target", "kind", "--view", "s=shape_*:linear+gauss", "--folds", "3")
-    one, two = (
-        done(capsys, "fit", path, *options, "--jobs", jobs, "-o", tmp_path / "m.skops").out
-        for jobs in (1, 2)
-    )
+    one, two = (done(capsys, "fit", path, *options, "--jobs", jobs, "-o", tmp_path / "m.skops").out for jobs in (1, 2))
     assert [line for line in one.splitlines() if "seconds" not in line] == [
         line for line in two.splitlines() if "seconds" not in line
     ]

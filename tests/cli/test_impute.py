@@ -101,7 +101,9 @@ def test_every_part_is_filled_by_the_others(tmp_path, method):
     table = curve(24)
     table.loc[::4, "u"] = None
     path = write(table, tmp_path / "t.csv")
-    request = FitRequest(path, "y", views=("all=u,v:linear+gauss",), impute="median", method=method, task="regression", C=1000.0, folds=3)
+    request = FitRequest(
+        path, "y", views=("all=u,v:linear+gauss",), impute="median", method=method, task="regression", C=1000.0, folds=3
+    )
     training = read_training_table(request)
     splitter = make_splitter(training)
     seen = []
