@@ -183,7 +183,7 @@ def test_regression_counts_squared_errors():
 def test_the_shared_search_finds_one_set_of_penalties_for_all_folds():
     kernels = [("kL", Linear()), ("kP", Polynomial(degree=2))]
     plain = MKLClassifier(kernels, normalize="diagonal")
-    search = ResponseSurfaceSearchCV(plain, on="penalties", max_iter=2)
+    search = ResponseSurfaceSearchCV(plain, on="penalties", max_iter=1)
     protocol = SharedSearch(
         (Dataset("GAUSS4", Generated(make_gaussians, 60, (("n_components", 4),)), seeds=1),),
         (Method("MKL", "kL-kP", plain), Method("RMKL", "kL-kP", search)),
