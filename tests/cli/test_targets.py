@@ -41,13 +41,13 @@ SURVIVAL = ("--target", "days", "--event", "died")
 def test_hazards_are_what_python_gives(capsys, tmp_path):
     table = patients(60)
     path = write(table, tmp_path / "t.csv")
-    arguments = (*SURVIVAL, "--view", "a=u,v:linear+gauss", "--folds", "3")
+    arguments = (*SURVIVAL, "--view", "a=u,v:linear+gauss", "--folds", "2")
     said = done(capsys, "fit", path, *arguments, "-o", tmp_path / "m.skops", "--report", tmp_path / "r.html")
     assert "mkl, survival (cox)" in said.out
     assert "by partial likelihood" in re.sub(r"[\s│]+", " ", said.out)
     pipeline = load(tmp_path / "m.skops")
     X, y = table[["u", "v"]], table[["died", "days"]].to_numpy()
-    model = MKLSurvivalCV([Linear(), Gaussian()], cv=3).fit(X, y)
+    model = MKLSurvivalCV([Linear(), Gaussian()], cv=2).fit(X, y)
     assert pipeline.training_["price"]["value"] == model.C_
     np.testing.assert_allclose(pipeline.predict(table), model.predict(X), atol=5e-3)
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
@@ -111,12 +111,12 @@ def test_the_loss_of_survival(capsys, tmp_path, hide, given, loss, epsilon):
 def test_survival_is_what_python_gives(capsys, tmp_path):
     table = patients(40)
     path = write(table, tmp_path / "t.csv")
-    arguments = (*SURVIVAL, "--loss", "censored", "--view", "a=u,v:linear+gauss", "--folds", "3")
+    arguments = (*SURVIVAL, "--loss", "censored", "--view", "a=u,v:linear+gauss", "--folds", "2")
     said = done(capsys, "fit", path, *arguments, "-o", tmp_path / "m.skops", "--report", tmp_path / "r.html")
     assert "concordance" in said.out
     pipeline = load(tmp_path / "m.skops")
     X, y = table[["u", "v"]], table[["died", "days"]].to_numpy()
-    model = MKLSurvivalCV([Linear(), Gaussian()], loss="censored", cv=3).fit(X, y)
+    model = MKLSurvivalCV([Linear(), Gaussian()], loss="censored", cv=2).fit(X, y)
     assert pipeline.training_["price"]["value"] == model.C_
     assert pipeline.training_["score"]["mean"] == pytest.approx(model.best_score_, abs=0.01)
     np.testing.assert_allclose(pipeline.predict(table), model.predict(X), atol=5e-3)
