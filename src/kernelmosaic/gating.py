@@ -124,7 +124,7 @@ class Softmax(LinearGating):
     >>> from kernelmosaic.datasets import make_gaussians
     >>> from kernelmosaic.gating import Softmax
     >>> from kernelmosaic.kernels import Linear
-    >>> X, y = make_gaussians(n_samples=100, random_state=0)
+    >>> X, y = make_gaussians(n_samples=60, random_state=0)
     >>> options = {"gating": Softmax(scale=0.5), "random_state": 0}
     >>> model = LocalizedMKLClassifier([Linear(), Linear()], **options).fit(X, y)
     >>> bool(abs(model.gate(X).sum(axis=1) - 1).max() < 1e-9)
@@ -164,7 +164,7 @@ class Sigmoid(LinearGating):
     >>> from kernelmosaic.datasets import make_gaussians
     >>> from kernelmosaic.gating import Sigmoid
     >>> from kernelmosaic.kernels import Gaussian, Linear
-    >>> X, y = make_gaussians(n_samples=100, random_state=0)
+    >>> X, y = make_gaussians(n_samples=60, random_state=0)
     >>> options = {"gating": Sigmoid(), "random_state": 0}
     >>> model = LocalizedMKLClassifier([Linear(), Gaussian()], **options).fit(X, y)
     >>> bool((0 <= model.gate(X)).all() and (model.gate(X) <= 1).all())
@@ -199,11 +199,11 @@ class GaussianGating(Gating):
     >>> from kernelmosaic.datasets import make_gaussians
     >>> from kernelmosaic.gating import GaussianGating
     >>> from kernelmosaic.kernels import Linear
-    >>> X, y = make_gaussians(n_samples=100, random_state=0)
+    >>> X, y = make_gaussians(n_samples=60, random_state=0)
     >>> options = {"gating": GaussianGating(), "tol": 1e-2, "random_state": 0}
     >>> model = LocalizedMKLClassifier([Linear(), Linear()], **options)
     >>> model.fit(X, y).gate(X).shape
-    (100, 2)
+    (60, 2)
     """
 
     def __init__(self, scale: float = 1.0) -> None:
@@ -269,7 +269,7 @@ class Constant(Gating):
     >>> from kernelmosaic.datasets import make_gaussians
     >>> from kernelmosaic.gating import Constant
     >>> from kernelmosaic.kernels import Gaussian, Linear
-    >>> X, y = make_gaussians(n_samples=100, random_state=0)
+    >>> X, y = make_gaussians(n_samples=60, random_state=0)
     >>> options = {"gating": Constant(), "random_state": 0}
     >>> model = LocalizedMKLClassifier([Linear(), Gaussian()], **options).fit(X, y)
     >>> bool((model.gate(X) == model.gate(X)[0]).all())

@@ -71,14 +71,14 @@ def repeated(table):
 
 
 CASES = {
-    "mkl": (flowers(), "kind", "mkl", "classification", ("s=shape_*:linear+gauss", "n=noise_*:gauss(median)")),
-    "guessed": (flowers(), "kind", "mkl", "classification"),
-    "regression": (curve(), "y", "mkl", "regression"),
+    "mkl": (flowers(40), "kind", "mkl", "classification", ("s=shape_*:linear+gauss", "n=noise_*:gauss(median)")),
+    "guessed": (flowers(40), "kind", "mkl", "classification"),
+    "regression": (curve(40), "y", "mkl", "regression"),
     "localized": (flowers(40), "kind", "localized", "classification", ("s=shape_*:linear+gauss", "n=noise_*:linear")),
-    "bilinear": (flowers(), "kind", "bilinear", "classification"),
-    "discriminant": (flowers(), "kind", "discriminant", "classification"),
+    "bilinear": (flowers(40), "kind", "bilinear", "classification"),
+    "discriminant": (flowers(40), "kind", "discriminant", "classification"),
     "strings": (strings(), "motif", "mkl", "classification", ("d=dna:spectrum(3)+wd(3)",)),
-    "repeated": (repeated(flowers()), "kind", "mkl", "classification", ("s=shape_*:linear+gauss",)),
+    "repeated": (repeated(flowers(40)), "kind", "mkl", "classification", ("s=shape_*:linear+gauss",)),
     "repeated strings": (repeated(strings()), "motif", "mkl", "classification", ("d=dna:spectrum(2)",)),
 }
 
@@ -142,11 +142,9 @@ def test_every_fold_computes_its_kernels_once(tmp_path):
 
 
 def test_from_the_command_line_with_threads(capsys, tmp_path):
-    path = write(flowers(), tmp_path / "t.csv")
-    one, two = (
-        done(capsys, "fit", path, "--target", "kind", "--folds", "3", "--jobs", jobs, "-o", tmp_path / "m.skops").out
-        for jobs in (1, 2)
-    )
+    path = write(flowers(40), tmp_path / "t.csv")
+    options = ("--target", "kind", "--view", "s=shape_*:linear+gauss", "--folds", "3")
+    one, two = (done(capsys, "fit", path, *options, "--jobs", jobs, "-o", tmp_path / "m.skops").out for jobs in (1, 2))
     assert [line for line in one.splitlines() if "seconds" not in line] == [
         line for line in two.splitlines() if "seconds" not in line
     ]

@@ -86,7 +86,7 @@ def test_the_method_that_is_taken_is_the_one_that_can_be_named(capsys, tmp_path)
 
 
 def test_a_tube_takes_mkl(capsys, tmp_path):
-    path = write(noisy(), tmp_path / "data.csv")
+    path = write(noisy(24), tmp_path / "data.csv")
     said = done(
         capsys, "fit", path, "--target", "y", "--view", "s=u,v:gauss", "--epsilon", "50", "-o", path.parent / "m"
     )

@@ -39,15 +39,15 @@ SURVIVAL = ("--target", "days", "--event", "died")
 
 
 def test_hazards_are_what_python_gives(capsys, tmp_path):
-    table = patients(100)
+    table = patients(60)
     path = write(table, tmp_path / "t.csv")
-    arguments = (*SURVIVAL, "--view", "a=u,v:linear+gauss", "--folds", "3")
+    arguments = (*SURVIVAL, "--view", "a=u,v:linear+gauss", "--folds", "2")
     said = done(capsys, "fit", path, *arguments, "-o", tmp_path / "m.skops", "--report", tmp_path / "r.html")
     assert "mkl, survival (cox)" in said.out
     assert "by partial likelihood" in re.sub(r"[\s│]+", " ", said.out)
     pipeline = load(tmp_path / "m.skops")
     X, y = table[["u", "v"]], table[["died", "days"]].to_numpy()
-    model = MKLSurvivalCV([Linear(), Gaussian()], cv=3).fit(X, y)
+    model = MKLSurvivalCV([Linear(), Gaussian()], cv=2).fit(X, y)
     assert pipeline.training_["price"]["value"] == model.C_
     np.testing.assert_allclose(pipeline.predict(table), model.predict(X), atol=5e-3)
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
@@ -61,7 +61,7 @@ def test_hazards_are_what_python_gives(capsys, tmp_path):
     assert "support vectors" not in said.out + page
     assert '<th scope="col" class="n">partial likelihood</th>' in page
     groups = re.findall(r"(high|middle|low) risk: (\d+) events in (\d+) rows", page)
-    assert [(name, int(n)) for name, _, n in groups] == [("high", 34), ("middle", 33), ("low", 33)]
+    assert [(name, int(n)) for name, _, n in groups] == [("high", 20), ("middle", 20), ("low", 20)]
     assert sum(int(events) for _, events, _ in groups) == y[:, 0].sum()
     assert int(groups[0][1]) > int(groups[2][1])
     said = done(capsys, "predict", tmp_path / "m.skops", path, "--scores", "-o", tmp_path / "o.csv")
@@ -109,14 +109,14 @@ def test_the_loss_of_survival(capsys, tmp_path, hide, given, loss, epsilon):
 
 
 def test_survival_is_what_python_gives(capsys, tmp_path):
-    table = patients(60)
+    table = patients(40)
     path = write(table, tmp_path / "t.csv")
-    arguments = (*SURVIVAL, "--loss", "censored", "--view", "a=u,v:linear+gauss", "--folds", "3")
+    arguments = (*SURVIVAL, "--loss", "censored", "--view", "a=u,v:linear+gauss", "--folds", "2")
     said = done(capsys, "fit", path, *arguments, "-o", tmp_path / "m.skops", "--report", tmp_path / "r.html")
     assert "concordance" in said.out
     pipeline = load(tmp_path / "m.skops")
     X, y = table[["u", "v"]], table[["died", "days"]].to_numpy()
-    model = MKLSurvivalCV([Linear(), Gaussian()], loss="censored", cv=3).fit(X, y)
+    model = MKLSurvivalCV([Linear(), Gaussian()], loss="censored", cv=2).fit(X, y)
     assert pipeline.training_["price"]["value"] == model.C_
     assert pipeline.training_["score"]["mean"] == pytest.approx(model.best_score_, abs=0.01)
     np.testing.assert_allclose(pipeline.predict(table), model.predict(X), atol=5e-3)
@@ -153,7 +153,7 @@ def test_survival_that_cannot_be_learned(capsys, tmp_path, change, arguments, wo
 
 
 def test_several_labels_are_what_python_gives(capsys, tmp_path):
-    table = songs()
+    table = songs(40)
     path = write(table, tmp_path / "t.csv")
     arguments = ("--target", "happy,loud,sad", "--view", "a=u,v,w:linear", "--folds", "3")
     said = done(capsys, "fit", path, *arguments, "-o", tmp_path / "m.skops", "--report", tmp_path / "r.html")
@@ -198,7 +198,7 @@ def test_probabilities_are_those_of_the_cross_validation(capsys, tmp_path):
     table = flowers(n=90)
     table["kind"] = np.where(table["noise_b"] > 0.5, "orchid", table["kind"])
     path = write(table, tmp_path / "t.csv")
-    asked = {"C": 2.0, "folds": 4, "proba": True, "output": tmp_path / "m.skops"}
+    asked = {"C": 2.0, "folds": 3, "proba": True, "output": tmp_path / "m.skops"}
     request = FitRequest(path, "kind", views=("s=shape_a,shape_b,noise_b:gauss",), **asked)
     publish(train_table(request))
     done(capsys, "predict", tmp_path / "m.skops", path, "--proba", "-o", tmp_path / "o.csv")
@@ -206,13 +206,13 @@ def test_probabilities_are_those_of_the_cross_validation(capsys, tmp_path):
     assert list(out) == ["prediction", "p_orchid", "p_rose", "p_tulip"]
     np.testing.assert_allclose(out.iloc[:, 1:].sum(axis=1), 1.0, atol=1e-6)
     X = StandardScaler().fit_transform(table[["shape_a", "shape_b", "noise_b"]])
-    model = MKLClassifierCV([Gaussian()], Cs=[2.0], norms=(1,), cv=4).fit(X, table["kind"])
+    model = MKLClassifierCV([Gaussian()], Cs=[2.0], norms=(1,), cv=3).fit(X, table["kind"])
     np.testing.assert_allclose(out.iloc[:, 1:], model.predict_proba(X), atol=2e-3)
 
 
 @pytest.mark.parametrize("arguments", [("--method", "bilinear"), ("--folds", "0"), ("--method", "rmkl")])
 def test_methods_that_choose_no_price_know_them_if_asked_to(capsys, tmp_path, arguments):
-    path = write(flowers(n=40), tmp_path / "t.csv")
+    path = write(flowers(n=24), tmp_path / "t.csv")
     common = ("fit", path, "--target", "kind", "--view", "s=shape_*:linear+poly2", *QUICK, *arguments)
     done(capsys, *common, "-o", tmp_path / "m.skops")
     assert "fit --proba" in run(capsys, "predict", tmp_path / "m.skops", path, "--proba").error

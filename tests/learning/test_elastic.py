@@ -50,7 +50,7 @@ def test_reaches_the_conic_optimum(kind, a):
     from tests.reference.conic import solve_mkl_elastic
 
     for seed in (0, 2):
-        Ks, machine, _ = make_problem(kind, seed)
+        Ks, machine, _ = make_problem(kind, seed, n=30, P=5)
         optimum, weights, _ = solve_mkl_elastic(Ks, machine.program, a)
         found = learn(Newton, Ks, machine, norm="elastic", l1_ratio=a)
         assert found.gap <= 1e-6

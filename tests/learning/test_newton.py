@@ -24,7 +24,7 @@ from tests.reference.conic import solve_mkl_lp_generic
 def test_value_never_rises_and_slopes_are_level_where_it_ends(learner, kind):
     for seed in range(2 if learner is Newton else 1):
         Ks, machine, d = make_problem(kind, seed)
-        found = learn(learner, Ks, machine, penalties=d, tol=1e-8)
+        found = learn(learner, Ks, machine, penalties=d, tol=1e-8 if learner is Newton else 1e-6)
         values = np.array([step.objective for step in found.history])
         assert len(values) > 1
         assert np.all(np.diff(values) <= 1e-9 * np.abs(values[1:])), seed

@@ -37,8 +37,8 @@ class CountingStack(StoredStack):
 
 @pytest.mark.parametrize("solver", sorted(set(SOLVERS["plain"]) - {"sdp", "easymkl", "alignment"}))
 def test_the_start_of_a_like_machine_leads_to_the_same_optimum(solver):
-    stack, learner = StoredStack(KERNELS[:, :40, :40]), SOLVERS["plain"][solver](options(4, tol=1e-6))
-    first, machine = learner.learn(stack, SVC(SIGNS[:40], 1.0)), SVC(SIGNS[:40], 3.0)
+    stack, learner = StoredStack(KERNELS[:, :30, :30]), SOLVERS["plain"][solver](options(4, tol=1e-6))
+    first, machine = learner.learn(stack, SVC(SIGNS[:30], 1.0)), SVC(SIGNS[:30], 3.0)
     cold, warm = learner.learn(stack, machine), learner.learn(stack, machine, first.start)
     assert warm.gap <= 1e-6
     assert warm.objective == pytest.approx(cold.objective, rel=2e-6)

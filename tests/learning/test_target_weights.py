@@ -127,8 +127,8 @@ def test_rounds_gain_over_a_design_of_the_same_size():
 def test_targets_that_leave_the_centre_of_their_group(device):
     rng = np.random.default_rng(2)
     Zs = [rng.normal(size=(120, d)) for d in (20, 30, 10)]
-    shares = rng.dirichlet(np.full(3, 0.5), size=80)
-    Y = sum(np.sqrt(shares[:, m]) * (Z @ rng.normal(size=(Z.shape[1], 80))) / 4 for m, Z in enumerate(Zs))
+    shares = rng.dirichlet(np.full(3, 0.5), size=40)
+    Y = sum(np.sqrt(shares[:, m]) * (Z @ rng.normal(size=(Z.shape[1], 40))) / 4 for m, Z in enumerate(Zs))
     Y += 0.5 * rng.normal(size=Y.shape)
     weight, Ks = rng.uniform(0.5, 1.5, 120), np.array([Z @ Z.T for Z in Zs])
     place = NUMPY.asarray if device is None else torch_backend(device).asarray
@@ -140,8 +140,8 @@ def test_targets_that_leave_the_centre_of_their_group(device):
         best = learn_target_weights(
             stack, Y, weight, np.random.RandomState(0), first=learned.candidates[:100], options=GIVEN
         )
-        exact = np.empty(80)
-        for t in range(80):
+        exact = np.empty(40)
+        for t in range(40):
             # Its machine satisfies its own equations.
             K = np.tensordot(learned.ratios[t], Ks, 1) + np.diag(1 / weight)
             assert_allclose(K @ learned.beta[:, t] + learned.intercept[t], Y[:, t], atol=1e-8)

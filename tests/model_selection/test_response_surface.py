@@ -43,7 +43,7 @@ def far_right(z):
 
 @pytest.fixture
 def toy():
-    return make_gaussians(n_components=3, n_samples=60, random_state=0)
+    return make_gaussians(n_components=3, n_samples=40, random_state=0)
 
 
 @pytest.mark.parametrize("P", [3, 5, 6])
@@ -133,7 +133,7 @@ class Counting(MKLClassifier):
 
 
 def test_settings_may_be_compared_on_a_part_and_the_best_fitted_to_all():
-    X, y = make_gaussians(n_components=3, n_samples=120, random_state=0)
+    X, y = make_gaussians(n_components=3, n_samples=80, random_state=0)
     part = StratifiedShuffleSplit(2, train_size=0.3, test_size=0.3, random_state=0)
     Counting.sizes.clear()
     search = ResponseSurfaceSearchCV(Counting(THREE), on="penalties", cv=part, max_iter=2).fit(X, y)
@@ -180,8 +180,8 @@ def test_penalties_and_C_together_are_never_worse_than_the_centre(toy):
 
 def test_regression_in_a_pipeline_and_a_kernel_a_column():
     rng = np.random.RandomState(0)
-    U = rng.standard_normal((60, 3))
-    v = U[:, 0] + 0.1 * rng.standard_normal(60)
+    U = rng.standard_normal((30, 3))
+    v = U[:, 0] + 0.1 * rng.standard_normal(30)
     piped = make_pipeline(StandardScaler(), MKLRegressor([Linear(), Gaussian("median")]))
     search = ResponseSurfaceSearchCV(piped, on=["mklregressor__penalties"], cv=2, max_iter=1).fit(U, v)
     assert search.design_.labels == ["d[gaussian]"]

@@ -16,7 +16,7 @@ from kernelmosaic.plots import ValidationPathDisplay, WeightsPathDisplay
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
 
-X, Y = load_iris(return_X_y=True)
+X, Y = (part[::3] for part in load_iris(return_X_y=True))
 TWO = Y > 0
 KERNELS = [("line", Linear()), ("bell", Gaussian())]
 

@@ -22,10 +22,15 @@ MODELS = {
 }
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(scope="module", params=MODELS)
 def fitted(request):
     model, y = MODELS[request.param]
-    yield model.fit(X, y), y
+    return model.fit(X, y), y
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
     plt.close("all")
 
 
@@ -73,7 +78,7 @@ def test_inspections_compare_shares(fitted):
 
 def test_importance_of_kernels(fitted):
     model, y = fitted
-    found = kernel_importance(model, X, y, cv=3, n_repeats=2, random_state=0)
+    found = kernel_importance(model, X, y, cv=2, n_repeats=2, random_state=0)
     assert found.drop_mean[0] > found.drop_mean[1]
     assert found.permutation_mean[0] > found.permutation_mean[1]
     plots.KernelImportanceDisplay(found).plot()

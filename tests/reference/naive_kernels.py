@@ -88,8 +88,19 @@ def weighted_degree(x: str, z: str, degree: int = 3) -> float:
     return total
 
 
+#: What `alignment_score` has found.
+_ALIGNED: dict[tuple[str, str, int, int, int], int] = {}
+
+
 def alignment_score(x: str, z: str, table: dict[str, int], gap_open: int, gap_extend: int) -> int:
-    """The best local alignment, trying gaps of every length at every cell."""
+    """The best local alignment, trying gaps of every length at every cell; kept, for many kernels ask for it again."""
+    asked = (x, z, id(table), gap_open, gap_extend)
+    if asked not in _ALIGNED:
+        _ALIGNED[asked] = _aligned(x, z, table, gap_open, gap_extend)
+    return _ALIGNED[asked]
+
+
+def _aligned(x: str, z: str, table: dict[str, int], gap_open: int, gap_extend: int) -> int:
     H = [[0] * (len(z) + 1) for _ in range(len(x) + 1)]
     for i in range(1, len(x) + 1):
         for j in range(1, len(z) + 1):

@@ -162,7 +162,7 @@ def wave(n_samples, random_state):
 
 def test_regression_counts_squared_errors():
     protocol = FiveByTwo(
-        (Dataset("WAVE", Generated(wave, 90), seeds=1),),
+        (Dataset("WAVE", Generated(wave, 60), seeds=1),),
         (
             Method("SVR", "kL", MKLRegressor([Linear()], weights="uniform")),
             Method("LMKL", "kL-kL", LocalizedMKLRegressor([Linear()] * 2, random_state=0)),
@@ -183,9 +183,9 @@ def test_regression_counts_squared_errors():
 def test_the_shared_search_finds_one_set_of_penalties_for_all_folds():
     kernels = [("kL", Linear()), ("kP", Polynomial(degree=2))]
     plain = MKLClassifier(kernels, normalize="diagonal")
-    search = ResponseSurfaceSearchCV(plain, on="penalties", max_iter=2)
+    search = ResponseSurfaceSearchCV(plain, on="penalties", max_iter=1)
     protocol = SharedSearch(
-        (Dataset("GAUSS4", Generated(make_gaussians, 120, (("n_components", 4),)), seeds=1),),
+        (Dataset("GAUSS4", Generated(make_gaussians, 60, (("n_components", 4),)), seeds=1),),
         (Method("MKL", "kL-kP", plain), Method("RMKL", "kL-kP", search)),
         Grid("C", (1.0, 10.0)),
         pairs=(Pair(("RMKL", "kL-kP"), ("MKL", "kL-kP"), "RMKL vs MKL"),),

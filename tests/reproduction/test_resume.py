@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,18 +38,31 @@ def start(folder, seconds, jobs):
     )
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a signal that cannot be caught")
-def test_a_killed_run_loses_only_the_units_in_flight(tmp_path):
-    results = tmp_path / "run" / "toy-sleep.jsonl"
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """The folder of a run that was killed, its process, and what was said to another that wanted the folder before."""
+    folder = tmp_path_factory.mktemp("killed")
+    results = folder / "toy-sleep.jsonl"
     # One process; of two the interrupt has a test, and what they write is written by the first alone.
-    process = start(tmp_path / "run", 0.2, 1)
-    deadline = time.monotonic() + 60
-    while not (results.exists() and len(unit_lines(results)) >= 3):
-        assert process.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
+    process = start(folder, 0.2, 1)
+    try:
+        deadline = time.monotonic() + 60
+        while not (results.exists() and len(unit_lines(results)) >= 3):
+            assert process.poll() is None, "it ended before it could be killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        with pytest.raises(OSError, match="in use") as refused:
+            run_experiments([sleeping()], folder, SEED)
+    finally:
+        process.kill()
+        process.wait()
+    return folder, process, str(refused.value)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a signal that cannot be caught")
+def test_a_killed_run_loses_only_the_units_in_flight(killed, tmp_path):
+    shutil.copytree(killed[0], tmp_path / "run")
+    results = tmp_path / "run" / "toy-sleep.jsonl"
     kept = len(unit_lines(results))
     assert 3 <= kept < N_UNITS
 
@@ -107,18 +121,10 @@ def test_lines_come_back_as_they_were(tmp_path):
     assert read_lines(tmp_path / "none") == []
 
 
-def test_two_processes_cannot_write_one_run(tmp_path):
-    process = start(tmp_path, 0.5, 1)
-    try:
-        while not (tmp_path / "toy-sleep.jsonl").exists():
-            assert process.poll() is None
-            time.sleep(0.02)
-        with pytest.raises(OSError, match=rf"in use by another process \(number {process.pid}\)"):
-            run_experiments([sleeping()], tmp_path, SEED)
-    finally:
-        process.kill()
-        process.wait()
-    with locked(tmp_path):
+def test_two_processes_cannot_write_one_run(killed):
+    folder, process, said = killed
+    assert f"in use by another process (number {process.pid})" in said
+    with locked(folder):
         pass
 
 

@@ -110,7 +110,7 @@ def test_equals_the_solver_of_arrays(form, machine, C):
 @pytest.mark.parametrize("machine", MACHINES, ids=["one slack", "pairwise"])
 def test_a_price_beyond_which_nothing_matters(machine):
     # Few features cannot tell the samples apart: β grows with the price, and sample by sample it grows slowly.
-    features, y = make_problem(3, n=60, width=4)
+    features, y = make_problem(3, n=40, width=4)
     program = machine(y, 1e3, K).program
     gram = StoredFeatures(features).combine(SHARED)
     early = solve_multiclass(gram, program, tol=1e-9, max_iter=3000, options=rounds_of(20))

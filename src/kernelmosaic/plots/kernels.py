@@ -461,7 +461,7 @@ class KernelSignificanceDisplay(InspectionDisplay):
     --------
     >>> from kernelmosaic import MKLClassifier, inspection, plots
     >>> from kernelmosaic.datasets import make_gaussians
-    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> X, y = make_gaussians(n_samples=50, random_state=0)
     >>> options = {"n_permutations": 19, "random_state": 0}
     >>> found = inspection.kernel_significance(MKLClassifier(), X, y, **options)
     >>> plots.KernelSignificanceDisplay(found).plot().figure_.savefig("significance.png")
@@ -540,7 +540,7 @@ class StabilityDisplay(InspectionDisplay):
     --------
     >>> from kernelmosaic import MKLClassifier, inspection, plots
     >>> from kernelmosaic.datasets import make_gaussians
-    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> X, y = make_gaussians(n_samples=50, random_state=0)
     >>> found = inspection.stability(MKLClassifier(), X, y, n_resamples=10, random_state=0)
     >>> plots.StabilityDisplay(found).plot().figure_.savefig("stability.png")
     """
@@ -598,7 +598,7 @@ class KernelImportanceDisplay(InspectionDisplay):
     --------
     >>> from kernelmosaic import MKLClassifier, inspection, plots
     >>> from kernelmosaic.datasets import make_gaussians
-    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> X, y = make_gaussians(n_samples=50, random_state=0)
     >>> found = inspection.kernel_importance(MKLClassifier(), X, y, cv=2, random_state=0)
     >>> plots.KernelImportanceDisplay(found).plot().figure_.savefig("importance.png")
     """
