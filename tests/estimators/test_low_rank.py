@@ -661,7 +661,7 @@ GATES = LocalizedMKLClassifier(
     gating_columns=[0, 1],
     rank=60,
     n_init=2,
-    max_iter=3,
+    max_iter=2,
 )
 
 
@@ -671,7 +671,7 @@ GATES = LocalizedMKLClassifier(
         (UNIFORM, 3000, 600, 6e6, 50, 0.9),
         (GATES, 3000, 600, 6e6, 80, 0.9),
         (clone(JOINT).set_params(weights="uniform", tol=0.2), 1200, 800, 1.1e6, 80, 0.0),
-        (BilinearMKLClassifier(JOINT.kernels, rank=60, tol=0.2), 1500, 800, 2.4e6, 80, 0.0),
+        (BilinearMKLClassifier(JOINT.kernels, rank=60, tol=0.2), 1200, 800, 1.9e6, 80, 0.0),
     ],
     ids=["computed", "localized", "joint, computed", "bilinear"],
 )

@@ -182,13 +182,16 @@ IMPLIED = {
 #: and the check of a class's tag fits it to one; weights in every container become the same array; predictions one by
 #: one do not depend on an order; training and pickling from memory that may not be written have checks of their own.
 #: Numbers that are none, objects, lists and arrays of other kinds become the same array, or the same message, before
-#: any setting is read; a pipeline and one row are answered by the same lines.
+#: any setting is read, as do numbers of every type, which outlier detectors alone have no other check for, and names
+#: of classes; a pipeline and one row are answered by the same lines.
 OF_SHARED_LINES = {
     "check_classifier_data_not_an_array",
+    "check_classifiers_classes",
     "check_dtype_object",
     "check_estimator_sparse_array",
-    "check_f_contiguous_array_estimator",
+    "check_estimators_dtypes",
     "check_estimators_nan_inf",
+    "check_f_contiguous_array_estimator",
     "check_fit2d_predict1d",
     "check_fit_score_takes_y",
     "check_methods_sample_order_invariance",
@@ -205,9 +208,9 @@ OF_SHARED_LINES = {
     "check_transformer_data_not_an_array",
 }
 OWN_LINES = (MKLClassifier, MKLRidgeCV, MKLKernelPCA, PathSearchCV, SplitConformal, LFDA)
-#: What each class has once, and its settings in `make campaign`: names of classes become numbers, and class weights
-#: weights of samples, before any setting is read; steps are counted in one place; pickles hold what all fits set; and
-#: one feature or one sample, and transformers, are met by the fit and the prediction of every class.
+#: What each class has once, and its settings in `make campaign`: names of classes become numbers, class weights weights
+#: of samples, and sparse samples CSR, before any setting is read; steps are counted in one place; pickles hold what all
+#: fits set; and one feature or one sample, and transformers, are met by the fit and the prediction of every class.
 ONCE_A_CLASS = {
     "check_class_weight_classifiers",
     "check_classifiers_classes",
@@ -215,6 +218,7 @@ ONCE_A_CLASS = {
     "check_fit2d_1feature",
     "check_fit2d_1sample",
     "check_non_transformer_estimators_n_iter",
+    "check_sample_weight_equivalence_on_sparse_data",
     "check_transformer_general(readonly_memmap=True)",
     "check_transformer_n_iter",
     "check_transformer_preserve_dtypes",
@@ -268,6 +272,7 @@ def pairs() -> list:
                 name = name_of(check)
                 if (not further or settings_can_break(estimator, name)) and applies(estimator, name):
                     shared = name in OF_SHARED_LINES and type(estimator) not in OWN_LINES
+                    shared &= name != "check_estimators_dtypes" or not is_outlier_detector(estimator)
                     # Every format of sparse samples is ten fits, and a search has five in each.
                     formats = name == "check_estimator_sparse_array" and isinstance(estimator, PathSearchCV)
                     repeated = further and name in ONCE_A_CLASS
