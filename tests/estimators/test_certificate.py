@@ -68,14 +68,12 @@ def check(stated, primal, dual, model):
     ],
 )
 def test_classes_far_from_the_origin(offset, C, slack):
-    # Far from the origin, and with a large C, a fit works until rounding stops it: each kernel has a few of these, and
-    # in all both slacks.
+    # Far from the origin, and with a large C, a fit works until rounding stops it: each kernel has a few of these.
     far = {(1e4, 1e6, 1): (1,), (1e6, 1e6, 1): (0, 2), (1e6, 1e6, 2): (1,)}
-    near = {(0.0, 1e3, 1): (0, 1), (1e5, 1.0, 1): (0, 2), (0.0, 1e3, 2): (1, 2), (1e4, 1.0, 2): (0, 2)}
-    for seed in (far | near).get((offset, C, slack), range(3)):
+    for seed in far.get((offset, C, slack), range(3)):
         rng = np.random.default_rng(seed)
-        X = rng.normal(size=(16, 3))
-        y = np.where(X[:, 0] + 0.7 * rng.normal(size=16) > 0, 1, -1)
+        X = rng.normal(size=(20, 3))
+        y = np.where(X[:, 0] + 0.7 * rng.normal(size=20) > 0, 1, -1)
         X = X + offset
         kernels = [[Linear()], [Linear(), Gaussian(2.0)], [Polynomial(2), Linear()]][seed]
         model = MKLClassifier(kernels, C=C, slack=slack, normalize=None)
@@ -95,7 +93,7 @@ def test_classes_far_from_the_origin(offset, C, slack):
 
 @pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
 def test_targets_far_from_zero(offset):
-    for n, seed in [(20, 0), (20, 1), (16, 2)]:
+    for n, seed in [(30, 0), (30, 1), (20, 2)]:
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(n, 2))
         y = X[:, 0] + 0.1 * rng.normal(size=n) + offset
@@ -115,7 +113,7 @@ def test_targets_far_from_zero(offset):
 def test_one_class_of_any_scale(scale, solver):
     for seed in range(2):
         rng = np.random.default_rng(seed)
-        X = scale * rng.normal(size=(18, 3))
+        X = scale * rng.normal(size=(24, 3))
         kernels = [Polynomial(3), Polynomial(3, offset=2.0), Linear()]
         model = MKLOneClass(kernels, nu=0.5, normalize=None, solver=solver)
         with warnings.catch_warnings():
