@@ -131,7 +131,7 @@ def test_the_bound_never_falls(classes, prior):
 
 
 def test_no_mean_could_be_better():
-    K, labels, q, _ = tiny(1, P=2, n=3, sweeps=1000)
+    K, labels, q, _ = tiny(1, P=2, n=2, sweeps=1000)
     a_cov = np.linalg.inv(np.diag(q.samples.mean) + sum(one @ one for one in K) / q.model.variance)
     assert_allclose(np.diag(a_cov), q.a_var, rtol=1e-5)
     best = naive_bound(K, labels, q, a_cov)

@@ -22,7 +22,7 @@ TIMES = np.column_stack([Y, np.exp(X[:, 0])])
 NAMES = ["fac__0", "fac__1", "fou__0", "fou__1", "fou__2"]
 #: The gates' problem is not convex: after many steps rounding decides where they go, after one it does not.
 FAST = {"n_init": 1, "max_iter": 1, "tol": 1e-8}
-TIGHT = {"tol": 1e-8}
+TIGHT = {"tol": 1e-6}
 #: One C by two folds, and columns as they are: sparse ones could not be centred.
 TUNED = {"Cs": [1.0], "norms": [1], "cv": 2, "scale": False}
 UNSCALED = {"scale": False}
@@ -101,23 +101,31 @@ def test_a_frame_with_names_equals_an_array_with_numbers(name):
     assert model.kernel_names_ == ["fac", "fou"]
     for ours, theirs in zip(outputs(model, frame), outputs(plain, X), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    # In single precision an array is as good as its frame, and nearly as good as one in double.
+    # In single precision an array is as good as its frame, and nearly as good as one in double; for the first, one of
+    # each way to read samples.
     single = X.astype(np.float32)
     frame = FRAMES["polars"](single)
     model = fitted(name, both_views(*WAYS["lists"]), frame)
-    contributions = fitted(name, both_views([0, 1], [2, 3, 4]), single).contributions(single)
-    np.testing.assert_array_equal(model.contributions(frame), contributions)
+    contributions = model.contributions(frame)
     assert contributions.dtype == np.float64
+    if name in ("MKLClassifier", "MKLRidgeCV", "MKLKernelPCA", "BayesianMKLClassifier"):
+        expected = fitted(name, both_views([0, 1], [2, 3, 4]), single).contributions(single)
+        np.testing.assert_array_equal(contributions, expected)
     np.testing.assert_allclose(mean_kernel(model, frame), mean_kernel(plain, X), atol=2e-3)
+
+
+@pytest.fixture(scope="module")
+def numbered():
+    """Decision values of the fit to an array whose columns are given by their numbers."""
+    return MKLClassifier(both_views([0, 1], [2, 3, 4])).fit(X, Y).decision_function(X)
 
 
 @pytest.mark.parametrize("library", FRAMES)
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_to_name_columns(way, library):
+def test_every_way_to_name_columns(way, library, numbered):
     frame = FRAMES[library](X)
     model = MKLClassifier(both_views(*WAYS[way])).fit(frame, Y)
-    plain = MKLClassifier(both_views([0, 1], [2, 3, 4])).fit(X, Y)
-    np.testing.assert_array_equal(model.decision_function(frame), plain.decision_function(X))
+    np.testing.assert_array_equal(model.decision_function(frame), numbered)
 
 
 def test_a_column_of_one_name_and_a_selector_that_finds_nothing():

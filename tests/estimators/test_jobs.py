@@ -23,10 +23,11 @@ KERNELS = [("line", Linear()), ("bell", Gaussian())]
     [
         MKLClassifier(KERNELS, tol=1e-5),
         MKLClassifier(KERNELS, weights="uniform", tol=1e-5),
-        LocalizedMKLClassifier(KERNELS, n_init=2, tol=1e-2),
+        LocalizedMKLClassifier(KERNELS, n_init=2, max_iter=3, tol=1e-2),
     ],
     ids=["learned", "uniform", "localized"],
 )
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_jobs_change_nothing(model):
     one = model.set_params(n_jobs=1).fit(X, Y)
     expected = one.decision_function(X)

@@ -53,7 +53,7 @@ def test_contributions_and_coefficients_make_the_decision(model):
 
 @pytest.mark.parametrize("model", JOINT)
 def test_works_under_cross_validation(model):
-    assert cross_val_score(model, X, Y, cv=3).mean() > 0.9
+    assert cross_val_score(model, X, Y, cv=2).mean() > 0.9
 
 
 @pytest.mark.parametrize("multi_class", ["joint", "pairwise"])
@@ -76,7 +76,10 @@ def test_classes_away_from_the_origin_need_their_constants(multi_class):
 def test_renaming_the_classes_changes_nothing_else():
     names = {"seto": "z", "versi": "a", "virgi": "m"}
     renamed = np.array([names[c] for c in Y])
-    for model in (BilinearMKLClassifier(KERNELS, tol=1e-6, max_iter=500), MKLClassifier(multi_class="joint", tol=1e-6)):
+    for model in (
+        BilinearMKLClassifier(KERNELS, tol=1e-6, max_iter=500),
+        MKLClassifier(KERNELS, multi_class="joint", tol=1e-6),
+    ):
         here = model.fit(X, Y).predict(X), model.objective_
         there = model.fit(X, renamed).predict(X), model.objective_
         assert there[1] == pytest.approx(here[1], rel=1e-5)
@@ -115,17 +118,19 @@ def test_bilinear_with_two_classes_and_precomputed_kernels():
 @pytest.mark.parametrize("multi_class", ["joint", "pairwise"])
 def test_a_price_at_which_no_slack_is_left(multi_class):
     conic = pytest.importorskip("tests.reference.joint")
-    model = MKLClassifier([Gaussian(1.0), Polynomial(2)], C=1e9, multi_class=multi_class, weights="uniform").fit(X, Y)
+    some, y = X[::2], Y[::2]
+    model = MKLClassifier([Gaussian(1.0), Polynomial(2)], C=1e9, multi_class=multi_class, weights="uniform")
+    model.fit(some, y)
     assert model.duality_gap_ <= 1e-3
-    assert model.score(X, Y) == 1.0
+    assert model.score(some, y) == 1.0
     # Beyond some price the optimum stays what it is.
     pairwise = multi_class == "pairwise"
-    margins = np.full((len(Y), 3), 2.0 if pairwise else 1.0)
-    prices = np.full(len(Y), 1e4)
-    K, labels = model.kernel_matrix(X), np.unique(Y, return_inverse=True)[1]
+    margins = np.full((len(y), 3), 2.0 if pairwise else 1.0)
+    prices = np.full(len(y), 1e4)
+    K, labels = model.kernel_matrix(some), np.unique(y, return_inverse=True)[1]
     optimum = conic.solve_joint_conic(K, labels, 3, prices, margins, pairwise, constants=True)
     assert model.objective_ == pytest.approx(optimum, rel=2e-3)
-    learned = MKLClassifier([Gaussian(1.0), Polynomial(2), Linear()], C=1e9, multi_class=multi_class).fit(X, Y)
+    learned = MKLClassifier([Gaussian(1.0), Polynomial(2), Linear()], C=1e9, multi_class=multi_class).fit(some, y)
     assert learned.duality_gap_ <= 1e-3
 
 

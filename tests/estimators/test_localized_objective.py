@@ -22,7 +22,7 @@ KERNELS = [Linear(), Gaussian(1.5)]
 C, EPSILON, NU = 2.5, 0.1, 0.3
 
 
-def make_samples(classes, n=36):
+def make_samples(classes, n=24):
     rng = np.random.RandomState(3)
     y = np.arange(n) % classes
     X = rng.randn(n, 2)
@@ -134,8 +134,8 @@ def test_one_class(slack):
 
 # ---- its slopes in the gates, in features
 
-X = np.random.RandomState(0).standard_normal((120, 3))
-F = np.where(X[:, 0] > 0, X[:, 1], -X[:, 2]) + 0.1 * np.random.RandomState(1).standard_normal(120)
+X = np.random.RandomState(0).standard_normal((70, 3))
+F = np.where(X[:, 0] > 0, X[:, 1], -X[:, 2]) + 0.1 * np.random.RandomState(1).standard_normal(70)
 Y = (F > -0.5).astype(int) + (F > 0.5)
 FEATURE_KERNELS = [Gaussian(1.5), Linear(), ("square", Polynomial(2), [0, 1])]
 
@@ -186,7 +186,7 @@ def test_slopes_of_a_joint_machine_sum_over_its_classes():
     stack, gates = feature_stack(), np.random.RandomState(0).uniform(size=(len(X), 3))
     beta = np.random.RandomState(1).standard_normal((len(X), 4)) * (np.arange(len(X)) % 3 > 0)[:, np.newaxis]
     problem = GatedProblem(stack, CrammerSinger(Y, C=1.0), Softmax(), X)
-    K = [next(stack.blocks([m], slice(0, 120), slice(0, 120)))[1] for m in range(3)]
+    K = [next(stack.blocks([m], slice(0, 70), slice(0, 70)))[1] for m in range(3)]
     at = SimpleNamespace(gates=gates, solution=SimpleNamespace(beta=beta))
     expected = np.stack([-np.sum(beta * (K[m] @ (gates[:, [m]] * beta)), axis=1) for m in range(3)], axis=1)
     assert_allclose(problem.gate_slopes(at), expected, atol=1e-9)

@@ -30,10 +30,10 @@ Y = np.sin(2 * X[:, 0]) + 0.1 * X[:, 1] + 0.2 * RNG.normal(size=60)
 TWO, THREE = np.where(Y > 0.3, "yes", "no"), np.digitize(Y, [0.0, 0.7])
 KERNELS = [Linear(), ("one", Gaussian(), [0]), ("rest", Gaussian(), [1, 2])]
 PLANS = {
-    "two": (MKLClassifierCV, MKLRidgeClassifierCV, MKLClassifier, TWO, StratifiedKFold(3)),
-    "three": (MKLClassifierCV, MKLRidgeClassifierCV, MKLClassifier, THREE, StratifiedKFold(3)),
-    "numbers": (MKLRegressorCV, MKLRidgeCV, MKLRegressor, Y, KFold(3)),
-    "targets": (MKLRegressorCV, MKLRidgeCV, MKLRegressor, np.column_stack([Y, 100 * X[:, 0] ** 2]), KFold(3)),
+    "two": (MKLClassifierCV, MKLRidgeClassifierCV, MKLClassifier, TWO, StratifiedKFold(2)),
+    "three": (MKLClassifierCV, MKLRidgeClassifierCV, MKLClassifier, THREE, StratifiedKFold(2)),
+    "numbers": (MKLRegressorCV, MKLRidgeCV, MKLRegressor, Y, KFold(2)),
+    "targets": (MKLRegressorCV, MKLRidgeCV, MKLRegressor, np.column_stack([Y, 100 * X[:, 0] ** 2]), KFold(2)),
 }
 
 
@@ -87,7 +87,7 @@ def test_samples_held_out_do_not_leak():
 
 
 def test_it_is_one_norm_among_others():
-    model = MKLClassifierCV(KERNELS, norms=(1, "uniform", "loo"), Cs=3, cv=3).fit(X, TWO)
+    model = MKLClassifierCV(KERNELS, norms=(1, "uniform", "loo"), Cs=2, cv=2).fit(X, TWO)
     assert list(model.scores_by_norm_) == [1, "uniform", "loo"]
     assert model.predict_proba(X).shape == (60, 2)
 

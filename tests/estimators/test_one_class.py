@@ -34,7 +34,7 @@ def areas(load, normal, models):
     """Area under the ROC curve of each model, the other half of the normal class against the other classes."""
     given = {"n_samples": 300, "random_state": 0} if load.__module__.startswith("reproduction") else {}
     X, y = load(**given) if given else load(return_X_y=True)
-    usual, odd = X[y == normal], X[y != normal]
+    usual, odd = X[y == normal][:170], X[y != normal][::2]
     found = []
     for seed in range(2):
         order = np.random.RandomState(seed).permutation(len(usual))

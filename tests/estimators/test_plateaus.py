@@ -92,7 +92,7 @@ TIMES = np.column_stack([RNG.uniform(size=40) < 0.8, np.exp(SMOOTH)])
 KERNELS = [("line", Linear()), ("near", Gaussian()), ("far", Gaussian(factor=2.0))]
 #: Machines without a coefficient at its bound are the same for all larger C.
 LARGE = np.logspace(0, 6, 5)
-OPTIONS = {"Cs": LARGE, "cv": 3, "refit": False}
+OPTIONS = {"Cs": LARGE, "cv": 2, "refit": False}
 
 
 def minus_squared_error(model, X, y):

@@ -43,7 +43,7 @@ SEARCHES = {
             LocalizedMKLClassifier(KERNELS, n_init=1, multi_class=kind, max_iter=2),
             "C",
         )
-        for kind in KINDS[:3]
+        for kind in ("ovr", "joint")
     },
     **{
         f"discriminant {rule}": (
@@ -70,8 +70,8 @@ def rare_class(rare, n_classes, n=8):
 @pytest.mark.parametrize(
     ("name", "rare", "n_classes"),
     [
-        *((name, 1, 3) for name in SEARCHES),
-        *((name, 1, 2) for name in ("classifier ovr", "classifier joint", "localized ovr", "discriminant centroid")),
+        *((name, 1, 3) for name in SEARCHES if name != "localized ovr"),
+        *((name, 1, 2) for name in ("classifier ovr", "localized ovr", "discriminant centroid")),
         ("classifier ovr", 2, 3),  # every fold has every class
     ],
 )
@@ -113,7 +113,7 @@ def test_processes_find_the_same(name, n_classes):
 
 
 @pytest.mark.filterwarnings("ignore:The least populated class")
-@pytest.mark.parametrize("params", [{}, {"norms": ("elastic",), "Cs": [0.1, 1.0]}])
+@pytest.mark.parametrize("params", [{}, {"kernels": KERNELS, "norms": ("elastic",), "Cs": [0.1, 1.0]}])
 def test_a_class_of_one_sample_and_default_settings(params):
     X, y = rare_class(1, 3, n=6)
     model = MKLClassifierCV(**params).fit(X, y)
@@ -220,8 +220,8 @@ def test_folds_of_one_class_alone_are_refused():
     ],
 )
 def test_shared_kernels_serve_targets_with_other_numbers_of_classes(model):
-    X = np.random.RandomState(0).normal(size=(24, 3))
-    targets = [np.digitize(X[:, j], cuts) for j, cuts in enumerate(([0.0], [-0.5, 0.5], [-0.7, 0.0, 0.7]))]
+    X = np.random.RandomState(0).normal(size=(16, 3))
+    targets = [np.digitize(X[:, j], cuts) for j, cuts in enumerate(([0.0], [-0.5, 0.5]))]
     targets.append(targets[0][::-1])
     plain = [clone(model).fit(X, y).decision_function(X) for y in targets]
     with SharedKernels():

@@ -29,13 +29,13 @@ PARAMS = {
     "LocalizedMKLClassifier": {"n_init": 1},
     "LocalizedMKLOneClass": {"n_init": 1},
     "LocalizedMKLRegressor": {"n_init": 1},
-    "MKLClassifierCV": {"Cs": [1.0], "norms": (1,), "cv": 2},
-    "MKLRegressorCV": {"Cs": [1.0], "norms": (1,), "cv": 2},
-    "MKLSurvivalCV": {"Cs": [1.0], "norms": (1,), "cv": 2},
+    "MKLClassifierCV": {"Cs": [1.0], "norms": ("uniform",), "cv": 2},
+    "MKLRegressorCV": {"Cs": [1.0], "norms": ("uniform",), "cv": 2},
+    "MKLSurvivalCV": {"Cs": [1.0], "norms": ("uniform",), "cv": 2},
     "MKLRidgeCV": {"n_init": 1},
     "MKLRidgeClassifierCV": {"n_init": 1},
     "PathSearchCV": {"estimator": DiscriminantMKLClassifier(KERNELS, tol=0.1), "Cs": [1.0], "cv": 2},
-    "ResponseSurfaceSearchCV": {"estimator": MKLClassifier(KERNELS, tol=0.1), "cv": 2, "max_iter": 0},
+    "ResponseSurfaceSearchCV": {"estimator": MKLClassifier(KERNELS, tol=0.1), "cv": 2, "order": 1, "max_iter": 0},
     "SplitConformal": {"estimator": MKLClassifier(KERNELS, tol=0.1)},
 }
 

@@ -48,7 +48,7 @@ MANY_ROUNDS = {"memory_budget": 18 * 8 * 40**2}
     ("model", "targets"),
     [
         (MKLClassifier(C=5.0), lambda f: f > 0),
-        (MKLClassifier(C=5.0, penalties=np.linspace(1.0, 1.5, 42)), lambda f: f > 0),
+        (MKLClassifier(C=5.0, penalties=np.linspace(1.0, 1.5, 20)), lambda f: f > 0),
         (MKLClassifier(C=2.0), lambda f: np.digitize(f, [-0.7, 0.7])),
         (MKLClassifier(C=2.0, multi_class="joint"), lambda f: np.digitize(f, [-0.7, 0.7])),
         (MKLRegressor(C=3.0), lambda f: f),
@@ -59,9 +59,9 @@ MANY_ROUNDS = {"memory_budget": 18 * 8 * 40**2}
 )
 def test_the_same_as_the_list_of_kernels(samples, model, targets):
     X, f = samples
-    X, y = X[:, [0, 1, 2, 3, 4, 7]], targets(f)
+    X, y = X[:, [0, 1, 3, 7]], targets(f)
     generated = clone(model).set_params(kernels=PAIRS, tol=1e-5, **MANY_ROUNDS).fit(X, y)
-    listed = clone(model).set_params(kernels=list(PAIRS.expand(range(6))), tol=1e-5).fit(X, y)
+    listed = clone(model).set_params(kernels=list(PAIRS.expand(range(4))), tol=1e-5).fit(X, y)
     assert generated.duality_gap_ <= 1e-5
     assert_allclose(generated.objective_, listed.objective_, rtol=2e-5)
     assert generated.weights_.shape == listed.weights_.shape

@@ -54,7 +54,9 @@ MODELS = {
 
 def fitted(kind, kernels=GROUPS, **params):
     params |= {"Cs": [1.0], "cv": 2} if kind is MKLClassifierCV else {}
-    params |= {"step": "lbfgs"} if kind is LocalizedMKLClassifier else {}  # ends before `max_iter` here
+    params |= (
+        {"step": "lbfgs", "n_init": 1, "tol": 0.1} if kind is LocalizedMKLClassifier else {}
+    )  # ends before `max_iter` here
     params |= {"n_init": 1, "tol": 1e-2} if kind is LocalizedBayesianMKLClassifier else {}
     return kind(kernels=kernels, **params).fit(X, MODELS[kind])
 
