@@ -194,7 +194,9 @@ class BaseRidge(KernelEstimator):
         check_count("n_init", self.n_init)
         check_choice("criterion", self.criterion, ("loo", "evidence"))
         check_positive("alpha", self.alpha, word="learn")
-        if self.subsample is not None and self.subsample != "auto":
+        if isinstance(self.subsample, str):
+            check_choice("subsample", self.subsample, ("auto",), ", or give a number of samples or None")
+        elif self.subsample is not None:
             check_count("subsample", self.subsample)
 
     def _rows_to_learn_from(self, targets: RidgeTargets, options: KernelOptions) -> NDArray[np.intp] | None:
