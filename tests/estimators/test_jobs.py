@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
+from tests.calls import recorded
 from threadpoolctl import threadpool_info
 
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier
 from kernelmosaic.backend import allowed_threads, map_threads, run_threads
-from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.engine import expansion
+from kernelmosaic.kernels import Gaussian, Laplacian, Linear
 from kernelmosaic.model_selection import SharedKernels
 
 X, Y = load_iris(return_X_y=True)
@@ -57,3 +60,14 @@ def test_threads_start_no_threads_of_their_own():
     assert map_threads(work, range(5), 3) == [0, 1, 4, 9, 16]
     assert set(seen) == {(1, True, 1)}
     assert map_threads(lambda item: threading.get_ident(), [0], 3) == [threading.get_ident()]
+
+
+def test_predictions_on_several_threads_are_those_of_one(monkeypatch):
+    rng = np.random.RandomState(1)
+    model, many = MKLClassifier([*KERNELS, ("tent", Laplacian())]).fit(X, Y), rng.standard_normal((6000, X.shape[1]))
+    expected = np.concatenate([model.decision_function(some) for some in np.array_split(many, 60)])
+    monkeypatch.setattr(expansion, "allowed_threads", lambda: 3)
+    with recorded(ThreadPoolExecutor.submit) as strips:
+        found = model.decision_function(many)
+    assert len(strips) > 1
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
