@@ -36,6 +36,19 @@ def test_primal_value_is_the_textbook_loss(case, seed, intercept):
 
 
 @often
+@given(cases(), st.integers(0, 1000), st.floats(-3, 3))
+def test_worst_losses_are_the_textbook_losses_at_the_worse_end(case, seed, intercept):
+    outputs = case.exact @ any_beta(case, seed) + intercept
+    error = np.random.RandomState(seed + 1).uniform(0.0, 2.0, len(outputs))
+    here = case.loss(outputs)
+    # One sample's output is moved at a time, up and down.
+    moves = (sign * np.diag(error) for sign in (1.0, -1.0))
+    worst = here + np.sum(np.max([[case.loss(outputs + one) - here for one in both] for both in moves], axis=0))
+    found = case.program.worst_losses(outputs - intercept, intercept, error).sum()
+    assert found == pytest.approx(worst, rel=1e-8, abs=1e-8)
+
+
+@often
 @given(cases(), st.integers(0, 1000))
 def test_linear_value_is_the_dual_without_its_kernel(case, seed):
     beta = any_beta(case, seed)
