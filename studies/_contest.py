@@ -268,6 +268,16 @@ class Figures:
         shared = [name for name in self.complete(a) if name in self.complete(b)]
         return Pair(shared, self.means(a, shared), self.means(b, shared))
 
+    def pair_of_splits(self, a: str, b: str) -> Pair:
+        """Return both methods on the splits that both have, also of sets of which one lacks some."""
+        means = {}
+        for name in self.sets:
+            first, second = self.of(name, a), self.of(name, b)
+            splits = first.keys() & second.keys()
+            if splits:
+                means[name] = [np.mean([values[k] for k in splits]) for values in (first, second)]
+        return Pair(list(means), *np.array(list(means.values())).T)
+
 
 class Pair(NamedTuple):
     """The accuracies of two methods on the sets that both have."""
@@ -354,7 +364,7 @@ def methods_table(figures: Figures, other: str, head: str) -> str:
     ranks, sets = figures.ranks(), figures.compared
     order = sorted(ranks, key=lambda method: ranks[method])
     lines = []
-    for method in [*order, *(one for one in figures.methods if one not in ranks)]:
+    for method in [*order, *(one for one in figures.methods if one not in ranks and figures.complete(one))]:
         sure = set(sets) <= set(figures.complete(method))
 
         def cell(figure: str, form: str, factor: float = 1.0, method: str = method, sure: bool = sure) -> str:

@@ -127,13 +127,17 @@ def methods_text(figures: Figures | None) -> str:
 
 
 def lacking(figures: Figures) -> str:
-    """Name the sets that a method lacks, as lines of the limits."""
+    """Name the sets that a method lacks, as lines of the limits, with kernelmosaic beside it on the folds it has."""
     lines = []
     for method in figures.methods:
         absent = [name for name in figures.sets if name not in figures.complete(method)]
         if absent:
-            sets = ", ".join(absent)
-            lines.append(f"- *{_contest.title(method)}* was not run on all folds of {sets}, and has no rank.\n")
+            sets = ", ".join(absent) if len(absent) < len(figures.sets) else "any set"
+            pair = figures.pair_of_splits(OURS, method)
+            lines.append(
+                f"- *{_contest.title(method)}* was not run on all folds of {sets}, and has no rank. On the folds that "
+                f"both have, kernelmosaic has {pair.said()}.\n"
+            )
     return "".join(lines)
 
 
