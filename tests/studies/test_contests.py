@@ -187,7 +187,7 @@ def test_searches_cover_the_stated_points(study, file):
     assert len(ParameterGrid(grid)) == 30
     expected = GridSearchCV(pipeline, grid, cv=rivals.FOLDS).fit(split.A, split.a)
     model = rivals.FITS["svm"](split, None)
-    assert model.machine_.C == expected.best_params_["svc__C"]
+    assert expected.best_params_["svc__C"] == model.machine_.C
     assert rivals.GAMMAS[model.gamma_] / split.A.shape[1] == expected.best_params_["svc__gamma"]
     np.testing.assert_array_equal(model.predict(split.B), expected.predict(split.B))
     outputs = expected.decision_function(split.B)
