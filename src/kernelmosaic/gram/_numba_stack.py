@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
 from kernelmosaic.backend import one_blas_thread, row_strips, run_threads
 from kernelmosaic.files import njit
 from kernelmosaic.gram.linear_algebra import nonzero_rows
+from kernelmosaic.kernels.distances import unreliable_share
 
 #: Sums may be reordered, so that they vectorise.
 MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
@@ -258,13 +259,7 @@ def _combine_strip(matrices: AnyArray, i: int, left: int, active: AnyArray, weig
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def combine_rows(
-    matrices: AnyArray,
-    active: AnyArray,
-    counts: AnyArray,
-    weights: AnyArray,
-    out: AnyArray,
-    start: int,
-    stop: int,
+    matrices: AnyArray, active: AnyArray, counts: AnyArray, weights: AnyArray, out: AnyArray, start: int, stop: int
 ) -> None:
     """Fill whole rows of out[c] = Σ_a weights[c, a] matrices[active[c, a]] over the first counts[c] kernels a.
 
@@ -280,6 +275,40 @@ def combine_rows(
 
 
 # Sums of Gaussians ----------------------------------------------------------------------------------------------------
+
+#: What the squared distances between samples X and Y less one centre are read off: inner products, the squared norms of
+#: both, X, Y and a share. D_ij = own[i] + others[j] − 2 inner[i, j]; where that is at most the share of own[i] +
+#: others[j], it is computed anew from X and Y. A plain tuple: compiled code takes it faster than a named one.
+Tile = tuple[AnyArray, AnyArray, AnyArray, AnyArray, AnyArray, float]
+
+
+class Centred(NamedTuple):
+    """Samples X, the same less a centre, and their squared norms then: far from the origin norms swallow distances."""
+
+    X: NDArray[np.float64]
+    V: NDArray[np.float64]
+    norms: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, view: AnyArray, centre: AnyArray) -> Centred:
+        """Take the centre off samples."""
+        X = np.ascontiguousarray(view, dtype=np.float64)
+        V = X - centre
+        return cls(X, V, np.einsum("ij,ij->i", V, V))
+
+    def take(self, rows: Any) -> Centred:
+        """Return some of the samples."""
+        return Centred(*(one[rows] for one in self))
+
+    def unreliable(self, other: Centred, rates: Sequence[float], dtype: DType) -> float:
+        """Return `unreliable_share` between these samples and others, for Gaussians with these rates."""
+        steepest = -min(rates)
+        largest = float(self.norms.max()) + float(other.norms.max())
+        return unreliable_share(self.X.shape[1], largest, 1.0 / steepest if steepest else np.inf, dtype)
+
+    def tile(self, other: Centred, share: float) -> Tile:
+        """Return what the distances between these samples and others, less the same centre, are read off."""
+        return self.V @ other.V.T, self.norms, other.norms, self.X, other.X, share
 
 
 @njit(inline="always")
@@ -325,8 +354,8 @@ def exact_exp(x: Any) -> ArrayOrTensor:
 
 
 @njit(inline="always")
-def fill_distances(inner: Any, own: Any, others: Any, x: Any, Y: MatrixLike, share: Any, distances: Any) -> None:
-    """distances[j] = own + others[j] − 2 inner[j], or ‖x − Y[j]‖² where that is at most a share of own + others[j]."""
+def fill_distances(inner: Any, own: Any, others: Any, x: Any, Y: AnyArray, share: float, distances: AnyArray) -> None:
+    """Write a row of D."""
     close = 0
     for j in range(len(distances)):
         total = own + others[j]
@@ -346,26 +375,15 @@ def fill_distances(inner: Any, own: Any, others: Any, x: Any, Y: MatrixLike, sha
 
 @njit(cache=True, nogil=True, fastmath=MATH)
 def add_gaussians(
-    products: NDArray[np.float64],
-    left: NDArray[np.float64],
-    right: NDArray[np.float64],
-    rates: NDArray[np.float32],
-    weights: NDArray[np.float32],
-    out: NDArray[np.float32],
-    distances: NDArray[np.float32],
-    X: NDArray[np.float64],
-    Y: NDArray[np.float64],
-    share: float,
+    tile: Tile, rates: NDArray[np.float32], weights: NDArray[np.float32], out: NDArray[np.float32]
 ) -> None:
-    """out[i, j] += Σ_m weights[m] exp(rates[m] D_ij), D_ij = left[i] + right[j] − 2 products[i, j].
-
-    `distances` is room for a row of them. Where D_ij is at most a share of left[i] + right[j] (`unreliable_share`), it
-    is computed anew from the samples X and Y.
-    """
+    """out[i, j] += Σ_m weights[m] exp(rates[m] D_ij)."""
+    inner, own, others, X, Y, share = tile
     width = out.shape[1]
+    distances = np.empty(width, dtype=rates.dtype)
     for i in range(out.shape[0]):
         row = out[i]
-        fill_distances(products[i], left[i], right, X[i], Y, share, distances)
+        fill_distances(inner[i], own[i], others, X[i], Y, share, distances)
         for m in range(rates.shape[0]):
             rate, weight = rates[m], weights[m]
             for j in range(width):
@@ -373,22 +391,13 @@ def add_gaussians(
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)
-def multiply_gaussians(
-    products: NDArray[np.float64],
-    left: NDArray[np.float64],
-    right: NDArray[np.float64],
-    rates: AnyArray,
-    beta: AnyArray,
-    out: NDArray[np.float64],
-    distances: AnyArray,
-    X: NDArray[np.float64],
-    Y: NDArray[np.float64],
-    share: float,
-) -> None:
+def multiply_gaussians(tile: Tile, rates: AnyArray, beta: AnyArray, out: NDArray[np.float64]) -> None:
     """out[m, i] += Σ_j exp(rates[m] D_ij) beta[m, j], with exponentials in the precision of `rates`."""
-    width = products.shape[1]
-    for i in range(products.shape[0]):
-        fill_distances(products[i], left[i], right, X[i], Y, share, distances)
+    inner, own, others, X, Y, share = tile
+    width = beta.shape[1]
+    distances = np.empty(width, dtype=rates.dtype)
+    for i in range(out.shape[1]):
+        fill_distances(inner[i], own[i], others, X[i], Y, share, distances)
         for m in range(rates.shape[0]):
             rate, factors = rates[m], beta[m]
             total = rate - rate
@@ -398,18 +407,11 @@ def multiply_gaussians(
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)
-def write_distances(
-    products: NDArray[np.float64],
-    left: NDArray[np.float64],
-    right: NDArray[np.float64],
-    X: NDArray[np.float64],
-    Y: NDArray[np.float64],
-    share: float,
-    out: AnyArray,
-) -> None:
+def write_distances(tile: Tile, out: AnyArray) -> None:
     """out[i, j] = D_ij."""
-    for i in range(products.shape[0]):
-        fill_distances(products[i], left[i], right, X[i], Y, share, out[i])
+    inner, own, others, X, Y, share = tile
+    for i in range(out.shape[0]):
+        fill_distances(inner[i], own[i], others, X[i], Y, share, out[i])
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)
@@ -423,13 +425,7 @@ def write_gaussian(distances: AnyArray, rate: Any, weight: Any, out: AnyArray) -
 
 @njit(cache=True, nogil=True, fastmath=MATH)
 def write_gaussians(
-    distances: AnyArray,
-    rates: AnyArray,
-    weights: AnyArray,
-    kernels: NDArray[np.intp],
-    matrices: AnyArray,
-    top: int,
-    left: int,
+    distances: AnyArray, rates: AnyArray, weights: AnyArray, kernels: AnyArray, matrices: AnyArray, top: int, left: int
 ) -> None:
     """Write weights[a] exp(rates[a] D) into matrices[kernels[a]], from (top, left) on, and its mirror image.
 

@@ -47,7 +47,6 @@ from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
 from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.kernels.base import Block
-from kernelmosaic.kernels.distances import unreliable_share
 from kernelmosaic.kernels.numeric import Gaussian
 
 Kernels = Sequence[int] | AnyArray
@@ -331,8 +330,8 @@ class ComputedStack(MatrixStack):
         self.n_samples, self.n_kernels, self.has_exact = self.samples.n_samples, len(kernel_set), dtype != np.float64
         self.stores_combined = self.n_samples**2 * dtype.itemsize <= budget
         self.placed_diagonals: Any = None
-        # Samples, and the same less their mean, with their squared norms then, by view.
-        self._centred: dict[int, tuple[Any, Any, Any]] = {}
+        # Samples less their mean, by view.
+        self._centred: dict[int, Any] = {}
         self.writes_matrices = backend is NUMPY and self.stores_combined
         self._diagonals = None if self.writes_matrices else kernel_set.diagonals(here)
         if backend is not NUMPY and all(self.samples.shares):
@@ -365,23 +364,23 @@ class ComputedStack(MatrixStack):
             if known is not None:
                 distances = np.ascontiguousarray(known, dtype=self.dtype)
             else:
-                X, V, norms = self._less_centre(members[0])
-                share = _unreliable(constants[0].tolist(), V, norms[rows], norms[columns], self.dtype)
                 distances = np.empty([some.stop - some.start for some in square], self.dtype)
-                inner = V[rows] @ V[columns].T
-                loops.write_distances(inner, norms[rows], norms[columns], X[rows], X[columns], share, distances)
+                loops.write_distances(self._tile_between(members[0], rows, columns, constants[0]), distances)
             loops.write_gaussians(distances, *constants, np.array(members), matrices, rows.start, columns.start)
             rest = [m for m in rest if m not in members]
         for m, block in self.placed_blocks(rest, *square):
             _write_square(matrices[m], square, block, loops)
 
-    def _less_centre(self, m: int) -> tuple[Any, Any, Any]:
-        """Return the samples that a kernel reads, the same less their mean, and their squared norms then."""
+    def _tile_between(self, m: int, rows: Rows, columns: Rows, rates: Sequence[float]) -> Any:
+        """Return what distances between samples that a kernel reads are read off, for Gaussians with these rates."""
+        from kernelmosaic.gram._numba_stack import Centred
+
         v = self.samples.views.which[m]
         if v not in self._centred:
             view = self.samples.views[m]
-            self._centred[v] = _less_centre(view, view.mean(axis=0))
-        return self._centred[v]
+            self._centred[v] = Centred.of(view, view.mean(axis=0))
+        left, right = (self._centred[v].take(some) for some in (rows, columns))
+        return left.tile(right, left.unreliable(right, rates, self.dtype))
 
     def squares(self) -> list[tuple[slice, slice]]:
         """Cut the lower triangle into squares for the host's cache; one on the diagonal has one slice twice."""
@@ -540,12 +539,8 @@ class ComputedStack(MatrixStack):
             return
         from kernelmosaic.gram._numba_stack import add_gaussians
 
-        X, V, norms = self._less_centre(members[0])
-        share = _unreliable(constants[0], V, norms[rows], norms[columns], np.float32)
-        rates, factors = (np.array(one, dtype=np.float32) for one in constants)
-        room = np.empty(out.shape[1], dtype=np.float32)
-        inner = V[rows] @ V[columns].T
-        add_gaussians(inner, norms[rows], norms[columns], rates, factors, out, room, X[rows], X[columns], share)
+        tile = self._tile_between(members[0], rows, columns, constants[0])
+        add_gaussians(tile, *(np.array(one, dtype=np.float32) for one in constants), out)
 
     def _multiply_gaussians(
         self, right: dict[int, Any], left: PlacedSamples, across: PlacedSamples, out: ArrayOrTensor
@@ -573,32 +568,30 @@ class ComputedStack(MatrixStack):
 
     def _multiply_here(self, left: AnyArray, right: AnyArray, rates: list[float], beta: AnyArray) -> Array:
         """Return products of Gaussians with β of shape (Gaussians, samples, columns)."""
-        from kernelmosaic.gram._numba_stack import multiply_gaussians, write_distances, write_gaussian
+        from kernelmosaic.gram._numba_stack import Centred, multiply_gaussians, write_distances, write_gaussian
 
-        (X, L, norms), (Y, R, others) = (_less_centre(view, right.mean(axis=0)) for view in (left, right))
-        share = _unreliable(rates, L, norms, others, self.dtype)
-        found, factors = np.zeros((len(rates), len(L), beta.shape[2])), np.array(rates, dtype=self.dtype)
+        L, R = (Centred.of(view, right.mean(axis=0)) for view in (left, right))
+        share = L.unreliable(R, rates, self.dtype)
+        found, factors = np.zeros((len(rates), len(left), beta.shape[2])), np.array(rates, dtype=self.dtype)
         height, width = self.options.host_tile
         # The exponentials that several vectors are multiplied with stay in the cache.
         height = height if beta.shape[2] == 1 else max(height // 8, 1)
 
         def multiply(strip: slice) -> None:
-            for below in row_strips(len(R), width):
-                inner = L[strip] @ R[below].T
-                here, there, own, other = norms[strip], others[below], X[strip], Y[below]
+            for below in row_strips(len(right), width):
+                tile = L.take(strip).tile(R.take(below), share)
                 if beta.shape[2] == 1:
-                    room = np.empty(inner.shape[1], dtype=self.dtype)
-                    vector, sums = np.ascontiguousarray(beta[:, below, 0]), found[:, strip, 0]
-                    multiply_gaussians(inner, here, there, factors, vector, sums, room, own, other, share)
+                    vector = np.ascontiguousarray(beta[:, below, 0])
+                    multiply_gaussians(tile, factors, vector, found[:, strip, 0])
                     continue
-                distances, block = np.empty((2, *inner.shape), dtype=self.dtype)
-                write_distances(inner, here, there, own, other, share, distances)
+                distances, block = np.empty((2, *tile[0].shape), dtype=self.dtype)
+                write_distances(tile, distances)
                 for m, rate in enumerate(factors):
                     write_gaussian(distances, rate, rate.dtype.type(1), block)
                     found[m, strip] += block @ beta[m, below]
 
         with one_blas_thread():
-            run_threads(multiply, row_strips(len(L), height), self.n_samples * width)
+            run_threads(multiply, row_strips(len(left), height), self.n_samples * width)
         return found
 
     def _gaussians(self, kernels: Sequence[int]) -> list[list[int]]:
@@ -770,23 +763,6 @@ def _write_square(K: AnyArray, square: tuple[slice, slice], block: AnyArray, loo
     else:
         loops.write_transposed(block, K, columns.start, rows.start)
     K[rows, columns] = block
-
-
-def _less_centre(view: AnyArray, centre: AnyArray) -> tuple[Any, Any, Any]:
-    """Return samples, the same less a centre, both in double precision, and their squared norms then.
-
-    Far from the origin, squared norms swallow small distances.
-    """
-    X = np.ascontiguousarray(view, dtype=np.float64)
-    V = X - centre
-    return X, V, np.einsum("ij,ij->i", V, V)
-
-
-def _unreliable(rates: Sequence[float], V: AnyArray, left: AnyArray, right: AnyArray, dtype: DType) -> float:
-    """Return `unreliable_share` of samples with these squared norms for Gaussians with these rates."""
-    steepest = max(-rate for rate in rates)
-    scale = 1.0 / steepest if steepest else np.inf
-    return unreliable_share(V.shape[1], float(left.max()) + float(right.max()), scale, dtype)
 
 
 def mirror(K: ArrayOrTensor, rows: slice, columns: slice) -> None:
