@@ -119,12 +119,12 @@ def test_kernels_of_the_same_columns_have_landmarks_of_their_own():
 def test_landmarks_overlap_where_samples_are_too_few(rank, firsts):
     kernel_set, _ = fit([Gaussian(2.0), Gaussian(3.0), Gaussian(4.0)], X, rank=rank)
     assert [one.first for one in kernel_set.maps] == firsts
-    assert [one.n_landmarks for one in kernel_set.maps] == [min(rank, 60)] * 3
+    assert [len(one.root) for one in kernel_set.maps] == [min(rank, 60)] * 3
 
 
 def test_kernels_may_differ_in_rank():
     kernel_set, _ = fit([Gaussian(2.0), Gaussian(3.0), Polynomial(2)], X, rank=[5, 20, 11])
-    assert [one.n_landmarks for one in kernel_set.maps] == [5, 20, 11]
+    assert [len(one.root) for one in kernel_set.maps] == [5, 20, 11]
     assert list(kernel_set.widths) == [5, 20, 11]
     alone, _ = fit([Gaussian(2.0)], X, rank=5)
     fresh = np.random.RandomState(1).standard_normal((7, 5))
@@ -210,7 +210,7 @@ def test_fourier_features_approach_the_kernel_with_the_root_of_the_rank(kernel, 
         for seed in range(4):  # pairs share their frequencies, so that one draw may be good or bad for all of them
             kernel_set = FeatureMaps.fit(specs, rows, None, None, "fourier", rank, random_state=seed)
             assert isinstance(kernel_set.maps[0], FourierMap)
-            Z = approximated(StoredFeatures.fill(kernel_set, rows, np.float64))[0]
+            Z = approximated(StoredFeatures.fill(ComputedFeatures(kernel_set, rows, np.float64)))[0]
             np.testing.assert_allclose(np.diag(Z), np.diag(K), rtol=1e-9)
             squares.append(np.mean((Z - K) ** 2))
         errors.append(np.sqrt(np.mean(squares)) / K.max())

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, RowIndex
 from kernelmosaic.gram.factored import FactoredGram, NewtonPass
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import FeatureStack, StackFactors, StoredFeatures, apply_gate
+from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, StackFactors, StoredFeatures, apply_gate
 from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.row_blocks import ArrayRows, Rows, gathered
 from kernelmosaic.gram.stack import Kernels
@@ -230,7 +230,7 @@ class DaskFactoredGram(FactoredGram):
 
 
 def _fill(kernel_set: FeatureMaps, block: ArrayOrTensor) -> StoredFeatures:
-    return StoredFeatures.fill(kernel_set, ArrayRows(np.asarray(block)), np.float64)
+    return StoredFeatures.fill(ComputedFeatures(kernel_set, ArrayRows(np.asarray(block)), np.float64))
 
 
 def _take(part: StoredFeatures, rows: NDArray[np.intp], kernels: Sequence[int]) -> list[Block]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernelmosaic.backend import Backend, default_budget, format_bytes, require_device, torch_backend
+from kernelmosaic.backend import NUMPY, Backend, default_budget, format_bytes, require_device, torch_backend
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, StoredFeatures
 from kernelmosaic.gram.options import PASSES, PassOptions
@@ -40,26 +40,24 @@ def make_feature_stack(
     MemoryError
         If not even the matrix of the features' products fits.
     """
-    given, budget = budget, default_budget() if budget is None else budget
-    D = int(kernel_set.widths.sum())
+    backend = NUMPY if device is None else torch_backend(str(require_device(device)))
+    options, D = options or PASSES[backend.name], int(kernel_set.widths.sum())
     # The Newton matrix, its parts and its factor.
-    needed = 5 * 8 * (D + 1) ** 2
-    if needed > budget:
+    needed, allowed = 5 * 8 * (D + 1) ** 2, default_budget() if budget is None else budget
+    if needed > allowed:
         raise MemoryError(
-            f"The products of {D} features need {format_bytes(needed)}, the budget is {format_bytes(budget)}: "
+            f"The products of {D} features need {format_bytes(needed)}, the budget is {format_bytes(allowed)}: "
             "lower rank, or raise memory_budget."
         )
-    size = source.shape[0] * D
-    free = budget - needed
     if device is not None:
-        backend = torch_backend(str(require_device(device)))
-        return _make_device_features(kernel_set, source, backend, given, options or PASSES[backend.name])
+        allowed = default_budget(backend) if budget is None else budget
+        return _make_device_features(kernel_set, source, backend, allowed, options, needed)
     if source.remote:
         from kernelmosaic.gram._dask_features import DaskFeatures
 
         # The budget is this process's; the features take the workers' memory.
         return DaskFeatures(kernel_set, source)
-    options = options or PassOptions()
+    size, free = source.shape[0] * D, allowed - needed
     options = replace(options, strip_bytes=int(min(max(free / 2, 2**20), options.strip_bytes)))
     double, single = 8 * size <= min(free, options.double_bytes), 4 * size <= free
     if not (double or single):
@@ -68,7 +66,7 @@ def make_feature_stack(
     left = free - size * dtype.itemsize
     # Views are cut out for every strip: where there is room for wide ones, strips are few.
     wide = replace(options, strip_bytes=int(max(min(left / 2, 2**26), options.strip_bytes)))
-    stack = StoredFeatures.fill(kernel_set, source, dtype, wide)
+    stack = StoredFeatures.fill(ComputedFeatures(kernel_set, source, dtype, wide))
     # Rows that are picked, or turned to double precision, are copied: in what the features leave of the budget.
     options = replace(options, strip_bytes=int(min(max(left / 2, 2**20), options.strip_bytes)))
     stack.options = _blocks_within(options, left, free)
@@ -83,30 +81,21 @@ def _blocks_within(options: PassOptions, left: float, free: float) -> PassOption
 
 
 def _make_device_features(
-    kernel_set: FeatureMaps,
-    source: RowSource,
-    backend: Backend,
-    budget: float | None,
-    options: PassOptions,
-    least_rows: int = 64,
+    kernel_set: FeatureMaps, source: RowSource, backend: Backend, budget: float, options: PassOptions, needed: int
 ) -> FeatureStack:
-    """Keep the features on a device, in single precision where they are many; else every pass computes them there.
-
-    Strips of fewer rows than `least_rows` would keep a device waiting.
-    """
+    """Keep the features on a device, in single precision where they are many; else every pass computes them there."""
     D = int(kernel_set.widths.sum())
     numbers = source.shape[0] * D
-    budget = default_budget(backend) if budget is None else budget
-    size = 8 if 8 * numbers <= options.double_bytes else 4
+    dtype = np.dtype(np.float64 if 8 * numbers <= options.double_bytes else np.float32)
     # A strip, its copy in double precision, and what its products need.
-    if size * numbers + 3 * min(options.strip_bytes, 8 * numbers) <= budget:
-        return StoredFeatures.fill(kernel_set, source, np.float64 if size == 8 else np.float32, options, backend)
-    matrices = 5 * 8 * (D + 1) ** 2
-    strip = int(min((budget - matrices) / 4, options.strip_bytes))
+    if dtype.itemsize * numbers + 3 * min(options.strip_bytes, 8 * numbers) <= budget:
+        return StoredFeatures.fill(ComputedFeatures(kernel_set, source, dtype, options, backend))
+    strip = int(min((budget - needed) / 4, options.strip_bytes))
+    least_rows = 64  # fewer in a strip would keep a device waiting
     if strip < 8 * least_rows * D:
         raise MemoryError(
             f"The products of {D} features and {least_rows} rows of them need "
-            f"{format_bytes(matrices + 32 * least_rows * D)} on {backend.device}, the budget is "
+            f"{format_bytes(needed + 32 * least_rows * D)} on {backend.device}, the budget is "
             f"{format_bytes(budget)}: lower rank, raise memory_budget, or use device=None."
         )
     options = _blocks_within(replace(options, strip_bytes=strip), strip, strip)

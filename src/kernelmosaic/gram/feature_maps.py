@@ -48,7 +48,7 @@ class NystroemMap:
     block : ndarray of shape (r, r)
         K(L, L), normalised as later blocks will be.
     first : int
-        Where L begin among the landmarks of all kernels.
+        Where L begin among the landmarks of all kernels; `own` is from where to where they are.
     rank : int or float, optional
         Of the features, those of so many largest eigenvalues of K(L, L) are kept; or as many as leave at most this
         share of its trace out. By default all are.
@@ -68,13 +68,7 @@ class NystroemMap:
         keep = eigenvalues > rounding * max(float(eigenvalues[-1]), 0.0)
         # A kernel of zeros has one feature, which is zero.
         self.root = V[:, keep] / np.sqrt(eigenvalues[keep]) if np.any(keep) else np.zeros((len(K), 1))
-        self.first, self.n_landmarks = first, len(K)
-        self.width = self.root.shape[1]
-
-    @property
-    def own(self) -> slice:
-        """Its landmarks among those of all kernels."""
-        return slice(self.first, self.first + self.n_landmarks)
+        self.own, self.width = (first, first + len(K)), self.root.shape[1]
 
     def project(self, block: Block) -> Block:
         """Return the features of samples from their block with the landmarks, an array or a tensor."""
@@ -221,21 +215,35 @@ class FeatureMaps:
     ) -> FeatureMaps:
         """Fit the kernels and learn their features and scales, reading the samples in blocks within the budget."""
         make_normalization(normalize)
-        random = check_random_state(random_state)
-        counted = np.arange(rows.shape[0]) if sample_weight is None else np.flatnonzero(sample_weight)
+        random, centred = check_random_state(random_state), normalize == "centered"
+        share = np.ones(rows.shape[0]) if sample_weight is None else sample_weight
+        counted = np.flatnonzero(share)
         looked_at = min(max(budget / (32 * rows.row_width), cls.fit_options.least_rows), cls.fit_options.most_rows)
-        kernel_set = _fit_kernels(specs, rows, normalize, sample_weight, _some(counted, int(looked_at), random))
+        some = rows.take(_some(counted, int(looked_at), random))
+        kernel_set = KernelSet.fit(specs, some, "diagonal" if normalize == "diagonal" else None)
+        if normalize == "trace":
+            kernel_set = _unit_trace(kernel_set, rows, share)
         check_choice("approximation", approximation, APPROXIMATIONS, ", or None for exact kernels")
-        ranks = check_ranks(rank, len(kernel_set), approximation == "leading")
-        sizes = [_landmark_count(one) if approximation == "leading" else one for one in ranks]
+        ranks = sizes = check_ranks(rank, len(kernel_set), approximation == "leading")
+        if approximation == "leading":  # with as many landmarks as features, the last features would be noise
+            sizes = [max(4 * one, 400) if isinstance(one, int) else 500 for one in ranks]
         # Kernels that see the same columns have landmarks of their own: kernels alike span the same functions else.
         firsts, count = _apart([one.view for one in kernel_set.fitted], sizes, len(counted))
-        chosen = kernel_set.views(rows.take(_some(counted, count, random)))
-        maps, landmarks = _fit_maps(
-            kernel_set, chosen, approximation, ranks, sizes, firsts, random, normalize == "centered"
-        )
-        plain = cls(kernel_set, maps, landmarks, [0.0] * len(maps), [1.0] * len(maps))
-        return plain._centred(rows, sample_weight) if normalize == "centered" else plain
+        landmarks = kernel_set.views(rows.take(_some(counted, count, random)))
+        shuffled = take_rows(landmarks, random.permutation(landmarks[0].shape[0]))
+        maps: list[FeatureMap | NystroemMap] = []
+        for m, one in enumerate(kernel_set.fitted):
+            with named(one.name):
+                explicit = explicit_map(approximation, one.kernel, landmarks[m], ranks[m], random, centred)
+            if explicit is None:
+                view = take_rows(shuffled.take([m]), slice(firsts[m], firsts[m] + sizes[m]))
+                block = next(kernel_set.take([m]).blocks(view, view, [0]))[1]
+                kept = (ranks[m], centred) if approximation == "leading" else ()
+                explicit = NystroemMap(block, firsts[m], *kept)
+            maps.append(explicit)
+        landmarks = shuffled if any(isinstance(one, NystroemMap) for one in maps) else Views()
+        plain = cls(kernel_set, tuple(maps), landmarks, [0.0] * len(maps), [1.0] * len(maps))
+        return plain._centred(rows, share / share.sum()) if centred else plain
 
     @property
     def names(self) -> list[str]:
@@ -274,11 +282,11 @@ class FeatureMaps:
         """
         views = self.kernel_set.views(X)
         placed: dict[int, Any] = {}
-        groups: dict[tuple[int, int], list[int]] = {}
+        nystroem: dict[int, NystroemMap] = {}
         for m in kernels:
             one, view = self.maps[m], views[m]
             if isinstance(one, NystroemMap):
-                groups.setdefault((one.own.start, one.own.stop), []).append(m)
+                nystroem[m] = one
                 continue
             v = views.which[m]
             if v not in placed:
@@ -291,17 +299,14 @@ class FeatureMaps:
                 Z if backend is NUMPY else backend.asarray(Z), None if scale is None else backend.asarray(scale)
             )
             yield m, self._finish(m, scaled, dtype)
-        if not groups:
+        known = self.place_landmarks(backend) if landmarks is None and nystroem else landmarks
+        if known is None or not nystroem:
             return
-        landmarks = self.place_landmarks(backend) if landmarks is None else landmarks
-        assert landmarks is not None
-        asked = [m for members in groups.values() for m in members]
-        samples = self.kernel_set.samples(views, backend, asked, across=landmarks)
-        for own, members in groups.items():
-            for m, block in self.kernel_set.blocks(samples, landmarks.take(slice(*own)), members):
-                one = self.maps[m]
-                assert isinstance(one, NystroemMap)
-                yield m, self._finish(m, one.project(block), dtype)
+        samples = self.kernel_set.samples(views, backend, list(nystroem), across=known)
+        for own in dict.fromkeys(one.own for one in nystroem.values()):
+            members = [m for m, one in nystroem.items() if one.own == own]
+            for m, block in self.kernel_set.blocks(samples, known.take(slice(*own)), members):
+                yield m, self._finish(m, nystroem[m].project(block), dtype)
 
     def place_landmarks(self, backend: Backend) -> PlacedSamples | None:
         """Return the landmarks on a backend; None where no map has any."""
@@ -340,10 +345,8 @@ class FeatureMaps:
         finished: Block = Z if dtype is None else backend.astype(Z, dtype)
         return finished
 
-    def _centred(self, rows: RowSource, sample_weight: NDArray[np.float64] | None) -> FeatureMaps:
+    def _centred(self, rows: RowSource, share: NDArray[np.float64]) -> FeatureMaps:
         """Take the mean off the features, and give what is left a mean square norm of one."""
-        n = rows.shape[0]
-        share = np.full(n, 1.0 / n) if sample_weight is None else sample_weight / sample_weight.sum()
         # Off the first sample's features first: what all have in common would round what they have not.
         first = dict(self.blocks(rows.take(slice(0, 1)), range(len(self)), np.float64))
         apart = [np.zeros(width) for width in self.widths]
@@ -359,7 +362,7 @@ class FeatureMaps:
         factors, numbers = [], [one.kernel.input_kind == "numbers" for one in self.kernel_set.fitted]
         for m, mean in enumerate(means):
             trace = float(squares[m] - apart[m] @ apart[m])
-            kept = self._centring_error(m, n, precision[m], trace, float(mean @ mean)) <= CENTRED_ERROR
+            kept = self._centring_error(m, rows.shape[0], precision[m], trace, float(mean @ mean)) <= CENTRED_ERROR
             factors.append(1.0 / np.sqrt(trace) if kept else 0.0)
             # As of exact kernels, one that is constant becomes zero.
             if not kept and not (self._is_constant(m, rows) if numbers[m] else squares[m] == 0):
@@ -402,11 +405,6 @@ def check_ranks(rank: Any, P: int, shares: bool = False) -> list[Any]:
     return [float(one) if isinstance(one, float | np.floating) else int(one) for one in ranks]
 
 
-def _landmark_count(rank: Any) -> int:
-    """Return of how many landmarks the leading features are taken: with as many as features, they would be noise."""
-    return max(4 * rank, 400) if isinstance(rank, int) else 500
-
-
 def _apart(views: list[int], ranks: list[int], n: int) -> tuple[list[int], int]:
     """Return where each kernel's landmarks begin, and how many are needed; with too few samples they overlap."""
     firsts, count = [], 0
@@ -426,51 +424,13 @@ def _some(candidates: NDArray[np.intp], count: int, random: np.random.RandomStat
     return np.sort(random.choice(candidates, count, replace=False))
 
 
-def _fit_kernels(
-    specs: Sequence[KernelSpec],
-    rows: RowSource,
-    normalize: str | None,
-    sample_weight: NDArray[np.float64] | None,
-    chosen: NDArray[np.intp],
-) -> KernelSet:
-    """Fit the kernels to the chosen rows; scales that are means are taken over all rows."""
-    kernel_set = KernelSet.fit(specs, rows.take(chosen), "diagonal" if normalize == "diagonal" else None)
-    if normalize != "trace":
-        return kernel_set
-    share = np.ones(rows.shape[0]) if sample_weight is None else sample_weight
+def _unit_trace(kernel_set: KernelSet, rows: RowSource, share: NDArray[np.float64]) -> KernelSet:
+    """Return the kernels on the scale of a unit trace, over all rows."""
     totals = np.zeros(len(kernel_set))
     for strip in _strips(rows, 1):
         totals += kernel_set.diagonals(kernel_set.views(rows.take(strip))) @ share[strip]
-    scaled = zip(kernel_set.fitted, totals / share.sum(), strict=True)
-    return KernelSet(
-        tuple(replace(fitted_kernel, normalization=UnitTrace().learn(float(mean))) for fitted_kernel, mean in scaled)
-    )
-
-
-def _fit_maps(
-    kernel_set: KernelSet,
-    landmarks: Views,
-    approximation: str,
-    ranks: list[Any],
-    sizes: list[int],
-    firsts: list[int],
-    random: np.random.RandomState,
-    centred: bool,
-) -> tuple[tuple[FeatureMap | NystroemMap, ...], Views]:
-    n = landmarks[0].shape[0]
-    shuffled = take_rows(landmarks, random.permutation(n))
-    maps: list[FeatureMap | NystroemMap] = []
-    for m, rank in enumerate(ranks):
-        one: FeatureMap | NystroemMap | None
-        with named(kernel_set.names[m]):
-            one = explicit_map(approximation, kernel_set.fitted[m].kernel, landmarks[m], rank, random, centred)
-        if one is None:
-            own = slice(firsts[m], min(firsts[m] + sizes[m], n))
-            one_kernel, view = kernel_set.take([m]), take_rows(shuffled.take([m]), own)
-            kept = (rank, centred) if approximation == "leading" else ()
-            one = NystroemMap(next(one_kernel.blocks(view, view, [0]))[1], firsts[m], *kept)
-        maps.append(one)
-    return tuple(maps), shuffled if any(isinstance(one, NystroemMap) for one in maps) else Views()
+    means = zip(kernel_set.fitted, totals / share.sum(), strict=True)
+    return KernelSet(tuple(replace(one, normalization=UnitTrace().learn(float(mean))) for one, mean in means))
 
 
 def _strips(rows: RowSource, width: int) -> Iterator[slice]:

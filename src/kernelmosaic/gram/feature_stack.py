@@ -197,21 +197,14 @@ class StoredFeatures(FeatureStack):
         self.shareable = self.backend is NUMPY and self.dtype == np.float64 and few
 
     @classmethod
-    def fill(
-        cls,
-        kernel_set: FeatureMaps,
-        source: RowSource,
-        dtype: DType,
-        options: PassOptions | None = None,
-        backend: Backend = NUMPY,
-    ) -> StoredFeatures:
-        """Compute the features strip by strip."""
-        computed = ComputedFeatures(kernel_set, source, dtype, options, backend)
-        arrays = [backend.empty((source.shape[0], int(width)), dtype) for width in kernel_set.widths]
+    def fill(cls, computed: ComputedFeatures) -> StoredFeatures:
+        """Store what a stack computes, strip by strip."""
+        n, backend = computed.n_samples, computed.backend
+        arrays = [backend.empty((n, int(width)), computed.dtype) for width in computed.widths]
         for strip in computed.strips():
-            for m, Z in computed.placed_features(strip, range(len(kernel_set))):
+            for m, Z in computed.placed_features(strip, range(len(arrays))):
                 arrays[m][strip] = Z
-        return cls(arrays, options)
+        return cls(arrays, computed.options)
 
     def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
         at = as_slice(rows) if isinstance(rows, np.ndarray) else rows
