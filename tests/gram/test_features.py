@@ -118,7 +118,7 @@ def test_kernels_of_the_same_columns_have_landmarks_of_their_own():
 @pytest.mark.parametrize(("rank", "firsts"), [(20, [0, 20, 40]), (30, [0, 15, 30]), (60, [0, 0, 0]), (99, [0, 0, 0])])
 def test_landmarks_overlap_where_samples_are_too_few(rank, firsts):
     kernel_set, _ = fit([Gaussian(2.0), Gaussian(3.0), Gaussian(4.0)], X, rank=rank)
-    assert [one.first for one in kernel_set.maps] == firsts
+    assert [one.own[0] for one in kernel_set.maps] == firsts
     assert [len(one.root) for one in kernel_set.maps] == [min(rank, 60)] * 3
 
 

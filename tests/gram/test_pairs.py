@@ -73,7 +73,7 @@ def test_products_are_those_of_the_matrices(mode, normalize, n):
     assert_allclose(stack.quadratic_forms(V), 0.5 * np.einsum("ic,mij,jc->m", V, Ks, V), rtol=1e-11, atol=1e-11)
     U = rng.normal(size=(n, 3))
     assert_allclose(stack.bilinear_forms(U, V), np.einsum("ic,mij,jc->m", U, Ks, V), rtol=1e-10, atol=1e-10)
-    assert_allclose(stack.diagonals(), Ks.diagonal(axis1=1, axis2=2), **size)
+    assert_allclose(stack.diagonals, Ks.diagonal(axis1=1, axis2=2), **size)
     part = stack.take(some)
     assert_allclose(part.products(V[some]), Ks[:, some][:, :, some] @ V[some], **size)
     for m, block in stack.blocks(range(len(Ks)), some, slice(0, n)):

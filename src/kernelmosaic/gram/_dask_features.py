@@ -17,13 +17,12 @@ import dask
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, RowIndex
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, RowIndex
 from kernelmosaic.gram.factored import FactoredGram, NewtonPass
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, StackFactors, StoredFeatures, apply_gate
-from kernelmosaic.gram.gram import Array
+from kernelmosaic.gram.kernel_set import Kernels
 from kernelmosaic.gram.row_blocks import ArrayRows, Rows, gathered
-from kernelmosaic.gram.stack import Kernels
 from kernelmosaic.kernels.base import Block
 
 
@@ -86,10 +85,8 @@ class DaskFeatures(FeatureStack):
     def factors(self, weights: Array, gates: Array | None = None) -> DaskFactoredGram:
         return DaskFactoredGram(self, weights, gates)
 
-    def products(
-        self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
-    ) -> NDArray[np.float64]:
-        every = [int(m) for m in (range(self.n_kernels) if kernels is None else kernels)]
+    def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
+        every = self.asked(kernels)
         self.watched, seen = every, self.seen_of(beta)
         if missing := [m for m in every if m not in seen.outputs]:
             fresh = self.outputs(self.sums(beta, missing), beta.shape[1:])
@@ -102,14 +99,14 @@ class DaskFeatures(FeatureStack):
 
     def outputs(
         self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: NDArray[np.intp] | None = None
-    ) -> NDArray[np.float64]:
+    ) -> Array:
         out = np.zeros((self.n_kernels, self.n_samples, *columns))
         if sums:
             out[list(sums)] = np.concatenate(self.over_parts(_outputs, sums=sums), axis=1)
         return out if rows is None else out[:, rows]
 
-    def sums(self, beta: AnyArray, kernels: Kernels, gates: AnyArray | None = None) -> dict[int, Array]:
-        every = [int(m) for m in kernels]
+    def sums(self, beta: AnyArray, kernels: Kernels | None, gates: AnyArray | None = None) -> dict[int, Array]:
+        every = self.asked(kernels)
         known = {} if gates is not None else self.seen_of(beta).sums
         if missing := [m for m in every if m not in known]:
             parts = self.over_parts(_sums, beta, self.chunks(gates), kernels=missing)

@@ -15,7 +15,7 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType
 from kernelmosaic.backend import one_blas_thread, row_strips, run_threads
 from kernelmosaic.files import njit
 from kernelmosaic.gram.linear_algebra import nonzero_rows
@@ -83,7 +83,7 @@ def products(
     rows: NDArray[np.intp] | None,
     kernels: Sequence[int] | AnyArray | None,
     entries: int,
-) -> NDArray[np.float64]:
+) -> Array:
     """Return K_m β at the given rows, picking up to so many entries out at once where β is sparse."""
     P, n, _ = matrices.shape
     support = nonzero_rows(beta)
@@ -285,9 +285,9 @@ Tile = tuple[AnyArray, AnyArray, AnyArray, AnyArray, AnyArray, float]
 class Centred(NamedTuple):
     """Samples X, the same less a centre, and their squared norms then: far from the origin norms swallow distances."""
 
-    X: NDArray[np.float64]
-    V: NDArray[np.float64]
-    norms: NDArray[np.float64]
+    X: Array
+    V: Array
+    norms: Array
 
     @classmethod
     def of(cls, view: AnyArray, centre: AnyArray) -> Centred:
@@ -391,7 +391,7 @@ def add_gaussians(
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)
-def multiply_gaussians(tile: Tile, rates: AnyArray, beta: AnyArray, out: NDArray[np.float64]) -> None:
+def multiply_gaussians(tile: Tile, rates: AnyArray, beta: AnyArray, out: Array) -> None:
     """out[m, i] += Σ_j exp(rates[m] D_ij) beta[m, j], with exponentials in the precision of `rates`."""
     inner, own, others, X, Y, share = tile
     width = beta.shape[1]
@@ -466,7 +466,7 @@ def add_forms(
     subsets: NDArray[np.int32],
     starts: NDArray[np.int64],
     rates: NDArray[np.float32],
-    out: NDArray[np.float64],
+    out: Array,
     chunk: int,
     first: int,
     last: int,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import Backend, backend_of
-from kernelmosaic.gram.gram import Array, ClassGram, DenseGram, Gram
+from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.kernels.base import Block
 

@@ -14,9 +14,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, Seed
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, MatrixLike, Seed
 from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips, torch_backend
-from kernelmosaic.gram.kernel_set import KernelSet, PlacedSamples, Views, named, take_rows
+from kernelmosaic.gram.kernel_set import Kernels, KernelSet, PlacedSamples, Views, named, take_rows
 from kernelmosaic.gram.normalizing import (
     CENTRED_ERROR,
     UnitTrace,
@@ -207,7 +207,7 @@ class FeatureMaps:
         specs: Sequence[KernelSpec],
         rows: RowSource,
         normalize: str | None,
-        sample_weight: NDArray[np.float64] | None = None,
+        sample_weight: Array | None = None,
         approximation: str = "nystroem",
         rank: float | Sequence[float] = 500,
         random_state: Seed = None,
@@ -257,7 +257,7 @@ class FeatureMaps:
     def __len__(self) -> int:
         return len(self.maps)
 
-    def take(self, active: Sequence[int] | AnyArray) -> FeatureMaps:
+    def take(self, active: Kernels) -> FeatureMaps:
         """Keep only these kernels, in this order."""
         kernel_set = self.kernel_set.take(active)
         maps = tuple(self.maps[m] for m in active)
@@ -270,7 +270,7 @@ class FeatureMaps:
     def blocks(
         self,
         X: MatrixLike,
-        kernels: Sequence[int] | AnyArray,
+        kernels: Kernels,
         dtype: DType = None,
         backend: Backend = NUMPY,
         landmarks: PlacedSamples | None = None,
@@ -312,9 +312,7 @@ class FeatureMaps:
         """Return the landmarks on a backend; None where no map has any."""
         return self.kernel_set.samples(self.landmarks, backend) if self.landmarks else None
 
-    def products(
-        self, rows: RowSource, right: list[NDArray[np.float64]], device: str, entries: int | None = None
-    ) -> NDArray[np.float64]:
+    def products(self, rows: RowSource, right: list[Array], device: str, entries: int | None = None) -> Array:
         """Return Z_m right_m of every kernel, of shape (P, n, k), computed on a device.
 
         Parameters
@@ -345,7 +343,7 @@ class FeatureMaps:
         finished: Block = Z if dtype is None else backend.astype(Z, dtype)
         return finished
 
-    def _centred(self, rows: RowSource, share: NDArray[np.float64]) -> FeatureMaps:
+    def _centred(self, rows: RowSource, share: Array) -> FeatureMaps:
         """Take the mean off the features, and give what is left a mean square norm of one."""
         # Off the first sample's features first: what all have in common would round what they have not.
         first = dict(self.blocks(rows.take(slice(0, 1)), range(len(self)), np.float64))
@@ -424,7 +422,7 @@ def _some(candidates: NDArray[np.intp], count: int, random: np.random.RandomStat
     return np.sort(random.choice(candidates, count, replace=False))
 
 
-def _unit_trace(kernel_set: KernelSet, rows: RowSource, share: NDArray[np.float64]) -> KernelSet:
+def _unit_trace(kernel_set: KernelSet, rows: RowSource, share: Array) -> KernelSet:
     """Return the kernels on the scale of a unit trace, over all rows."""
     totals = np.zeros(len(kernel_set))
     for strip in _strips(rows, 1):

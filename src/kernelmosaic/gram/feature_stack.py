@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import (
     NUMPY,
     Backend,
@@ -27,11 +27,11 @@ from kernelmosaic.backend import (
 )
 from kernelmosaic.gram.factored import FactoredClasses, FactoredGram, as_input
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.gram import Array
+from kernelmosaic.gram.kernel_set import Kernels
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.options import PASSES, PassOptions
 from kernelmosaic.gram.row_blocks import Rows, RowSource
-from kernelmosaic.gram.stack import GramStack, Kernels, StoredStack
+from kernelmosaic.gram.stack import GramStack, StoredStack
 from kernelmosaic.kernels.base import Block
 
 
@@ -107,38 +107,33 @@ class FeatureStack(GramStack):
         width = max(n_columns + int(self.widths.sum()), 1)
         return row_strips(self.n_samples, self.options.strip_bytes // (8 * width))
 
-    def products(
-        self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
-    ) -> NDArray[np.float64]:
-        every = range(self.n_kernels) if kernels is None else kernels
-        return self.outputs(self.sums(beta, every), beta.shape[1:], rows)
+    def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
+        return self.outputs(self.sums(beta, kernels), beta.shape[1:], rows)
 
-    def gated_products(self, beta: AnyArray, gates: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        return self.outputs(self.sums(beta, range(self.n_kernels), gates), beta.shape[1:], rows)
+    def gated_products(self, beta: AnyArray, gates: AnyArray, rows: NDArray[np.intp]) -> Array:
+        return self.outputs(self.sums(beta, None, gates), beta.shape[1:], rows)
 
-    def quadratic_forms(self, beta: AnyArray, kernels: Kernels | None = None) -> NDArray[np.float64]:
-        every = range(self.n_kernels) if kernels is None else kernels
+    def quadratic_forms(self, beta: AnyArray, kernels: Kernels | None = None) -> Array:
         out = np.zeros(self.n_kernels)
-        for m, total in self.sums(beta, every).items():
+        for m, total in self.sums(beta, kernels).items():
             out[m] = 0.5 * float(np.sum(total * total))
         return out
 
-    def sums(self, beta: AnyArray, kernels: Kernels, gates: AnyArray | None = None) -> dict[int, Array]:
-        """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β), for the given kernels, reading the rows where β is not zero."""
-        place = self.backend.asarray
-        totals: dict[int, Any] = {int(m): 0.0 for m in kernels}
-        support = nonzero_rows(beta)
+    def sums(self, beta: AnyArray, kernels: Kernels | None, gates: AnyArray | None = None) -> dict[int, Array]:
+        """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β), for the given kernels or all, reading the rows where β is not zero."""
+        place, support = self.backend.asarray, nonzero_rows(beta)
+        totals: dict[int, Any] = dict.fromkeys(self.asked(kernels), 0.0)
         for part in self.strips(support):
             coefficients, own = place(beta[part]), None if gates is None else place(gates[part].T)
-            for m, Z in self.placed_features(part, kernels):
-                totals[int(m)] += _times(Z, apply_gate(coefficients, None if own is None else own[m]), transposed=True)
+            for m, Z in self.placed_features(part, list(totals)):
+                totals[m] += _times(Z, apply_gate(coefficients, None if own is None else own[m]), transposed=True)
         if len(support) == 0:
             return {m: np.zeros((self.widths[m], *beta.shape[1:])) for m in totals}
         return {m: self.backend.to_numpy(total) for m, total in totals.items()}
 
     def outputs(
         self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: NDArray[np.intp] | None = None
-    ) -> NDArray[np.float64]:
+    ) -> Array:
         """Return Z_m times what `sums` returned at the given rows, of shape (P, n_rows) and the columns."""
         right = {m: self.backend.asarray(total) for m, total in sums.items()}
         out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *columns))

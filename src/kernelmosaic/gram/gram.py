@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, backend_of, format_bytes, is_tensor, row_strips
 from kernelmosaic.gram.linear_algebra import (
     Cholesky,
@@ -23,7 +23,6 @@ from kernelmosaic.gram.linear_algebra import (
 )
 from kernelmosaic.gram.options import BlockOptions
 
-Array = NDArray[np.float64]
 #: From row numbers and their coefficients to Kβ in double precision.
 ExactProduct = Callable[[NDArray[np.intp], Array], Array]
 
@@ -328,7 +327,7 @@ class OnDemandGram(Gram):
         return None
 
     def diagonal(self) -> Array:
-        each = self.stack.diagonals()
+        each = self.stack.diagonals
         values = (self.factors.T**2 * each).sum(0) if self.factors.ndim == 2 else self.factors @ each
         return np.asarray(values if self.shift is None else values + self.shift)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
-from kernelmosaic._typing import AnyArray, DType, MatrixLike, RowIndex
+from kernelmosaic._typing import AnyArray, Array, DType, MatrixLike, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, is_tensor, row_strips, torch_backend
 from kernelmosaic.gram.normalizing import Normalization, make_normalization, warn_of_constant
 from kernelmosaic.gram.options import device_entries
@@ -23,9 +23,11 @@ from kernelmosaic.kernels.matrices import MatrixRows, Precomputed
 from kernelmosaic.kernels.numeric import Radial
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
+#: Numbers of kernels.
+Kernels = Sequence[int] | AnyArray
 #: Of a training set, the distances between all samples that widths were learned of: by the number of the view and the
 #: name of the statistic.
-Distances = Mapping[tuple[int, str], NDArray[np.float64]]
+Distances = Mapping[tuple[int, str], Array]
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Views(Sequence[Any]):
     def __getitem__(self, m: Any) -> Any:
         return self.distinct[self.which[m]]
 
-    def take(self, kernels: Sequence[int] | AnyArray) -> Views:
+    def take(self, kernels: Kernels) -> Views:
         """Return what some kernels read, in this order."""
         which = [self.which[m] for m in kernels]
         return Views.of(which, {v: self.distinct[v] for v in which})
@@ -155,7 +157,7 @@ class KernelSet:
         specs: Sequence[KernelSpec],
         X: MatrixLike,
         normalize: str | None,
-        sample_weight: NDArray[np.float64] | None = None,
+        sample_weight: Array | None = None,
         present: NDArray[np.bool_] | None = None,
         room: float = 0.0,
     ) -> tuple[KernelSet, Views, Distances]:
@@ -208,11 +210,11 @@ class KernelSet:
     def __len__(self) -> int:
         return len(self.fitted)
 
-    def take(self, active: Sequence[int] | AnyArray) -> KernelSet:
+    def take(self, active: Kernels) -> KernelSet:
         """Keep only these kernels, in this order."""
         return KernelSet(tuple(self.fitted[m] for m in active))
 
-    def take_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
+    def take_views(self, views: Views, active: Kernels) -> Views:
         """Keep the views of the kernels that `take` keeps."""
         return views.take(active)
 
@@ -238,7 +240,7 @@ class KernelSet:
         self,
         X: Views | PlacedSamples,
         backend: Backend = NUMPY,
-        kernels: Sequence[int] | AnyArray | None = None,
+        kernels: Kernels | None = None,
         across: PlacedSamples | None = None,
         distances: Distances | None = None,
     ) -> PlacedSamples:
@@ -298,7 +300,7 @@ class KernelSet:
         self,
         X: Views | PlacedSamples,
         Y: Views | PlacedSamples,
-        kernels: Sequence[int] | AnyArray,
+        kernels: Kernels,
         dtype: DType = None,
     ) -> Iterator[tuple[int, Block]]:
         """Yield (m, block of kernel m between X and Y) for each given m, in the samples' backend.
@@ -360,11 +362,11 @@ class KernelSet:
         self,
         views: Views,
         support: Views,
-        right: NDArray[np.float64],
+        right: Array,
         device: str,
         entries: int | None = None,
         columns: int = 8192,
-    ) -> NDArray[np.float64]:
+    ) -> Array:
         """Return K_m right between samples and support samples for every kernel, (P, n, k), computed on a device.
 
         Parameters
@@ -406,7 +408,7 @@ class KernelSet:
         centre, norms = right.centres[right.views.which[m]], None if own is None else (own, others)
         return pairwise_statistic(name, left.views[m], right.views[m], min(scales), centre, norms)
 
-    def check_definite(self, views: Views, coefficients: NDArray[np.float64]) -> None:
+    def check_definite(self, views: Views, coefficients: Array) -> None:
         """Raise if a given matrix is not positive semi-definite where a fit made use of it.
 
         Parameters
@@ -421,7 +423,7 @@ class KernelSet:
                 with named(one.name):
                     one.kernel.check_definite(rows, coefficients)
 
-    def diagonals(self, X: Views | PlacedSamples) -> NDArray[np.float64]:
+    def diagonals(self, X: Views | PlacedSamples) -> Array:
         """Return k_m(x, x) of samples in this process, of shape (P, n)."""
         samples = self.samples(X)
         every = zip(self.fitted, samples.views, samples.row_scales, strict=True)

@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram.kernel_set import KernelSet, Views, named, read_columns, take_rows
 from kernelmosaic.kernels.matrices import MatrixRows
 from kernelmosaic.kernels.views import take_columns
 
-Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 #: What `missing` may be; and what it is under gates, which are zero then.

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from typing import NoReturn, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike
+from kernelmosaic._typing import Array, ArrayOrTensor, DType, MatrixLike
 from kernelmosaic.backend import backend_of, row_strips
 from kernelmosaic.kernels.base import Block, Kernel
 
-Diagonal = NDArray[np.float64]
+Diagonal = Array
 
 #: A centred kernel must be known to this relative error, three digits.
 CENTRED_ERROR = 1e-3
@@ -33,7 +32,7 @@ class Normalization:
     #: How much larger than the entries the numbers are of which these are differences: it is what they are rounded by.
     removed: float = 0.0
 
-    def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: NDArray[np.float64] | None) -> Self:
+    def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: Array | None) -> Self:
         """Learn the constants of a fitted kernel from samples in the form that it reads."""
         return self
 
@@ -68,7 +67,7 @@ class Unscaled(Normalization):
 class UnitTrace(Normalization):
     """k divided by the mean of k(x, x) over the training set: one factor, which keeps the kernel's geometry."""
 
-    def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: NDArray[np.float64] | None) -> Self:
+    def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: Array | None) -> Self:
         return self.learn(float(np.average(kernel._diagonal(X), weights=sample_weight)))
 
     def learn(self, mean: float) -> Self:
@@ -95,7 +94,7 @@ class UnitTrace(Normalization):
 class UnitDiagonal(Normalization):
     """k(x, z) / √(k(x, x) k(z, z)): the cosine in the kernel's feature space."""
 
-    def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: NDArray[np.float64] | None) -> Self:
+    def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: Array | None) -> Self:
         self.kernel_ = kernel
         return self
 
@@ -131,7 +130,7 @@ class Centered(Normalization):
     Blocks of new samples need their similarities to the whole training set, which is therefore kept.
     """
 
-    def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: NDArray[np.float64] | None) -> Self:
+    def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: Array | None) -> Self:
         self.kernel_, self.X_ = kernel, X
         n = X.shape[0]
         self.share_ = np.full(n, 1.0 / n) if sample_weight is None else sample_weight / sample_weight.sum()

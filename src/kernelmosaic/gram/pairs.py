@@ -13,14 +13,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, RowIndex
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, RowIndex
 from kernelmosaic.backend import default_budget, format_bytes
-from kernelmosaic.gram.gram import Array, DenseGram, Gram
-from kernelmosaic.gram.kernel_set import KernelSet, Views
+from kernelmosaic.gram.gram import DenseGram, Gram
+from kernelmosaic.gram.kernel_set import Kernels, KernelSet, Views
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
 from kernelmosaic.gram.options import BlockOptions, StackOptions
 from kernelmosaic.gram.row_blocks import Rows
-from kernelmosaic.gram.stack import Kernels, MatrixStack
+from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.pairs import MODES, TERMS, Members, Pairwise, compare, number_of
 
@@ -234,26 +234,19 @@ class PairStack(MatrixStack):
 
     writes_matrices = stores_combined = False
     dtype = np.dtype(np.float64)
+    #: Some of the pairs have most of the members: their products cost what those of all pairs do.
+    part_samples = 0
 
     def __init__(self, factors: PairFactors, diagonals: Array, options: StackOptions) -> None:
-        self.factors, self._diagonals, self.options = factors, diagonals, options
+        self.factors, self.diagonals, self.options = factors, diagonals, options
         self.n_kernels, self.n_samples = diagonals.shape
         self.entries = options.on_demand_bytes // 8
         self.nbytes = sum(K.nbytes for K in (*factors.A, *factors.B))
 
-    @property
-    def part_samples(self) -> int:
-        # Some of the pairs have most of the members: their products cost what those of all pairs do.
-        return 0
-
-    def diagonals(self) -> Array:
-        """Return the diagonals of all kernels, of shape (P, n)."""
-        return self._diagonals
-
     def take(self, rows: NDArray[np.intp], stored: bool = False) -> PairStack:
         factors = copy(self.factors)
         factors.rows = factors.columns = (self.factors.rows[0][rows], self.factors.rows[1][rows])
-        return PairStack(factors, self._diagonals[:, rows], self.options)
+        return PairStack(factors, self.diagonals[:, rows], self.options)
 
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Array]]:
         for m in kernels:
@@ -351,7 +344,7 @@ class PairGram(Gram):
         return part if self.shift is None else part.add_diagonal(self.shift[rows])
 
     def diagonal(self) -> Array:
-        each = self.stack.diagonals()
+        each = self.stack.diagonals
         values = self.weights @ each if self.weights.ndim == 1 else (self.weights.T**2 * each).sum(axis=0)
         return np.asarray(values if self.shift is None else values + self.shift)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import is_dask
 
 Rows = slice | NDArray[np.intp]
@@ -166,7 +166,7 @@ def open_rows(X: MatrixLike) -> RowSource:
     return ParquetRows(X) if isinstance(X, str | Path) else ArrayRows(X)
 
 
-def _numbers(column: Any, name: str) -> NDArray[np.float64]:
+def _numbers(column: Any, name: str) -> Array:
     try:
         # A missing entry is not a number: it is found, and named, where numbers are checked.
         return np.asarray(column.to_numpy(), dtype=np.float64)

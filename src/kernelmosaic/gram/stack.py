@@ -27,7 +27,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType
 from kernelmosaic.backend import (
     NUMPY,
     Backend,
@@ -40,16 +40,14 @@ from kernelmosaic.backend import (
     run_threads,
     torch_backend,
 )
-from kernelmosaic.gram.gram import Array, ClassGram, DenseGram, Gram, OnDemandGram, active_kernels
-from kernelmosaic.gram.kernel_set import Distances, KernelSet, PlacedSamples, Views
+from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram, OnDemandGram, active_kernels
+from kernelmosaic.gram.kernel_set import Distances, Kernels, KernelSet, PlacedSamples, Views
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
 from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.kernels.numeric import Gaussian
-
-Kernels = Sequence[int] | AnyArray
 
 
 class GramStack(ABC):
@@ -115,16 +113,14 @@ class GramStack(ABC):
         return out
 
     @abstractmethod
-    def products(
-        self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
-    ) -> NDArray[np.float64]:
+    def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
         """Return K_m β at the given rows for every kernel: (P, n_rows), and the columns of β where it has any."""
 
-    def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> Array:
         """Return what `products` does, from entries in double precision whatever they are stored in."""
         return self.products(beta, rows)
 
-    def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> NDArray[np.float64]:
+    def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> Array:
         """Return (Σ_m g_m g_mᵀ ∘ K_m) β from entries in double precision, for gates of shape (n, P)."""
         return np.asarray(self.combine(gates).products(beta, exact=True))
 
@@ -137,17 +133,21 @@ class GramStack(ABC):
         """Return the stack of some samples, at most `part_samples`; with `stored`, the host stores its matrices."""
         raise NotImplementedError(f"{type(self).__name__}.take: part_samples is 0, these kernels are not cut.")
 
+    def asked(self, kernels: Kernels | None) -> list[int]:
+        """Return the numbers of some kernels; of all of them for None."""
+        return [int(m) for m in (range(self.n_kernels) if kernels is None else kernels)]
+
     def row_block(self, m: int, rows: Rows) -> Block:
         """Return K_m[rows]."""
         return next(self.blocks([m], rows, slice(0, self.n_samples)))[1]
 
-    def gated_products(self, beta: AnyArray, gates: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    def gated_products(self, beta: AnyArray, gates: AnyArray, rows: NDArray[np.intp]) -> Array:
         """Return K_m (g_m ∘ β) at the given rows for every kernel and gates of shape (n, P), formed as `products`."""
         # Transposed, so that a vector and one column per class are written alike.
         each = [self.products((gates[:, m] * beta.T).T, rows, [m])[m] for m in range(self.n_kernels)]
         return np.stack(each)
 
-    def quadratic_forms(self, beta: AnyArray, kernels: Kernels | None = None) -> NDArray[np.float64]:
+    def quadratic_forms(self, beta: AnyArray, kernels: Kernels | None = None) -> Array:
         """Return ½ Σ_c β_cᵀ K_m β_c for every kernel, reading only rows and columns of the support."""
         support = nonzero_rows(beta)
         values = self.products(beta, support, kernels)
@@ -171,10 +171,10 @@ class MatrixStack(GramStack):
     options: StackOptions
     exact: Any = None
 
-    def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> Array:
         return np.asarray((self.exact if self.has_exact else self).products(beta, rows))
 
-    def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> NDArray[np.float64]:
+    def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> Array:
         if not self.has_exact:
             return super().exact_gated_products(beta, gates)
         support = nonzero_rows(beta)
@@ -269,11 +269,8 @@ class MatrixStack(GramStack):
         source._multiply(dict.fromkeys(range(self.n_kernels), beta), every, every, out)
         return out
 
-    def products(
-        self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
-    ) -> NDArray[np.float64]:
+    def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
         support = nonzero_rows(beta)
-        asked = [int(m) for m in (range(self.n_kernels) if kernels is None else kernels)]
         n_rows = self.n_samples if rows is None else len(rows)
         # A device sums in double precision, which takes it no longer.
         kind = self.dtype if self.backend is NUMPY else np.float64
@@ -281,7 +278,9 @@ class MatrixStack(GramStack):
         out = self.backend.zeros((self.n_kernels, n_rows, *beta.shape[1:]))
         if len(support) and n_rows:
             at = slice(0, n_rows) if rows is None else rows
-            self._multiply(dict.fromkeys(asked, right), at, support, out.reshape(self.n_kernels, n_rows, -1))
+            self._multiply(
+                dict.fromkeys(self.asked(kernels), right), at, support, out.reshape(self.n_kernels, n_rows, -1)
+            )
         return self.backend.to_numpy(out)
 
     @abstractmethod
@@ -310,6 +309,11 @@ class ComputedStack(MatrixStack):
         Sizes that it works with.
     distances : dict, optional
         Between the training samples, as far as they are known; on the host.
+
+    Attributes
+    ----------
+    diagonals : ndarray of shape (P, n) or None
+        Of the kernels; None where combined kernels are written down on the host.
     """
 
     def __init__(
@@ -333,10 +337,10 @@ class ComputedStack(MatrixStack):
         # Samples less their mean, by view.
         self._centred: dict[int, Any] = {}
         self.writes_matrices = backend is NUMPY and self.stores_combined
-        self._diagonals = None if self.writes_matrices else kernel_set.diagonals(here)
+        self.diagonals: Any = None if self.writes_matrices else kernel_set.diagonals(here)
         if backend is not NUMPY and all(self.samples.shares):
             # Exact; in blocks, products of a sample with itself are rounded.
-            self.placed_diagonals = backend.asarray(self._diagonals)
+            self.placed_diagonals = backend.asarray(self.diagonals)
         # The statistic, the kernel made of it and one temporary live at once, in double precision.
         self.entries = self.options.tile_entries(backend) if working_bytes is None else max(1, working_bytes // (3 * 8))
 
@@ -351,12 +355,12 @@ class ComputedStack(MatrixStack):
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
         left = self.samples.take(rows)
         right = left if rows is columns else self.samples.take(columns)
-        for m, block in self.kernel_set.blocks(left, right, [int(m) for m in kernels], self.dtype):
+        for m, block in self.kernel_set.blocks(left, right, self.asked(kernels), self.dtype):
             yield m, self.backend.astype(block, self.dtype)
 
     def write_square(self, kernels: Kernels, matrices: AnyArray, loops: Any, square: tuple[slice, slice]) -> None:
         """Write a square of the lower triangle of matrices on the host, and its mirror image."""
-        (rows, columns), rest = square, [int(m) for m in kernels]
+        (rows, columns), rest = square, self.asked(kernels)
         left, right = self.samples.take(rows), self.samples.take(columns)
         for members in self._gaussians(rest):
             constants = np.array(self._constants(members, np.ones(self.n_kernels)), self.dtype)
@@ -388,13 +392,11 @@ class ComputedStack(MatrixStack):
         strips = list(row_strips(self.n_samples, max(side - side % 16, 1)))
         return [(rows, columns) for i, rows in enumerate(strips) for columns in strips[: i + 1]]
 
-    def cheap_in_squares(self) -> list[int]:
-        """Return the kernels that may as well be computed in many small blocks, on any thread, as in few tall ones."""
-        cheap = [
-            one.kernel.inner.costs_by_entries and isinstance(view, np.ndarray)
-            for one, view in zip(self.kernel_set.fitted, self.samples.views, strict=True)
-        ]
-        return np.flatnonzero(cheap).tolist()
+    def is_cheap(self, kernels: Sequence[int]) -> bool:
+        """Whether kernels may as well be computed in many small blocks here, on any thread, as in few tall ones."""
+        inner = [self.kernel_set.fitted[m].kernel.inner for m in kernels]
+        dense = all(isinstance(self.samples.views[m], np.ndarray) for m in kernels)
+        return self.backend is NUMPY and dense and all(one.costs_by_entries for one in inner)
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Gram:
         if self.stores_combined:
@@ -414,13 +416,9 @@ class ComputedStack(MatrixStack):
         some.placed_diagonals = (
             None if self.placed_diagonals is None else self.placed_diagonals[:, self.backend.index(rows)]
         )
-        some._diagonals = None if self._diagonals is None else self._diagonals[:, rows]
+        some.diagonals = None if self.diagonals is None else self.diagonals[:, rows]
         # The matrices of a part fit where one of all samples will.
         return StoredStack.of(some) if stored and self.backend is NUMPY else some
-
-    def diagonals(self) -> NDArray[np.float64]:
-        """Return the diagonals of all kernels, of shape (P, n)."""
-        return self.kernel_set.diagonals(self.samples) if self._diagonals is None else self._diagonals
 
     def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
         left, across = self.samples.take(rows), self.samples.take(columns)
@@ -440,18 +438,14 @@ class ComputedStack(MatrixStack):
 
     def _tile(self, kernels: Sequence[int], n_rows: int, n_columns: int) -> tuple[int, int]:
         """Return the height and width of the blocks that are computed at once."""
-        if self._is_cheap(kernels):
+        if self.is_cheap(kernels):
             return self.options.host_tile
         rows, columns = next(self.pieces(n_rows, n_columns))
         return rows.stop, columns.stop
 
-    def _is_cheap(self, kernels: Sequence[int]) -> bool:
-        """Whether kernels on the host may as well be computed in many small blocks, on any thread, as in few."""
-        return self.backend is NUMPY and set(kernels) <= set(self.cheap_in_squares())
-
     def _each(self, work: Callable[[Any], None], items: Iterable[Any], kernels: Sequence[int]) -> None:
         """Do some work on every item, on all cores where that pays."""
-        if not self._is_cheap(kernels):
+        if not self.is_cheap(kernels):
             for item in items:
                 work(item)
             return
@@ -475,9 +469,7 @@ class ComputedStack(MatrixStack):
         values = self.backend.to_numpy(out.sum(0))
         return values.reshape(self.n_samples, *beta.shape[1:])
 
-    def _weighted_products(
-        self, weights: NDArray[np.float64], support: NDArray[np.intp], beta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _weighted_products(self, weights: Array, support: NDArray[np.intp], beta: Array) -> Array:
         """Return Σ_m weights_m K_m β on the host: kernels are combined before they are multiplied."""
         active, right = np.flatnonzero(weights).tolist(), beta.astype(self.dtype)
         height, width = self._tile(active, self.n_samples, max(len(support), 1))
@@ -505,7 +497,7 @@ class ComputedStack(MatrixStack):
             if combine_directly(self.samples.views[active[0]].T.contiguous(), *constants, K):
                 return K
         loops = self.loops
-        if loops is None or not self._is_cheap(active):
+        if loops is None or not self.is_cheap(active):
             return super()._fill(factors, K)
 
         def fill(square: tuple[slice, slice]) -> None:
@@ -526,9 +518,7 @@ class ComputedStack(MatrixStack):
         if rest.any():
             super()._accumulate(rest, rows, columns, out)
 
-    def _add_gaussians(
-        self, members: list[int], weights: NDArray[np.float64], rows: Rows, columns: Rows, out: ArrayOrTensor
-    ) -> None:
+    def _add_gaussians(self, members: list[int], weights: Array, rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
         """out += the weighted sum of Gaussians that read the same samples."""
         constants = self._constants(members, weights)
         if self.backend is not NUMPY:
@@ -607,7 +597,7 @@ class ComputedStack(MatrixStack):
                 groups.setdefault(self.samples.views.which[m], []).append(m)
         return list(groups.values())
 
-    def _constants(self, gaussians: Sequence[int], weights: NDArray[np.float64]) -> tuple[list[float], list[float]]:
+    def _constants(self, gaussians: Sequence[int], weights: Array) -> tuple[list[float], list[float]]:
         """Return what squared distances are multiplied with in the exponents, and the weights on the kernels' scale."""
         fitted = [self.kernel_set.fitted[m] for m in gaussians]
         kernels = [one.kernel.inner for one in fitted]
@@ -640,9 +630,8 @@ class StoredStack(MatrixStack):
         self.nbytes = self.n_kernels * self.n_samples**2 * self.dtype.itemsize
         self.has_exact = computed is not None and self.dtype != np.float64
         self.writes_matrices = self.backend is NUMPY
-        if self.backend is NUMPY:
-            self.entries = self.options.cache_bytes // self.dtype.itemsize
-        else:
+        self.entries = self.options.cache_bytes // self.dtype.itemsize
+        if self.backend is not NUMPY:
             self.entries = self.options.tile_entries(self.backend) if computed is None else computed.entries
 
     @classmethod
@@ -652,9 +641,8 @@ class StoredStack(MatrixStack):
         matrices = backend.empty((computed.n_kernels, n, n), computed.dtype)
         loops, kernels = computed.loops, list(range(computed.n_kernels))
         if loops is not None:
-            cheap = computed.cheap_in_squares()
+            cheap = [m for m in kernels if computed.is_cheap([m])]
             kernels = [m for m in kernels if m not in cheap]
-
             # A statistic and the kernels that are functions of it stay in the cache; memory is written to once an
             # entry, and never read.
             with one_blas_thread():
@@ -703,9 +691,7 @@ class StoredStack(MatrixStack):
             return super().combine_classes(weights, out)
         return self.loops.combine_classes(self.matrices, weights, out)
 
-    def products(
-        self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
-    ) -> NDArray[np.float64]:
+    def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
         if self.loops is None:
             return super().products(beta, rows, kernels)
         return np.asarray(self.loops.products(self.matrices, beta, rows, kernels, self.entries))

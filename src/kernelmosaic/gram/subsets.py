@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, MatrixLike
 from kernelmosaic.backend import (
     NUMPY,
     default_budget,
@@ -20,7 +20,7 @@ from kernelmosaic.backend import (
     run_threads,
     torch_backend,
 )
-from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, named, take_rows
+from kernelmosaic.gram.kernel_set import FittedKernel, Kernels, KernelSet, Views, named, take_rows
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, make_normalization
 from kernelmosaic.gram.options import StackOptions
@@ -28,7 +28,6 @@ from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.stack import (
     ComputedStack,
     GramStack,
-    Kernels,
     MatrixStack,
     make_stack,
     matrix_dtype,
@@ -37,8 +36,6 @@ from kernelmosaic.kernels.base import Block
 from kernelmosaic.kernels.distances import FitSamples
 from kernelmosaic.kernels.subsets import FamilyNames, SubsetFamily
 from kernelmosaic.kernels.views import KernelSpec, take_columns
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ class SubsetKernels:
     def __len__(self) -> int:
         return len(self.family)
 
-    def take(self, active: Sequence[int] | AnyArray) -> KernelSet:
+    def take(self, active: Kernels) -> KernelSet:
         """Return these kernels, fitted."""
         fitted = []
         for m in active:
@@ -106,7 +103,7 @@ class SubsetKernels:
         """Return the samples in all columns that subsets are taken of."""
         return Views((self.family.validate(take_columns(X, self.family.columns)),), (0,))
 
-    def take_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
+    def take_views(self, views: Views, active: Kernels) -> Views:
         """Return the samples as the kernels that `take` returns read them."""
         settings = len(self.family.settings)
         subsets = [int(m) // settings for m in active]
@@ -155,7 +152,7 @@ class SubsetStack(GramStack):
         return make_stack(chosen, views, dtype=self.dtype, budget=self.budget, device=self.device, options=self.options)
 
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
-        asked = [int(m) for m in kernels]
+        asked = self.asked(kernels)
         for k, block in self.take_kernels(asked).blocks(range(len(asked)), rows, columns):
             yield asked[k], block
 
