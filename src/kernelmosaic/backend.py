@@ -92,7 +92,7 @@ class Backend:
 
     def index(self, rows: RowIndex) -> RowIndex:
         """Return row numbers in a form that this library's arrays are indexed with; slices are left alone."""
-        return rows if isinstance(rows, slice) else np.asarray(rows)
+        return rows if isinstance(rows, slice) else self.asarray(rows, None)
 
     # Memory --------------------------------------------------------------------------------------------------------
 
@@ -215,9 +215,6 @@ class TorchBackend(Backend):
 
     def may_share_memory(self, a: Any, b: Any) -> bool:
         return bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr())
-
-    def index(self, rows: RowIndex) -> RowIndex:
-        return rows if isinstance(rows, slice) else self.xp.as_tensor(rows, device=self.device)
 
     def empty(self, shape: tuple[int, ...], dtype: DType = np.float64) -> ArrayOrTensor:
         return self.xp.empty(shape, dtype=self._kinds[np.dtype(dtype)], device=self.device)
@@ -343,13 +340,9 @@ def require_device(device: Any) -> Any:
 
 def has_device(device: str | None) -> bool:
     """Whether torch and that device are here."""
-    if device is None:
-        return False
-    try:
-        require_device(device)
-    except (ImportError, ValueError):
-        return False
-    return True
+    with suppress(ImportError, ValueError):
+        return device is not None and require_device(device) is not None
+    return False
 
 
 def tensor_device(X: MatrixLike) -> str | None:

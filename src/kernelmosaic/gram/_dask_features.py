@@ -40,16 +40,15 @@ class DaskFeatures(FeatureStack):
         self._spread: tuple[tuple[Array, ...], list[Any]] = (), []
         self._norms: Array | None = None
 
-    def over_parts(self, work: Callable[..., Any], *chunked: Any, **shared: Any) -> list[Any]:
-        """Return work(features of a partition, its chunks, …) for every partition, done where the features are."""
-        return self.ask(self.tasks(work, *chunked, **shared))
-
     def ask(self, tasks: list[Any]) -> list[Any]:
         """Make a trip: return what tasks return."""
         return gathered(tasks, optimize_graph=False)
 
     def tasks(self, work: Callable[..., Any], *chunked: Any, **shared: Any) -> list[Any]:
-        """Return the same, yet to be done; what is chunked is an array of n rows, or a list of one item a partition."""
+        """Return work(features of a partition, its chunks, …) for every partition, yet to be done where these are.
+
+        What is chunked is an array of n rows, or a list of one item a partition.
+        """
         self.rows_read += self.n_samples
         cut = [one if isinstance(one, list) else self.chunks(one) for one in chunked]
         task = dask.delayed(partial(work, **shared), pure=False, traverse=False)
@@ -102,14 +101,14 @@ class DaskFeatures(FeatureStack):
     ) -> Array:
         out = np.zeros((self.n_kernels, self.n_samples, *columns))
         if sums:
-            out[list(sums)] = np.concatenate(self.over_parts(_outputs, sums=sums), axis=1)
+            out[list(sums)] = np.concatenate(self.ask(self.tasks(_outputs, sums=sums)), axis=1)
         return out if rows is None else out[:, rows]
 
     def sums(self, beta: AnyArray, kernels: Kernels | None, gates: AnyArray | None = None) -> dict[int, Array]:
         every = self.asked(kernels)
         known = {} if gates is not None else self.seen_of(beta).sums
         if missing := [m for m in every if m not in known]:
-            parts = self.over_parts(_sums, beta, self.chunks(gates), kernels=missing)
+            parts = self.ask(self.tasks(_sums, beta, self.chunks(gates), kernels=missing))
             known |= {m: np.sum([part[m] for part in parts], axis=0) for m in missing}
         return {m: known[m] for m in every}
 
@@ -122,7 +121,7 @@ class DaskFeatures(FeatureStack):
     def squared_norms(self) -> Array:
         """Return the squared norms of the rows of every Z_m, of shape (n, P); they are computed once."""
         if self._norms is None:
-            self._norms = np.concatenate(self.over_parts(_squared_norms))
+            self._norms = np.concatenate(self.ask(self.tasks(_squared_norms)))
         return self._norms
 
 

@@ -27,11 +27,6 @@ MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 _SQUARE = 16
 
 
-def mirror_all(matrices: Sequence[AnyArray]) -> None:
-    """Copy the lower triangle of every matrix into the upper."""
-    run_threads(lambda K: mirror_lower(K, 0, len(K)), matrices, sum(K.nbytes for K in matrices))
-
-
 def combine(matrices: AnyArray, weights: AnyArray, out: AnyArray) -> AnyArray:
     """Write Σ_m weights_m K_m."""
     active = np.flatnonzero(weights)

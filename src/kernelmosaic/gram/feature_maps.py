@@ -70,19 +70,17 @@ class NystroemMap:
         self.root = V[:, keep] / np.sqrt(eigenvalues[keep]) if np.any(keep) else np.zeros((len(K), 1))
         self.own, self.width = (first, first + len(K)), self.root.shape[1]
 
-    def project(self, block: Block) -> Block:
-        """Return the features of samples from their block with the landmarks, an array or a tensor."""
-        backend = backend_of(block)
-        projected: Block = block @ backend.asarray(self.root, _floating(block))
-        return projected
+    def project(self, block: ArrayOrTensor) -> ArrayOrTensor:
+        """Return the features of samples from their block with the landmarks."""
+        return block @ backend_of(block).asarray(self.root, _floating(block))
 
 
 def leading_eigenvectors(K: AnyArray, rank: Any) -> tuple[AnyArray, AnyArray]:
     """Return eigenvalues, ascending, and eigenvectors: all, the `rank` largest, or those but a share of the trace."""
     n = len(K)
     if isinstance(rank, int):
-        found: tuple[AnyArray, AnyArray] = eigh(K, check_finite=False, subset_by_index=[max(n - rank, 0), n - 1])
-        return found
+        values, V = eigh(K, check_finite=False, subset_by_index=[max(n - rank, 0), n - 1])
+        return values, V
     values, V = eigh(K, check_finite=False)
     first = 0 if rank is None else int(np.searchsorted(np.cumsum(values), rank * values.sum(), side="right"))
     return values[min(first, n - 1) :], V[:, min(first, n - 1) :]
@@ -94,14 +92,13 @@ class ColumnsMap:
     def __init__(self, width: int, directions: AnyArray | None = None) -> None:
         self.width, self.directions = width, directions
 
-    def features(self, X: MatrixLike) -> Block:
+    def features(self, X: MatrixLike) -> ArrayOrTensor:
         """Return the features of samples, (n, width), not normalised yet; X is an array, sparse or a tensor."""
-        columns: Block = X.toarray() if hasattr(X, "toarray") else X
+        columns = X.toarray() if hasattr(X, "toarray") else X
         if self.directions is None:
             return columns
         backend = backend_of(columns)
-        turned: Block = columns @ backend.asarray(self.directions, backend.dtype(columns))
-        return turned
+        return columns @ backend.asarray(self.directions, backend.dtype(columns))
 
 
 class FourierMap:
@@ -219,8 +216,8 @@ class FeatureMaps:
         share = np.ones(rows.shape[0]) if sample_weight is None else sample_weight
         counted = np.flatnonzero(share)
         looked_at = min(max(budget / (32 * rows.row_width), cls.fit_options.least_rows), cls.fit_options.most_rows)
-        some = rows.take(_some(counted, int(looked_at), random))
-        kernel_set = KernelSet.fit(specs, some, "diagonal" if normalize == "diagonal" else None)
+        chosen = _some(counted, int(looked_at), random)
+        kernel_set = KernelSet.fit(specs, rows.take(chosen), "diagonal" if normalize == "diagonal" else None)
         if normalize == "trace":
             kernel_set = _unit_trace(kernel_set, rows, share)
         check_choice("approximation", approximation, APPROXIMATIONS, ", or None for exact kernels")
@@ -235,12 +232,13 @@ class FeatureMaps:
         for m, one in enumerate(kernel_set.fitted):
             with named(one.name):
                 explicit = explicit_map(approximation, one.kernel, landmarks[m], ranks[m], random, centred)
-            if explicit is None:
-                view = take_rows(shuffled.take([m]), slice(firsts[m], firsts[m] + sizes[m]))
-                block = next(kernel_set.take([m]).blocks(view, view, [0]))[1]
-                kept = (ranks[m], centred) if approximation == "leading" else ()
-                explicit = NystroemMap(block, firsts[m], *kept)
-            maps.append(explicit)
+            if explicit is not None:
+                maps.append(explicit)
+                continue
+            view = take_rows(shuffled.take([m]), slice(firsts[m], firsts[m] + sizes[m]))
+            block = next(kernel_set.take([m]).blocks(view, view, [0]))[1]
+            kept = (ranks[m], centred) if approximation == "leading" else ()
+            maps.append(NystroemMap(block, firsts[m], *kept))
         landmarks = shuffled if any(isinstance(one, NystroemMap) for one in maps) else Views()
         plain = cls(kernel_set, tuple(maps), landmarks, [0.0] * len(maps), [1.0] * len(maps))
         return plain._centred(rows, share / share.sum()) if centred else plain
@@ -335,13 +333,12 @@ class FeatureMaps:
                 out[m, strip] = backend.to_numpy(Z @ coefficients[m])
         return out
 
-    def _finish(self, m: int, Z: Block, dtype: DType) -> Block:
+    def _finish(self, m: int, Z: ArrayOrTensor, dtype: DType) -> ArrayOrTensor:
         """Take the centre off the features and scale them, in the given precision."""
         backend, centre, factor = backend_of(Z), self.centres[m], self.factors[m]
         if factor != 1.0 or np.any(centre):
             Z = (Z - backend.asarray(centre)) * factor
-        finished: Block = Z if dtype is None else backend.astype(Z, dtype)
-        return finished
+        return Z if dtype is None else backend.astype(Z, dtype)
 
     def _centred(self, rows: RowSource, share: Array) -> FeatureMaps:
         """Take the mean off the features, and give what is left a mean square norm of one."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram.kernel_set import KernelSet, Views, named, read_columns, take_rows
 from kernelmosaic.kernels.matrices import MatrixRows
@@ -45,11 +45,8 @@ def present_views(kernels: Sequence[Any], X: MatrixLike) -> Mask | None:
         key = (own, None if one.columns is None else one.columns.tobytes())
         if key not in known:
             with named(one.name):
-                known[key] = (
-                    ~one.kernel.lacks(take_columns(X, one.columns))
-                    if gaps is None
-                    else take_columns(gaps, one.columns).sum(axis=1) == 0
-                )
+                V = take_columns(X if gaps is None else gaps, one.columns)
+                known[key] = ~one.kernel.lacks(V) if gaps is None else V.sum(axis=1) == 0
         present[:, m] = known[key]
     if present.all():
         return None
@@ -259,12 +256,10 @@ class MissingViews:
         return self._constants
 
 
-def _nearest(
-    D: Array, at: NDArray[np.intp], having: NDArray[np.intp], shape: tuple[int, int], n_neighbors: int = 6
-) -> ArrayOrTensor:
-    """Return the shares of the nearest training samples that have a view in what stands in for it, in some rows."""
+def _nearest(D: Array, at: NDArray[np.intp], having: NDArray[np.intp], shape: tuple[int, int]) -> MatrixLike:
+    """Return the shares of the six nearest training samples that have a view in what stands in for it, in some rows."""
     E = D[:, having]
-    order = np.argsort(E, axis=1, kind="stable")[:, :n_neighbors]
+    order = np.argsort(E, axis=1, kind="stable")[:, :6]
     near = np.zeros(E.shape, dtype=bool)
     np.put_along_axis(near, order, np.isfinite(np.take_along_axis(E, order, axis=1)), axis=1)
     # Without a sample to compare with, all are equally near.

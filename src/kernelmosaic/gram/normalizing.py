@@ -108,7 +108,7 @@ class UnitDiagonal(Normalization):
             return False
         return not (left.min() * right.min() >= 1 / _MODERATE and left.max() * right.max() <= _MODERATE)
 
-    def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
+    def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> ArrayOrTensor:
         backend = backend_of(K)
         dtype = backend.dtype(K)
         K /= backend.astype(left, dtype)[:, None]
@@ -118,10 +118,9 @@ class UnitDiagonal(Normalization):
     def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
         return np.where(k > 0, 1.0, 0.0)
 
-    def features(self, Z: Block, row_scale: ArrayOrTensor) -> Block:
+    def features(self, Z: Block, row_scale: ArrayOrTensor) -> ArrayOrTensor:
         backend = backend_of(Z)
-        scaled: Block = Z / backend.astype(row_scale, backend.dtype(Z))[:, None]
-        return scaled
+        return Z / backend.astype(row_scale, backend.dtype(Z))[:, None]
 
 
 class Centered(Normalization):
@@ -149,11 +148,8 @@ class Centered(Normalization):
         self.scale_ = trace if trace > 0 and noise <= CENTRED_ERROR * trace else np.inf
         if self.scale_ == np.inf and not (is_constant(X) if kernel.input_kind == "numbers" else np.ptp(K) == 0):
             raise_of_rounding()
+        self.removed = abs(self.mean_) / self.scale_
         return self
-
-    @property
-    def removed(self) -> float:  # type: ignore[override]
-        return abs(self.mean_) / self.scale_
 
     def rounds_last(self, left: ArrayOrTensor, right: ArrayOrTensor) -> bool:
         return True  # it may leave but the last digits of large entries
@@ -163,19 +159,18 @@ class Centered(Normalization):
             return self.means_
         return np.asarray(self.kernel_(X, self.X_) @ self.share_, dtype=np.float64)
 
-    def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
+    def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> ArrayOrTensor:
         backend = backend_of(K)
         # In double precision, whatever the block is in: the row scales are.
         D = K - left[:, None]
         D -= right - self.mean_
         D /= float(self.scale_)
-        centred: Block = backend.astype(D, backend.dtype(K))
-        return centred
+        return backend.astype(D, backend.dtype(K))
 
     def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
         return np.asarray((k - 2.0 * row_scale + self.mean_) / self.scale_)
 
-    def features(self, Z: Block, row_scale: ArrayOrTensor) -> Block:
+    def features(self, Z: Block, row_scale: ArrayOrTensor) -> ArrayOrTensor:
         raise NotImplementedError("Centered: features are centred by FeatureMaps.")
 
 

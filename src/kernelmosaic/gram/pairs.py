@@ -211,11 +211,8 @@ def _members(kernel_set: KernelSet, views: Views) -> tuple[tuple[Codes, Codes], 
         each = Members.of(np.column_stack([Members.of(V).codes for V in arrays.values()]))
         first = np.unique(each.codes, return_index=True)[1]
         found.append((each.codes, {key: V[first] for key, V in arrays.items()}))
-    values = [[(key, found[side if not one_kind else 0][1][key]) for side, key in enumerate(own)] for own in keys]
-    if one_kind:
-        left, right = np.split(found[0][0], 2)
-    else:
-        left, right = found[0][0], found[1][0]
+    left, right = np.split(found[0][0], 2) if one_kind else (found[0][0], found[1][0])
+    values = [[(a, found[0][1][a]), (b, found[-1][1][b])] for a, b in keys]
     return (left, right), values
 
 

@@ -654,7 +654,7 @@ class StoredStack(MatrixStack):
                 if loops is None:
                     mirror(matrices[m], rows, columns)
         if loops is not None and kernels:
-            loops.mirror_all([matrices[m] for m in kernels])
+            run_threads(lambda m: loops.mirror_lower(matrices[m], 0, n), kernels, len(kernels) * matrices[0].nbytes)
         if computed.placed_diagonals is not None:
             for K, one in zip(matrices, np.eye(computed.n_kernels), strict=True):
                 computed._set_diagonal(K, one)
