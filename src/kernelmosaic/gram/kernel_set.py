@@ -297,11 +297,7 @@ class KernelSet:
         return PlacedSamples(backend, moved, row_scales, shares, centres, every)
 
     def blocks(
-        self,
-        X: Views | PlacedSamples,
-        Y: Views | PlacedSamples,
-        kernels: Kernels,
-        dtype: DType = None,
+        self, X: Views | PlacedSamples, Y: Views | PlacedSamples, kernels: Kernels, dtype: DType = None
     ) -> Iterator[tuple[int, Block]]:
         """Yield (m, block of kernel m between X and Y) for each given m, in the samples' backend.
 
@@ -359,13 +355,7 @@ class KernelSet:
         return list(zip(order, powers, strict=True))
 
     def products(
-        self,
-        views: Views,
-        support: Views,
-        right: Array,
-        device: str,
-        entries: int | None = None,
-        columns: int = 8192,
+        self, views: Views, support: Views, right: Array, device: str, entries: int | None = None, columns: int = 8192
     ) -> Array:
         """Return K_m right between samples and support samples for every kernel, (P, n, k), computed on a device.
 

@@ -115,10 +115,7 @@ class PassOptions:
 
 #: Of the host and of a device, by the name of the backend. A device forms large blocks in no time and factorises fast,
 #: but rounds of small steps are slow there.
-PASSES = {
-    "numpy": PassOptions(),
-    "torch": PassOptions(2**30, block_samples=16_000, columns=640, sparse=0.5, wide=2.0),
-}
+PASSES = {"numpy": PassOptions(), "torch": PassOptions(2**30, block_samples=16_000, columns=640, sparse=0.5, wide=2.0)}
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,7 @@ from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, make_normalization
 from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.row_blocks import Rows
-from kernelmosaic.gram.stack import (
-    ComputedStack,
-    GramStack,
-    MatrixStack,
-    make_stack,
-    matrix_dtype,
-)
+from kernelmosaic.gram.stack import ComputedStack, GramStack, MatrixStack, make_stack, matrix_dtype
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.kernels.distances import FitSamples
 from kernelmosaic.kernels.subsets import FamilyNames, SubsetFamily
