@@ -278,9 +278,8 @@ class TorchBackend(Backend):
     def take_block(self, K: ArrayOrTensor, rows: RowIndex, columns: RowIndex) -> ArrayOrTensor:
         out = self.xp.empty((len(rows), len(columns)), dtype=K.dtype, device=K.device)
         # A few whole rows at a time: all of them at once could be larger than the block by far.
-        height = max(1, 2**26 // K.shape[1])
-        for i in range(0, len(rows), height):
-            self.xp.index_select(K[rows[i : i + height]], 1, columns, out=out[i : i + height])
+        for strip in row_strips(len(rows), 2**26 // K.shape[1]):
+            self.xp.index_select(K[rows[strip]], 1, columns, out=out[strip])
         return out
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, RowIndex
 from kernelmosaic.gram.factored import FactoredGram, NewtonPass
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, StackFactors, StoredFeatures, apply_gate
+from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, StackFactors, StoredFeatures
 from kernelmosaic.gram.kernel_set import Kernels
 from kernelmosaic.gram.row_blocks import ArrayRows, Rows, gathered
 from kernelmosaic.kernels.base import Block
@@ -197,11 +197,8 @@ class DaskFactoredGram(FactoredGram):
         return NewtonPass(change, adjoint, form)
 
     def placed_rows(self, which: NDArray[np.intp]) -> Array:
-        found = dict(self.stack.features(which, self.active))
-        gates = None if self.gates is None else self.gates[which]
-        scaled = [
-            apply_gate(np.sqrt(self.weights[m]) * found[m], None if gates is None else gates[:, m]) for m in self.active
-        ]
+        scales = np.sqrt(self.weights) * (1.0 if self.gates is None else self.gates[which])
+        scaled = [scales[..., m : m + 1] * Z for m, Z in self.stack.features(which, self.active)]
         return np.hstack([np.zeros((len(which), 0)), *scaled])
 
     def squared_norms(self) -> Array:

@@ -363,9 +363,7 @@ class FeatureMaps:
             if not kept and not (self._is_constant(m, rows) if numbers[m] else squares[m] == 0):
                 with named(self.names[m]):
                     raise_of_rounding()
-        constant = [name for name, factor in zip(self.names, factors, strict=True) if factor == 0.0]
-        if constant:
-            warn_of_constant(constant)
+        warn_of_constant([name for name, factor in zip(self.names, factors, strict=True) if factor == 0.0])
         return replace(self, centres=means, factors=factors)
 
     def _is_constant(self, m: int, rows: RowSource) -> bool:

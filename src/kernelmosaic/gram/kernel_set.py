@@ -196,9 +196,7 @@ class KernelSet:
                 scale = make_normalization(normalize).fit(kernel.inner, samples.X, weight)
             fitted.append(FittedKernel(spec.name, kernel, spec.columns, scale, v))
             prepared[fitted[-1].reads] = samples
-        constant = [one.name for one in fitted if getattr(one.normalization, "scale_", 1.0) == np.inf]
-        if constant:
-            warn_of_constant(constant)
+        warn_of_constant([one.name for one in fitted if getattr(one.normalization, "scale_", 1.0) == np.inf])
         views = Views.of([one.reads for one in fitted], {key: one.X for key, one in prepared.items()})
         every = enumerate(prepared.values())
         return cls(tuple(fitted)), views, {(k, name): S for k, one in every for name, S in one.distances.items()}

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex
-from kernelmosaic.backend import Backend, backend_of, one_blas_thread
+from kernelmosaic.backend import backend_of, one_blas_thread, row_strips
 from kernelmosaic.gram.options import BLOCKS, BlockOptions
+
+#: How many entries are multiplied at once in a higher precision than they are stored in.
+_AT_ONCE = {"numpy": 2**20, "torch": 2**26}
 
 
 def rounding(dtype: DType, n: int) -> float:
@@ -196,14 +199,8 @@ def multiply(A: ArrayOrTensor, x: ArrayOrTensor) -> ArrayOrTensor:
     dtype = backend.dtype(x)
     if backend.dtype(A) == dtype:
         return A @ x
-    height = max(1, _chunk(backend) // A.shape[1])
-    strips = [backend.astype(A[i : i + height], dtype) @ x for i in range(0, A.shape[0], height)]
-    return backend.xp.concatenate(strips)
-
-
-def _chunk(backend: Backend) -> int:
-    """Return how many entries are multiplied at once in a higher precision than they are stored in."""
-    return 2**20 if backend.name == "numpy" else 2**26
+    strips = row_strips(len(A), _AT_ONCE[backend.name] // A.shape[1])
+    return backend.xp.concatenate([backend.astype(A[strip], dtype) @ x for strip in strips])
 
 
 def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: ArrayOrTensor) -> ArrayOrTensor:
@@ -211,19 +208,17 @@ def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: ArrayOrTensor)
 
     `rows` are row numbers in the form the backend indexes with, `coefficients` have one column or several.
     """
-    backend = backend_of(K)
-    n = K.shape[0]
-    height = max(1, _chunk(backend) // n)
-    out = backend.zeros((n, *coefficients.shape[1:]))
+    backend, n = backend_of(K), K.shape[0]
+    height, out = _AT_ONCE[backend.name] // n, backend.zeros((n, *coefficients.shape[1:]))
     with np.errstate(invalid="ignore"):  # infinity less infinity: the caller refuses the result
         if 2 * len(rows) > n:  # whole rows in order are faster than most of them picked out
             full = backend.zeros((n, *coefficients.shape[1:]))
             full[rows] = coefficients
-            for i in range(0, n, height):
-                out[i : i + height] = backend.astype(K[i : i + height], np.float64) @ full
+            for strip in row_strips(n, height):
+                out[strip] = backend.astype(K[strip], np.float64) @ full
             return out
-        for i in range(0, len(rows), height):
-            out += backend.astype(K[rows[i : i + height]], np.float64).T @ coefficients[i : i + height]
+        for strip in row_strips(len(rows), height):
+            out += backend.astype(K[rows[strip]], np.float64).T @ coefficients[strip]
     return out
 
 

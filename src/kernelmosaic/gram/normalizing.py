@@ -201,13 +201,14 @@ def raise_of_rounding() -> NoReturn:
 
 
 def warn_of_constant(names: Sequence[str]) -> None:
-    """Warn of kernels that are constant on the training set."""
-    warnings.warn(
-        f"normalize='centered': kernel {', '.join(map(repr, names))} is constant on the training set and zero once "
-        "centred: it adds nothing; leave it out, or give it columns that vary.",
-        UserWarning,
-        stacklevel=3,
-    )
+    """Warn of kernels, if there are any, that are constant on the training set."""
+    if names:
+        warnings.warn(
+            f"normalize='centered': kernel {', '.join(map(repr, names))} is constant on the training set and zero once "
+            "centred: it adds nothing; leave it out, or give it columns that vary.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 _RULES: dict[str | None, type[Normalization]] = {

@@ -52,10 +52,7 @@ def side_ties(kernel_set: KernelSet) -> Array:
         left = ("left", number_of(kernel.left, known), columns[: kernel.split].tobytes())
         right = ("right", number_of(kernel.right, known), columns[kernel.split :].tobytes())
         places.append([keys.setdefault(left, len(keys)), keys.setdefault(right, len(keys))])
-    out = np.zeros((len(places), len(keys)))
-    for row, place in zip(out, places, strict=True):
-        row[place] = 1.0
-    return out
+    return np.asarray(np.eye(len(keys))[places].sum(axis=1))
 
 
 class PairFactors:
@@ -254,19 +251,16 @@ class PairStack(MatrixStack):
 
     def _multiply(self, right: dict[int, ArrayOrTensor], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
         full = np.zeros((self.n_samples, out.shape[2]))
-        made: dict[tuple[int, int], Array] = {}
-        given: ArrayOrTensor = None
-        for m, own in right.items():
+        full[columns] = next(iter(right.values()), 0.0)  # the same for every kernel
+        V, made = self.factors.table(full), dict[tuple[int, int], Array]()
+        left, beside = (codes[rows] for codes in self.factors.rows)
+        for m in right:
             sign = int(self.factors.sign[m])
-            if own is not given:
-                full[columns], given = own, own
-                V, made = self.factors.table(full), {}
             for a, b in self.factors.terms[m]:
                 if (sign, a) not in made:
                     made[sign, a] = self.factors.A[a] @ exchanged(V, sign)
                 found = made[sign, a] @ self.factors.B[b].T
-                left, right_codes = (codes[rows] for codes in self.factors.rows)
-                out[m] += self.factors.scale[m] * found[:, left, right_codes].T
+                out[m] += self.factors.scale[m] * found[:, left, beside].T
 
     def bilinear_forms(self, U: Array, V: Array) -> Array:
         """Return Σ_c u_cᵀ K_m v_c for every kernel, for columns u_c and v_c: a product by every matrix of a side."""

@@ -422,19 +422,24 @@ class ComputedStack(MatrixStack):
 
     def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
         left, across = self.samples.take(rows), self.samples.take(columns)
-        if not across.n_samples or self._multiply_gaussians(right, left, across, out):
+        rest = list(right) if across.n_samples else []
+        for members in self._gaussians(rest):
+            # On a device those beside other kernels share their distances.
+            alone = self.backend is NUMPY or members == list(right)
+            if alone and self._multiply_gaussians(members, right, left, across, out):
+                rest = [m for m in rest if m not in members]
+        if not rest:
             return
-
-        height, width = self._tile(list(right), out.shape[1], across.n_samples)
+        height, width = self._tile(rest, out.shape[1], across.n_samples)
 
         def multiply(strip: slice) -> None:
             part = left.take(strip)
             for below in row_strips(across.n_samples, width):
-                for m, block in self.kernel_set.blocks(part, across.take(below), list(right), self.dtype):
+                for m, block in self.kernel_set.blocks(part, across.take(below), rest, self.dtype):
                     own = right[m][below]
                     out[m, strip] += self.backend.astype(block, self.backend.dtype(own)) @ own
 
-        self._each(multiply, row_strips(out.shape[1], height), list(right))
+        self._each(multiply, row_strips(out.shape[1], height), rest)
 
     def _tile(self, kernels: Sequence[int], n_rows: int, n_columns: int) -> tuple[int, int]:
         """Return the height and width of the blocks that are computed at once."""
@@ -455,7 +460,7 @@ class ComputedStack(MatrixStack):
     def combined_products(self, support: NDArray[np.intp], beta: Array, factors: Array) -> Array:
         """Return Kβ of the kernel combined by weights (P,) or gates (n, P); β, at the support, has columns or none."""
         gated = factors.ndim == 2
-        if self.backend is NUMPY and not gated and self.dtype != np.float64:
+        if self.backend is NUMPY and beta.ndim > 1 and not gated and self.dtype != np.float64:
             return self._weighted_products(factors, support, beta)
         # A device sums in double precision, which takes it no longer.
         kind = self.dtype if self.backend is NUMPY else np.float64
@@ -470,7 +475,7 @@ class ComputedStack(MatrixStack):
         return values.reshape(self.n_samples, *beta.shape[1:])
 
     def _weighted_products(self, weights: Array, support: NDArray[np.intp], beta: Array) -> Array:
-        """Return Σ_m weights_m K_m β on the host: kernels are combined before they are multiplied."""
+        """Return Σ_m weights_m K_m β on the host: kernels are combined before they are multiplied with many columns."""
         active, right = np.flatnonzero(weights).tolist(), beta.astype(self.dtype)
         height, width = self._tile(active, self.n_samples, max(len(support), 1))
         out = np.zeros((self.n_samples, *beta.shape[1:]))
@@ -533,14 +538,10 @@ class ComputedStack(MatrixStack):
         add_gaussians(tile, *(np.array(one, dtype=np.float32) for one in constants), out)
 
     def _multiply_gaussians(
-        self, right: dict[int, Any], left: PlacedSamples, across: PlacedSamples, out: ArrayOrTensor
+        self, members: list[int], right: dict[int, Any], left: PlacedSamples, across: PlacedSamples, out: ArrayOrTensor
     ) -> bool:
-        """Add products to `out` if the kernels are Gaussians of the same samples, on a device those with one vector.
-
-        Return whether they are.
-        """
-        members = list(right)
-        if (out.shape[2] > 1 and self.backend is not NUMPY) or self._gaussians(members) != [members]:
+        """Add products of Gaussians of the same samples to `out`, on a device those with one vector; return whether."""
+        if out.shape[2] > 1 and self.backend is not NUMPY:
             return False
         rates, factors = self._constants(members, np.ones(self.n_kernels))
         beta = self.backend.xp.stack([right[m] * factor for m, factor in zip(members, factors, strict=True)])
