@@ -566,7 +566,7 @@ class ComputedStack(MatrixStack):
         found, factors = np.zeros((len(rates), len(left), beta.shape[2])), np.array(rates, dtype=self.dtype)
         height, width = self.options.host_tile
         # The exponentials that several vectors are multiplied with stay in the cache.
-        height = height if beta.shape[2] == 1 else max(height // 8, 1)
+        height = height if beta.shape[2] == 1 else max(height // 4, 1)
 
         def multiply(strip: slice) -> None:
             for below in row_strips(len(right), width):
