@@ -458,7 +458,5 @@ def threads_for(n_samples: int) -> AbstractContextManager[Any]:
     return one_blas_thread() if n_samples <= _FEW_SAMPLES else nullcontext()
 
 
-@lru_cache(maxsize=1)
-def _libraries() -> ThreadpoolController:
-    """The libraries in this process: looking for them takes longer than a small factorisation."""
-    return ThreadpoolController()
+#: Returns the libraries in this process: looking for them takes longer than a small factorisation.
+_libraries = lru_cache(maxsize=1)(ThreadpoolController)
