@@ -276,3 +276,20 @@ def test_compiled_sums_of_gaussians_far_from_the_origin(dtype):
     np.testing.assert_allclose(stack.products(beta), each @ beta, atol=1e-5 * scale.max())
     rows = rng.permutation(300)[:100]
     np.testing.assert_allclose(gram.block(rows), K[np.ix_(rows, rows)], atol=1e-6 * K.max())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("columns", [(), (3,)], ids=["vector", "columns"])
+def test_compiled_products_of_gaussians_beside_other_kernels(dtype, columns):
+    rng = np.random.default_rng(0)
+    X, beta, weights = rng.normal(size=(300, 4)), rng.normal(size=(300, *columns)), np.linspace(0.0, 1.0, P)
+    beta[rng.random(300) < 0.5] = 0.0
+    kernel_set = fit_mosaic(X)
+    stack = ComputedStack(kernel_set, kernel_set.views(X), np.dtype(dtype), 2**20)
+    Ks = np.array([type_clone(kernel).fit(X)(X) for kernel in KERNELS])
+    Ks *= (300 / Ks.trace(axis1=1, axis2=2))[:, None, None]
+    expected, support = np.tensordot(Ks, beta, axes=(2, 0)), np.flatnonzero(beta.reshape(300, -1)[:, 0])
+    close = {"rtol": 0, "atol": 100 * float(np.finfo(dtype).eps) * np.abs(expected).max()}
+    np.testing.assert_allclose(stack.products(beta), expected, **close)
+    found = stack.combined_products(support, beta[support], weights)
+    np.testing.assert_allclose(found, np.tensordot(weights, expected, axes=1), **close)
