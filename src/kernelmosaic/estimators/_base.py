@@ -25,7 +25,6 @@ from kernelmosaic._typing import (
     Array,
     ArrayOrTensor,
     DType,
-    Estimator,
     KernelsLike,
     MatrixLike,
     SampleWeight,
@@ -113,16 +112,13 @@ class KernelEstimator(BaseEstimator, ABC):
     _rules: Settings
     _standardizer: Standardizer | None = None
 
-    # The kernels of ``kernels=None``.
-    _default_kernels = staticmethod(default_kernels)
-
     def read_kernels(self, X: MatrixLike = None, views: Settings | None = None) -> list[Entry]:
         """Return the kernels by name; where they depend on the samples, those for X, and for each of several tables."""
         return read_kernels(self.kernels, partial(self._kernels_of, X, views), X, views)
 
     def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
         """Return the kernels of ``kernels=None`` on columns of numbers, of X or of each of several tables."""
-        return self._default_kernels()
+        return default_kernels()
 
     def get_params(self, deep: bool = True) -> Settings:
         """Return the parameters; if deep, also the kernels, ``kernels__name``, and theirs, ``kernels__name__width``."""
@@ -197,10 +193,11 @@ class KernelEstimator(BaseEstimator, ABC):
             for key, parameter in signature(type(self)).parameters.items()
             if repr(value := getattr(self, key)) != repr(parameter.default)
         ]
-        text = _call(self, {key: repr(value) for key, value in changed})
-        if len(text) > N_CHAR_MAX:
-            text = _call(self, {key: _shortened(value) for key, value in changed})
-        return text if len(text) <= N_CHAR_MAX else text[: max(N_CHAR_MAX - 4, 0)] + "...)"
+        for written in (repr, _shortened):
+            text = f"{type(self).__name__}({', '.join(f'{key}={written(value)}' for key, value in changed)})"
+            if len(text) <= N_CHAR_MAX:
+                return text
+        return text[: max(N_CHAR_MAX - 4, 0)] + "...)"
 
     # Samples in ----------------------------------------------------------------------------------------------------
 
@@ -223,8 +220,8 @@ class KernelEstimator(BaseEstimator, ABC):
             self._refuse_labels(y[0])
         device = tensor_device(X) if self.device is None else str(require_device(self.device))
         found = self._validate(X, *y, reset=True, views=views, **checks)
-        self._rules["tables"] = tables
         checked, target = found if y else (found, None)
+        self._rules["tables"] = tables
         weight = None if sample_weight is None else read_sample_weight(sample_weight, checked)
         given = FitInput(checked, target, weight, to_host(X), device, views)
         if "table" in self._rules["kinds"] and getattr(checked, "dtype", np.dtype(float)).kind in "OU":
@@ -272,18 +269,20 @@ class KernelEstimator(BaseEstimator, ABC):
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
             # Rows one after the other, as data frames do not have them: sums then round alike, and fits are the same.
             found = validate_data(self, X, *y, reset=reset, order="C", **form, **checks)
+        checked, target = found if y else (found, None)
         if names is not None:
             self._check_names(names, reset)
         if rules["approximation"] is not None and rules.get("views"):
-            _refuse_gaps(found[0] if y else found, rules["approximation"])
+            _refuse_gaps(checked, rules["approximation"])
         if not reset and rules.get("categories"):
             labels: Any = getattr(self, "feature_names_in_", range(self.n_features_in_))
-            warn_of_unseen(rules["categories"], found[0] if y else found, labels)
+            warn_of_unseen(rules["categories"], checked, labels)
         if names is not None and (several_tables(X) or X.lacking):
             if reset:
                 rules["gaps"] = first_columns(lay_specs(self.read_kernels(X, views), X), X.tables)
-            found = (self._marked(found[0], X.lacking), *found[1:]) if y else self._marked(found, X.lacking)
-        return found if self._standardizer is None else self._standardizer(found)
+            checked = self._marked(checked, X.lacking)
+        checked = checked if self._standardizer is None else self._standardizer(checked)
+        return (checked, target) if y else checked
 
     def _array_form(self, X: MatrixLike, names: NDArray[np.object_] | None) -> tuple[MatrixLike, Settings]:
         """Return samples, and what scikit-learn's check is to make of them and to allow."""
@@ -413,8 +412,8 @@ class KernelEstimator(BaseEstimator, ABC):
     # Predictions out -----------------------------------------------------------------------------------------------
 
     def _outputs(self, X: MatrixLike) -> Array:
-        check_is_fitted(self)
-        return np.asarray(self.function_.outputs(self.read(X)))
+        X = self.read(X)
+        return np.asarray(self.function_.outputs(X))
 
     def contributions(self, X: MatrixLike) -> Array:
         """Return each kernel's share of the decision.
@@ -430,8 +429,8 @@ class KernelEstimator(BaseEstimator, ABC):
             Summed over the kernels, and with `intercept_` added, the decision function. The share of a view that a
             sample lacks is that of what stands in for it.
         """
-        check_is_fitted(self)
-        terms = np.asarray(self.function_.terms(self._validate(X, reset=False)))
+        X = self.read(X)
+        terms = np.asarray(self.function_.terms(X))
         return terms[:, :, 0] if terms.shape[2] == 1 else terms
 
     def kernel_matrix(self, X: MatrixLike, Y: MatrixLike = None) -> Array:
@@ -446,8 +445,7 @@ class KernelEstimator(BaseEstimator, ABC):
         -------
         ndarray of shape (len(X), len(Y)), or (classes, len(X), len(Y)) where every class has weights of its own
         """
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
+        X = self.read(X)
         K = np.asarray(self.function_.combined(X, X if Y is None else self._validate(Y, reset=False)))
         return K[0] if len(K) == 1 else K
 
@@ -519,7 +517,19 @@ class BaseMKL(KernelEstimator):
 
     def _method(self) -> Method:
         """Return how the weights are to be learned."""
-        return WeightMethod(self._parameters(), self.tol, self.fixed_weights, drops_idle=True, n_jobs=self.n_jobs)
+        parameters = Parameters(
+            tol=AIM * self.tol,
+            max_iter=self.max_iter,
+            verbose=self.verbose,
+            solver=self.solver,
+            weights=self.weights,
+            norm=self.norm,
+            l1_ratio=self.l1_ratio,
+            penalties=self.penalties,
+            penalty_power=self.penalty_power,
+            learns_C=getattr(self, "C", None) == "learn",
+        )
+        return WeightMethod(parameters, self.tol, self.fixed_weights, drops_idle=True, n_jobs=self.n_jobs)
 
     # Fitting -------------------------------------------------------------------------------------------------------
 
@@ -564,21 +574,6 @@ class BaseMKL(KernelEstimator):
         if warning is not None:
             warnings.warn(f"{type(self).__name__}{warning}", ConvergenceWarning, stacklevel=level_of_caller())
 
-    def _parameters(self) -> Parameters:
-        """Return how the weights are to be learned."""
-        return Parameters(
-            tol=AIM * self.tol,
-            max_iter=self.max_iter,
-            verbose=self.verbose,
-            solver=self.solver,
-            weights=self.weights,
-            norm=self.norm,
-            l1_ratio=self.l1_ratio,
-            penalties=self.penalties,
-            penalty_power=self.penalty_power,
-            learns_C=getattr(self, "C", None) == "learn",
-        )
-
     def _set_calibration(self, calibration: Any) -> None:
         """Set what turns outputs into probabilities, or survival functions, where there are any."""
 
@@ -604,10 +599,6 @@ def _as_column(X: MatrixLike) -> MatrixLike:
         return X
     X = np.asarray(X, dtype=object) if not hasattr(X, "shape") else np.asarray(X)
     return X.reshape(-1, 1) if X.ndim == 1 else X
-
-
-def _call(estimator: Estimator, arguments: dict[str, str]) -> str:
-    return f"{type(estimator).__name__}({', '.join(f'{key}={text}' for key, text in arguments.items())})"
 
 
 def _shortened(value: object) -> str:

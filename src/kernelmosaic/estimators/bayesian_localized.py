@@ -9,7 +9,6 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import log_ndtr
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_count, check_positive
 from kernelmosaic._typing import Array, MatrixLike, Seed, TargetLike
@@ -191,8 +190,8 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         -------
         ndarray of shape (n_samples, P)
         """
-        check_is_fitted(self)
-        return np.asarray(self.function_.gates(self._validate(X, reset=False))[0])
+        X = self.read(X)
+        return np.asarray(self.function_.gates(X)[0])
 
     def components(self, X: MatrixLike) -> Array:
         """Return the posterior means of the projections ⟨w_mr, φ_m(x)⟩.
@@ -207,9 +206,8 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         ndarray of shape (n_samples, P · R)
             Kernel by kernel.
         """
-        check_is_fitted(self)
-        own = _expanded(replace(self.function_.expansion.sums, beta=np.moveaxis(self._alpha, 1, 0)))
-        terms = own.terms(self._validate(X, reset=False))
+        X = self.read(X)
+        terms = _expanded(replace(self.function_.expansion.sums, beta=np.moveaxis(self._alpha, 1, 0))).terms(X)
         return np.asarray(terms.reshape(len(terms), -1))
 
 

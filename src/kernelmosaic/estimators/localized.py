@@ -59,8 +59,7 @@ class ProjectedSamples(TransformerMixin):
         -------
         ndarray of shape (n_samples, n_components), or a data frame if ``set_output`` asked for one
         """
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
+        X = self.read(X)
         every = [expansion.kernel_set.views(X) for expansion in self.function_.expansions]
         return np.hstack([kernel.transform(every[c][m]) for c, m, kernel in self.function_.projections()])
 
