@@ -18,7 +18,7 @@ from kernelmosaic.engine.expansion import Expansion, Function
 from kernelmosaic.engine.fit import Fit, Method, workers_of
 from kernelmosaic.engine.tasks import Task
 from kernelmosaic.engine.training_set import ExactSet, TrainingSet
-from kernelmosaic.gating import Constant, Gating, make_gating
+from kernelmosaic.gating import Constant, Gating
 from kernelmosaic.gram.kernel_set import in_double
 from kernelmosaic.gram.missing import MissingViews
 from kernelmosaic.gram.row_blocks import RowSource
@@ -312,25 +312,22 @@ class GateMethod(Method):
 
     Attributes
     ----------
-    gating, columns, kernel, step, n_init, n_iter_no_change, tol, max_iter, n_jobs, random_state, verbose
-        Parameters of the localized estimators.
+    descent : GateLearner
+        Which gates are learned, by which steps, and when to stop.
+    columns, kernel, n_init, n_jobs, random_state
+        Parameters of the localized estimators, of columns and kernel those of the gating.
     kinds : set of str
         What the kernels read.
     reader : GateReader or None
         What the gates read, known of a training set.
     """
 
-    gating: Any
+    descent: GateLearner
     columns: Any
     kernel: Kernel | None
-    step: Any
     n_init: int
-    n_iter_no_change: int
-    tol: float
-    max_iter: int
     n_jobs: Any
     random_state: Seed
-    verbose: bool
     kinds: set[str]
     reader: Any = None
 
@@ -342,7 +339,7 @@ class GateMethod(Method):
 
     def resolved(self, task: Task, data: TrainingSet, y: Any) -> GateMethod:
         missing: MissingViews | None = getattr(data, "missing", None)
-        means, gating = None if missing is None else _column_means(data.samples), make_gating(self.gating)
+        means, gating = None if missing is None else _column_means(data.samples), self.descent.gating
         if isinstance(gating, Constant):
             return replace(self, reader=GateReader(GateInputs.none(), missing, means))
         if self.kernel is None and self.columns is None and self.kinds != {"numbers"}:
@@ -358,9 +355,7 @@ class GateMethod(Method):
         return replace(self, reader=GateReader(inputs, missing, means))
 
     def learner(self, task: Task, data: TrainingSet, machines: Sequence[Any]) -> GateLearner:
-        return GateLearner(
-            make_gating(self.gating), self.step, self.tol, self.max_iter, self.verbose, self.n_iter_no_change
-        )
+        return self.descent
 
     def learn(self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]) -> list[Any]:
         Z, present = self.reader(data.samples)[0], getattr(data, "present", None)
@@ -380,7 +375,7 @@ class GateMethod(Method):
             return found if present is None else replace(found, gates=found.gates * present)
 
         tasks = [(machine, seed) for machine in machines for seed in seeds]
-        workers = workers_of(self.n_jobs, data, allowed_threads(), self.verbose)
+        workers = workers_of(self.n_jobs, data, allowed_threads(), self.descent.verbose)
         found = map_threads(lambda one: attempt(*one), tasks, workers)
         groups = [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
         learned = [_best_start(group, data.weight) for group in groups]
@@ -400,24 +395,23 @@ class GateMethod(Method):
         ]
         expansion = data.gated_expansion(machines, support)
         V = [one.V for one in fit.learned]
-        return GatedFunction(
-            expansion, fit.intercept, gating=make_gating(self.gating), V=V, reader=self.reader, own=own
-        )
+        return GatedFunction(expansion, fit.intercept, gating=self.descent.gating, V=V, reader=self.reader, own=own)
 
     def attributes(self, fit: Fit) -> Settings:
-        gating, inputs = make_gating(self.gating), self.reader.inputs
-        units = [gating.in_user_units(one.V, inputs.mean, inputs.scale) for one in fit.learned]
+        inputs = self.reader.inputs
+        units = [self.descent.gating.in_user_units(one.V, inputs.mean, inputs.scale) for one in fit.learned]
         return {"gating_params_": units[0] if len(units) == 1 else units}
 
     def warning(self, fit: Fit, max_iter: int) -> str | None:
-        if fit.gap > self.tol:
+        tol = self.descent.tol
+        if fit.gap > tol:
             return (
                 f" stopped at a relative duality gap of {fit.gap:.2g} of the machine under its gates, above "
-                f"tol={self.tol:g}: {ROUNDING}"
+                f"tol={tol:g}: {ROUNDING}"
             )
         if all(one.converged for one in fit.learned):
             return None
         return (
-            f": after max_iter={max_iter} iterations the objective still fell by more than tol={self.tol:g} of "
+            f": after max_iter={max_iter} iterations the objective still fell by more than tol={tol:g} of "
             "itself each time; raise max_iter, or accept a larger tol."
         )

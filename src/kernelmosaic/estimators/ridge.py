@@ -558,9 +558,6 @@ class LeftOut(Unseen):
     def bands(self, X: MatrixLike) -> Iterator[tuple[Array, Array]]:
         return ((values, values) for values in self.model._without(self.model.read(X)))
 
-    def values(self, X: MatrixLike) -> Iterator[Array]:
-        return map(per_class, self.model._without(self.model.read(X)))
-
 
 def _read_groups(groups: TargetLike, n: int) -> NDArray[np.intp] | None:
     """Return the number of every sample's group, or raise saying what is wrong."""
