@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_share
-from kernelmosaic._typing import AnyArray, Estimator, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.calibration import NEVER
 from kernelmosaic.engine.tasks import Labels, per_class
-
-Array = NDArray[np.float64]
 
 #: Entries of an array with one column per sample that are worked on at once.
 BLOCK = 2**22

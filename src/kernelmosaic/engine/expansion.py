@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor, MatrixLike
+from kernelmosaic._typing import Array, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import (
     allowed_threads,
     default_budget,
@@ -27,8 +27,6 @@ from kernelmosaic.gram.missing import MissingViews
 from kernelmosaic.gram.options import device_entries
 from kernelmosaic.gram.pairs import PairFactors
 from kernelmosaic.gram.row_blocks import open_rows
-
-Array = NDArray[np.float64]
 
 #: Gates, and shares of an output's largest coefficient, below this are lost in the rounding of a sum.
 ROUNDING = 1e-12

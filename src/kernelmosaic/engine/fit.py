@@ -17,7 +17,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, MatrixLike, Settings
+from kernelmosaic._typing import AnyArray, Array, MatrixLike, Settings
 from kernelmosaic.backend import default_budget, format_bytes, map_threads
 from kernelmosaic.engine.expansion import DifferenceFunction, Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, count_samples
@@ -32,7 +32,6 @@ from kernelmosaic.learning.hard_margin import learn_hard_margin
 from kernelmosaic.learning.norms import read_fixed
 from kernelmosaic.learning.problem import Learner
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 

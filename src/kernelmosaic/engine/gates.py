@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from kernelmosaic._typing import MatrixLike, Seed, Settings
+from kernelmosaic._typing import Array, MatrixLike, Seed, Settings
 from kernelmosaic.backend import allowed_threads, map_threads, row_strips
 from kernelmosaic.engine.expansion import Expansion, Function
 from kernelmosaic.engine.fit import Fit, Method, workers_of
@@ -30,9 +30,6 @@ from kernelmosaic.learning.certificate import Start
 from kernelmosaic.learning.gated import GateLearner, LearnedGates, projected_kernels
 from kernelmosaic.learning.problem import ROUNDING
 from kernelmosaic.machines.base import Machine
-
-Array = NDArray[np.float64]
-
 
 # What gates read -----------------------------------------------------------------------------------------------------
 

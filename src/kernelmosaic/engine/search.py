@@ -20,7 +20,7 @@ from sklearn.utils import Tags, _safe_indexing, check_random_state, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.backend import NUMPY, allowed_threads, iterate_threads, to_host
 from kernelmosaic.engine.calibration import CALIBRATIONS, NEVER, Calibration
 from kernelmosaic.engine.conformal import Conformal
@@ -32,7 +32,6 @@ from kernelmosaic.gram.row_blocks import ArrayRows
 from kernelmosaic.kernels.views import term_names
 from kernelmosaic.learning.certificate import Start
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 
@@ -834,7 +833,7 @@ def describe_choice(scores: dict[Any, Array], chosen: Any, at: int, rule: str = 
 # Warnings about all fits ---------------------------------------------------------------------------------------------
 
 
-def warn_of_gaps(what: str, gaps: NDArray[np.float64], tol: float, remedy: str) -> None:
+def warn_of_gaps(what: str, gaps: Array, tol: float, remedy: str) -> None:
     """Warn once of all fits whose relative duality gap is above `tol`, or is NaN."""
     loose = int(np.sum(~(gaps <= tol)))
     if loose:

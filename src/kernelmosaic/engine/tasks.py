@@ -15,7 +15,7 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
-from kernelmosaic._typing import AnyArray, SampleWeight, TargetLike
+from kernelmosaic._typing import AnyArray, Array, SampleWeight, TargetLike
 from kernelmosaic.engine.samples import FitInput, level_of_caller
 from kernelmosaic.engine.training_set import TrainingSet
 from kernelmosaic.learning.ridge_weights import RidgeTargets
@@ -36,7 +36,6 @@ from kernelmosaic.machines.base import (
 from kernelmosaic.machines.discriminant import Discriminant, LabelDiscriminant
 from kernelmosaic.machines.survival import Cox, Ranking
 
-Array = NDArray[np.float64]
 Score = Callable[[Any, Any, Any], float]
 
 

@@ -20,7 +20,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from kernelmosaic._checks import check_positive
-from kernelmosaic._typing import DType, MatrixLike, Seed
+from kernelmosaic._typing import Array, DType, MatrixLike, Seed
 from kernelmosaic.backend import default_budget, one_blas_thread, threads_for
 from kernelmosaic.engine.expansion import (
     ROUNDING,
@@ -53,8 +53,6 @@ from kernelmosaic.learning.gated import Projections
 from kernelmosaic.learning.problem import Learner
 from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets, learn_ridge
 from kernelmosaic.stacking import several_tables
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
