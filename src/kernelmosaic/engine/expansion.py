@@ -381,10 +381,7 @@ class PartialExpansion(Expansion):
     """
 
     sums: PartialSums
-    shared: list[Array] = field(default_factory=list)
-
-    def take(self, outputs: slice) -> PartialExpansion:
-        return replace(self, sums=self.sums.take(outputs), eta=self.eta[outputs], shared=[])
+    shared: list[Array] = field(default_factory=list, init=False)
 
     def combined(
         self, X: MatrixLike, Y: MatrixLike, left_gates: Array | None = None, right_gates: Array | None = None

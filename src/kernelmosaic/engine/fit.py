@@ -204,7 +204,8 @@ class WeightMethod(Method):
         return replace(fit, learned=found)
 
     def function(self, fit: Fit) -> Function:
-        expansion, intercept = fit.data.expansion(fit.beta, fit.support, fit.eta()), fit.intercept
+        beta, intercept = self.coefficients(fit)
+        expansion = fit.data.expansion(beta, fit.support, fit.eta())
         if self.parameters.family == "class-wise" and len(intercept) == 2:
             return DifferenceFunction(expansion, np.diff(intercept), shares_weights=False)
         return Function(expansion, intercept, fit.weights.ndim == 1)
@@ -353,7 +354,8 @@ class Fit:
 
     def attributes(self) -> Settings:
         """Return the fitted attributes."""
-        beta, support, scales = self.beta, self.support, [machine.objective_scale for machine in self.machines]
+        beta, intercept = self.method.coefficients(self)
+        support, scales = self.support, [machine.objective_scale for machine in self.machines]
         names, views = self.data.names()
         own = {
             "kernel_names_": names,
@@ -361,7 +363,7 @@ class Fit:
             "support_": self.data.kept[support],
             "support_fraction_": len(support) / len(self.data.kept),
             "dual_coef_": beta[:, support],
-            "intercept_": self.intercept,
+            "intercept_": intercept,
             "weights_": self.weights,
             **history_of(self.learned, scales, self.method.first_iteration),
         }

@@ -31,6 +31,7 @@ from kernelmosaic.engine.tasks import ClassTask, Indicators, Labels, PathRule, c
 from kernelmosaic.gram.row_blocks import ArrayRows
 from kernelmosaic.kernels.views import term_names
 from kernelmosaic.learning.certificate import Start
+from kernelmosaic.stacking import StackedViews
 
 Rows = NDArray[np.intp]
 
@@ -427,9 +428,8 @@ class PathResult:
 
     def fit(self, m: int, i: int, method: str | None = None) -> Estimator:
         """Return the choice fitted to all samples; with `method`, its probabilities are by the samples held out."""
-        params, calibration = (
-            ({}, None) if method is None else ({"calibration": method}, self.calibration(m, i, method))
-        )
+        calibration = None if method is None else self.calibration(m, i, method)
+        params = {} if method is None else {"calibration": method}
         return self._fit(m, i, self.given, params, calibration, self.starts(m, i))
 
     def chosen(self, m: int, i: int, **params: Any) -> Estimator:
@@ -488,7 +488,10 @@ class PathResult:
         model = self.chosen(m, i, **params)
         steps = divide_pipeline(self.estimator)[0]
         fitted = None if steps is None else clone(steps)
-        X = given.samples if fitted is None else fitted.fit_transform(given.X, given.y)
+        if fitted is not None:
+            X = fitted.fit_transform(given.X, given.y)
+        else:  # with the columns of each table where several were given
+            X = given.original if given.views is None else StackedViews(given.original, given.views)
         whole = replace(model.validated(X, given.y, given.weight), device=given.device)
         scaled = model.scaled(whole, self.scale)
         if known is None:

@@ -416,7 +416,7 @@ class ExactSet(TrainingSet):
     def sizes(self) -> Array:
         if self.present is not None:  # what stands in for a view has a diagonal of its own
             return np.array([np.diagonal(K) for K in self.stack.matrices], dtype=np.float64)
-        sizes = self.diagonals()
+        sizes = self.kernel_set.diagonals(self.views)
         for size, one, X in zip(sizes, self.kernel_set.fitted, self.views, strict=True):
             rule = one.normalization
             if size.any() and isinstance(one.kernel, Pairwise):  # entries may be differences, unless all are zero

@@ -231,13 +231,12 @@ class KernelEstimator(BaseEstimator, ABC):
     def _refuse_labels(self, y: TargetLike) -> None:
         """Raise if samples have several labels, or a target of several columns."""
         ragged = isinstance(y, list | tuple) and len(y) > 0 and isinstance(y[0], list | tuple | set)
-        width = getattr(y, "shape", (0,))[1:] or ((len(y[0]),) if ragged else (1,))
-        if width[0] > 1 or len({len(one) for one in y} if ragged else ()) > 1:
-            name = type(self).__name__
+        widths = {len(one) for one in y} if ragged else set(getattr(y, "shape", ())[1:2])
+        if len(widths) > 1 or max(widths, default=1) > 1:
             raise ValueError(
-                f"y should be a 1d array, one class per sample, and has several labels per sample: "
-                f"DiscriminantMKLClassifier takes a matrix of zeros and ones (MultiLabelBinarizer makes one of lists), "
-                f"and sklearn.multioutput.MultiOutputClassifier({name}()) fits one model per column."
+                "y should be a 1d array, one class per sample, and has several labels per sample: "
+                "DiscriminantMKLClassifier takes a matrix of zeros and ones (MultiLabelBinarizer makes one of lists), "
+                f"and sklearn.multioutput.MultiOutputClassifier({type(self).__name__}()) fits one model per column."
             )
 
     def _validate(
@@ -574,9 +573,6 @@ class BaseMKL(KernelEstimator):
         if warning is not None:
             warnings.warn(f"{type(self).__name__}{warning}", ConvergenceWarning, stacklevel=level_of_caller())
 
-    def _set_calibration(self, calibration: Any) -> None:
-        """Set what turns outputs into probabilities, or survival functions, where there are any."""
-
     def decide(self, outputs: Array) -> AnyArray:
         """Return the predictions of outputs of shape (n_samples, outputs)."""
         found: AnyArray = self._task_of_fit.decide(outputs, self.intercept_)
@@ -595,10 +591,8 @@ def _refuse_gaps(X: MatrixLike, approximation: str) -> None:
 
 def _as_column(X: MatrixLike) -> MatrixLike:
     """Row numbers and strings may come as a plain list: one column then."""
-    if hasattr(X, "shape") and len(X.shape) != 1:
-        return X
-    X = np.asarray(X, dtype=object) if not hasattr(X, "shape") else np.asarray(X)
-    return X.reshape(-1, 1) if X.ndim == 1 else X
+    X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
+    return np.asarray(X).reshape(-1, 1) if len(X.shape) == 1 else X
 
 
 def _shortened(value: object) -> str:
