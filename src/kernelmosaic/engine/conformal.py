@@ -155,7 +155,7 @@ class Conformal(Unseen):
         """Return models with the scores of samples and targets that each was not fitted to."""
         each = list(zip(models, unseen, strict=True))
         if classes is None:
-            scores = [_distances(_band(model, X, targets(y)), y) for model, (X, y) in each]
+            scores = [_distances(_band(model, X, y.size // len(y)), y) for model, (X, y) in each]
         else:
             scores = [_scores_of_classes(model, X, y, classes) for model, (X, y) in each]
         at = np.repeat(np.arange(len(each)), [len(one) for one in scores])
@@ -233,11 +233,6 @@ def predict_set(self: Any, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.b
 
 
 # Scores ---------------------------------------------------------------------------------------------------------------
-
-
-def targets(y: AnyArray) -> int:
-    """Return how many targets a sample has."""
-    return 1 if y.ndim == 1 else y.shape[1]
 
 
 def _band(model: Estimator, X: MatrixLike, n_targets: int) -> Array:

@@ -166,8 +166,8 @@ class WeightMethod(Method):
                 for machine in machines
             ]
         each = list(zip(machines, starts, strict=True))
-        workers = workers_of(self.n_jobs, data, 1, self.parameters.verbose)
-        if workers == 1 or len(machines) == 1:
+        workers = 1 if len(machines) == 1 else workers_of(self.n_jobs, data, 1, self.parameters.verbose)
+        if workers == 1:
             return [learner.learn(data.stack, machine, replace(start, kernel=data.kernel)) for machine, start in each]
         return map_threads(lambda one: learner.learn(data.stack, *one), each, workers)
 
@@ -413,8 +413,7 @@ def training_set(recipe: Recipe, task: Task, given: FitInput, store: KernelStore
     task.machines(y, counted.weight)  # parameters that do not serve are refused before the kernels are computed
     if options.device is not None:
         options = options.placed(len(counted.rows), task.host_samples)
-    read = read_training_set if store is None else store.training_set
-    data = read(options, given.X, given.original, counted)
+    data = read_training_set(options, given.X, given.original, counted, store)
     task.check(data, options.normalize)
     return data
 

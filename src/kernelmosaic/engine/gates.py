@@ -224,24 +224,24 @@ class GateReader:
 
     def __call__(self, X: MatrixLike) -> tuple[Array, Any]:
         """Return the standardised inputs, and which views the samples have; None if all."""
+        filled, present = self.filled(X)
+        return self.inputs(filled), present
+
+    def filled(self, X: MatrixLike) -> tuple[MatrixLike, Any]:
+        """Return samples with the training set's means for views that they lack, and which views they have."""
         present = None if self.missing is None else self.missing.present_in(X)
-        return self.inputs(fill_views(X, self.missing, present, self.means)), present
-
-
-def fill_views(X: MatrixLike, missing: MissingViews | None, present: Any, means: Array | None) -> MatrixLike:
-    """Return samples as gates read them: with the training set's means for views that they lack."""
-    if missing is None or present is None:
-        return X
-    if means is None:
-        raise ValueError(
-            "X: some samples lack a view, and gates then need numeric columns only; fill these views, or leave the "
-            "samples out."
-        )
-    X = X.copy()
-    for one, own in zip(missing.kernel_set.fitted, present.T, strict=True):
-        columns = np.arange(X.shape[1]) if one.columns is None else one.columns
-        X[np.ix_(~own, columns)] = means[columns]
-    return X
+        if self.missing is None or present is None:
+            return X, None
+        if self.means is None:
+            raise ValueError(
+                "X: some samples lack a view, and gates then need numeric columns only; fill these views, or leave the "
+                "samples out."
+            )
+        X = X.copy()
+        for one, own in zip(self.missing.kernel_set.fitted, present.T, strict=True):
+            columns = np.arange(X.shape[1]) if one.columns is None else one.columns
+            X[np.ix_(~own, columns)] = self.means[columns]
+        return X, present
 
 
 @dataclass(frozen=True)
@@ -336,20 +336,20 @@ class GateMethod(Method):
 
     def resolved(self, task: Task, data: TrainingSet, y: Any) -> GateMethod:
         missing: MissingViews | None = getattr(data, "missing", None)
-        means, gating = None if missing is None else _column_means(data.samples), self.descent.gating
+        gating, means = self.descent.gating, None if missing is None else _column_means(data.samples)
+        reader = GateReader(GateInputs.none(), missing, means)
         if isinstance(gating, Constant):
-            return replace(self, reader=GateReader(GateInputs.none(), missing, means))
+            return replace(self, reader=reader)
         if self.kernel is None and self.columns is None and self.kinds != {"numbers"}:
             raise ValueError(
                 f"gating: the kernels read {' and '.join(sorted(self.kinds))}, which gates cannot read; give a "
                 "gating_kernel to gate in its space, or name numeric gating_columns."
             )
-        present = None if missing is None else missing.present_in(data.samples)
-        filled = fill_views(data.samples, missing, present, means)
+        filled = reader.filled(data.samples)[0]
         inputs = GateInputs.fit(
             filled, data.table, self.columns, self.kernel, data.weight, self.random_state, gating.standardize
         )
-        return replace(self, reader=GateReader(inputs, missing, means))
+        return replace(self, reader=replace(reader, inputs=inputs))
 
     def learner(self, task: Task, data: TrainingSet, machines: Sequence[Any]) -> GateLearner:
         return self.descent

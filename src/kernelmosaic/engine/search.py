@@ -445,15 +445,10 @@ class PathResult:
         None as well of what predicts neither numbers nor one class.
         """
         every, n = [path[i] for path in self.found[m]], self.given.X.shape[0]
-        if not self._is_predictor() or any(one is UNTRIED for one in every):
-            return None
-        if self.classes is not None and any(
-            one.classes is None or not np.array_equal(one.classes, self.classes) for one in every
-        ):
-            return None
+        same = self.classes is None or all(np.array_equal(one.classes, self.classes) for one in every)
         each = [one.starts_of(len(train)) for one, (train, _) in zip(every, self.folds, strict=True)]
         known = [own for own in each if own is not None]
-        if len(known) < len(each):
+        if not self._is_predictor() or not same or len(known) < len(each):
             return None
         counts = np.zeros(n)
         for train, _ in self.folds:
@@ -559,27 +554,23 @@ def search_paths(
     quiet = {name: value for name, value in (("verbose", False), ("calibration", None)) if name in params}
     plain = {**model.get_params(deep=False), **quiet}
     values = rule.values(Cs, given)
-    classes = None
-    if is_classifier(model):
-        classes = (
-            np.arange(given.y.shape[1])
-            if given.y.ndim == 2
-            else find_classes(given.y, given.weight, type(model).__name__)
-        )
+    if not is_classifier(model):
+        classes = None
+    elif given.y.ndim == 2:
+        classes = np.arange(given.y.shape[1])
+    else:
+        classes = find_classes(given.y, given.weight, type(model).__name__)
     # A single kernel has nothing to weigh.
     norms = list(norms) if len(term_names(model.read_kernels())) > 1 else list(norms[:1])
     order = -1 if rule.descending else 1
 
-    def task(norms: Sequence[Any], values: Array, train: Rows, held: Rows, starts: Any) -> tuple[Any, ...]:
-        each = [{**plain, **variant(model, norm)} for norm in norms]
-        paths = [[type(model)(**{**own, rule.parameter: float(C)}) for C in values[::order]] for own in each]
-        return paths, steps, given, train, held, options.scale, starts
-
     def follow(norms: Sequence[Any], values: Array, starts: Sequence[Any], before: int, all_folds: int) -> list[Held]:
         def tasks() -> Iterator[tuple[Any, ...]]:
+            each = [{**plain, **variant(model, norm)} for norm in norms]
             # Made one fold after the other: fitted models are large, and go when their fold is done.
-            both = zip(folds, starts, strict=True)
-            return (task(norms, values, train, held, start) for (train, held), start in both)
+            for (train, held), start in zip(folds, starts, strict=True):
+                paths = [[type(model)(**{**own, rule.parameter: float(C)}) for C in values[::order]] for own in each]
+                yield paths, steps, given, train, held, options.scale, start
 
         together = None
         if given.device is not None:
@@ -709,12 +700,7 @@ def read_samples(estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weig
 
 
 def calibration_of(
-    found: Sequence[HeldOut],
-    held: Sequence[Rows],
-    given: FitInput,
-    model: Estimator,
-    classes: AnyArray,
-    method: str,
+    found: Sequence[HeldOut], held: Sequence[Rows], given: FitInput, model: Estimator, classes: AnyArray, method: str
 ) -> Calibration:
     """Return what turns decision values into probabilities, by those of samples while they were held out.
 

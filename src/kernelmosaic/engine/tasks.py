@@ -494,9 +494,6 @@ class Labels:
 
     classes: AnyArray
 
-    def __len__(self) -> int:
-        return len(self.classes)
-
     def codes(self, y: TargetLike) -> NDArray[np.intp]:
         """Return the places of classes in the order."""
         return np.asarray(np.searchsorted(self.classes, np.asarray(y)))
@@ -512,7 +509,7 @@ class Labels:
 
     def spread(self, values: Array, classes: AnyArray, fill: float) -> Array:
         """Return columns of some of the classes among those of all, `fill` in the others."""
-        full = np.full((len(values), len(self)), fill)
+        full = np.full((len(values), len(self.classes)), fill)
         full[:, self.codes(classes)] = values
         return full
 

@@ -501,10 +501,9 @@ class FeatureSet(TrainingSet):
         kept, columns = np.flatnonzero(np.any(eta != 0, axis=0)), np.ascontiguousarray(beta.T)
         if self._stack is not None:
             sums = self.stack.sums(columns, kept)
-            return self.feature_expansion([sums[int(m)] for m in kept], eta)
-        # Of a set without its features, those of the kernels with a weight are computed once.
-        sums = self._features_of(self.kernel_set.take(kept)).sums(columns, range(len(kept)))
-        return self.feature_expansion([sums[k] for k in range(len(kept))], eta)
+        else:  # of a set without its features, those of the kernels with a weight are computed once
+            sums = self._features_of(self.kernel_set.take(kept)).sums(columns, range(len(kept)))
+        return self.feature_expansion(list(sums.values()), eta)
 
     def feature_expansion(self, w: list[Array], eta: Array) -> Expansion:
         """Return the function with coefficients w_m = Z_mᵀ β of the kernels that have a weight."""
@@ -549,8 +548,12 @@ def may_lack(specs: Sequence[KernelSpec]) -> bool:
     return False
 
 
-def read_training_set(options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples) -> TrainingSet:
-    """Fit the kernels to validated samples; `original` is X as given, for the names of its columns."""
+def read_training_set(
+    options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples, store: KernelStore | None = None
+) -> TrainingSet:
+    """Fit the kernels to validated samples, unless a store has; `original` is X as given, for the names of columns."""
+    if store is not None:
+        return store.training_set(options, X, original, counted)
     named = len(getattr(original, "shape", ())) == 2 and not is_streamed(original)
     table = original if named else named_columns(X)
     specs = lay_specs(options.entries, table)

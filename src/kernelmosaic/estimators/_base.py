@@ -288,7 +288,10 @@ class KernelEstimator(BaseEstimator, ABC):
         rules = self._rules
         if rules["kinds"] != ["numbers"] or (rules["picked"] and names is None and hasattr(X, "columns")):
             # Row numbers, sequences, graphs, frames with columns that no kernel reads: each kernel checks its own.
-            own = _as_column(graph_table(X) if "graphs" in rules["kinds"] else X)
+            own = graph_table(X) if "graphs" in rules["kinds"] else X
+            # Row numbers and strings may come as a plain list: one column then.
+            own = own if hasattr(own, "shape") else np.asarray(own, dtype=object)
+            own = np.asarray(own).reshape(-1, 1) if len(own.shape) == 1 else own
             return own, {"dtype": None, "ensure_all_finite": False}
         if issparse(X) and rules["dense"] is not None:
             raise TypeError(
@@ -379,18 +382,10 @@ class KernelEstimator(BaseEstimator, ABC):
             check_choice("missing", self.missing, RULES, ", or None where no sample lacks a view")
 
     def kernel_options(self, given: FitInput) -> KernelOptions:
-        return KernelOptions(
-            entries=self.read_kernels(given.table, given.views),
-            normalize=self.normalize,
-            approximation=self.approximation,
-            rank=self.rank,
-            random_state=self.random_state,
-            memory_budget=self.memory_budget,
-            device=given.device,
-            dtype=self._stack_dtype,
-            missing=self.missing,
-            estimator=type(self).__name__,
-        )
+        entries, name = self.read_kernels(given.table, given.views), type(self).__name__
+        same = ("normalize", "approximation", "rank", "random_state", "memory_budget", "missing")
+        own = {parameter: getattr(self, parameter) for parameter in same}
+        return KernelOptions(entries, device=given.device, dtype=self._stack_dtype, estimator=name, **own)
 
     @property
     def view_weights_(self) -> dict[str, Any]:
@@ -516,18 +511,9 @@ class BaseMKL(KernelEstimator):
 
     def _method(self) -> Method:
         """Return how the weights are to be learned."""
-        parameters = Parameters(
-            tol=AIM * self.tol,
-            max_iter=self.max_iter,
-            verbose=self.verbose,
-            solver=self.solver,
-            weights=self.weights,
-            norm=self.norm,
-            l1_ratio=self.l1_ratio,
-            penalties=self.penalties,
-            penalty_power=self.penalty_power,
-            learns_C=getattr(self, "C", None) == "learn",
-        )
+        same = ("max_iter", "verbose", "solver", "weights", "norm", "l1_ratio", "penalties", "penalty_power")
+        own = {parameter: getattr(self, parameter) for parameter in same}
+        parameters = Parameters(AIM * self.tol, **own, learns_C=getattr(self, "C", None) == "learn")
         return WeightMethod(parameters, self.tol, self.fixed_weights, drops_idle=True, n_jobs=self.n_jobs)
 
     # Fitting -------------------------------------------------------------------------------------------------------
@@ -587,12 +573,6 @@ def _refuse_gaps(X: MatrixLike, approximation: str) -> None:
             f"approximation={approximation!r}: X contains NaN, and missing views need exact kernels; use "
             "approximation=None, or fill the cells."
         )
-
-
-def _as_column(X: MatrixLike) -> MatrixLike:
-    """Row numbers and strings may come as a plain list: one column then."""
-    X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
-    return np.asarray(X).reshape(-1, 1) if len(X.shape) == 1 else X
 
 
 def _shortened(value: object) -> str:

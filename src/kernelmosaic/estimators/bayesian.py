@@ -151,9 +151,8 @@ class BayesianMKLClassifier(KernelClassifier):
         y = given.y
         self.classes_ = find_classes(y, None, type(self).__name__)
         self._check_parameters()
-        counted, store = DistinctSamples.all_of(len(y), None), active_store()
-        read = read_training_set if store is None else store.training_set
-        data = read(self.kernel_options(given), given.X, given.original, counted)
+        counted = DistinctSamples.all_of(len(y), None)
+        data = read_training_set(self.kernel_options(given), given.X, given.original, counted, active_store())
         self.kernel_names_, self.view_names_ = data.names()
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         with data.threads():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import KW_ONLY
 from typing import Any
 
@@ -83,12 +82,11 @@ class PathSearch(BaseEstimator):
         rule, scorer, choice = path_rule(estimator), self._scorer(), check_choice("rule", self.rule, RULES)
         strata = given.y if rule.strata is None else rule.strata(given.y)
         folds = list(self._splitter(estimator, strata).split(given.X, strata, **routed.splitter.split))
-        shown: Any = progress(type(self).__name__, len(folds)) if self.verbose else nullcontext(lambda *state: None)
 
         def scores_of(found: PathResult) -> Array:
             return found.scores(scorer, routed.scorer.score, self.calibration)
 
-        with shown as show:
+        with progress(type(self).__name__, len(folds), bool(self.verbose)) as show:
             norms = self._norms()
             near = None if self.near is None else check_count("near", self.near)
             near = near if "uniform" in norms else None
