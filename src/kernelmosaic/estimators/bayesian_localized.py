@@ -15,7 +15,7 @@ from kernelmosaic._typing import Array, MatrixLike, Seed, TargetLike
 from kernelmosaic.engine.expansion import Expansion, Function, SupportSums
 from kernelmosaic.engine.gates import GateInputs
 from kernelmosaic.estimators._base import parameters
-from kernelmosaic.estimators.bayesian import BayesianMKLClassifier, Precisions, matrix_rows, prior_of
+from kernelmosaic.estimators.bayesian import BayesianMKLClassifier, Precisions, cut_off, matrix_rows, prior_of
 
 
 @parameters(without=("sample_prior", "noise"))
@@ -125,12 +125,8 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
                 f"n_components={self.n_components!r}: a kernel has at most as many components as there are outputs, "
                 f"{K}; give that, or None."
             )
-        model = LocalModel(
-            prior_of("weight_prior", self.weight_prior),
-            prior_of("intercept_prior", self.intercept_prior),
-            prior_of("gate_prior", self.gate_prior),
-            check_positive("margin", self.margin, zero=True),
-        )
+        priors = [prior_of(name, getattr(self, name)) for name in ("weight_prior", "intercept_prior", "gate_prior")]
+        model = LocalModel(*priors, check_positive("margin", self.margin, zero=True))
         self._inputs = GateInputs.none()
         if P > 1:
             if self.gating_columns is None and set(self._kernels_take("input_kind")) != {"numbers"}:
@@ -413,9 +409,7 @@ class Inference:
     def _update_outputs(self) -> None:
         """Set q(f): normal around the mean output, cut off where the label is not met by the margin."""
         self.f_mean = self._said() + self.b
-        inside = self.labels * self.f_mean - self.model.margin
-        self.log_inside = log_ndtr(inside)
-        self.f = self.f_mean + self.labels * np.exp(-0.5 * inside**2 - 0.5 * np.log(2.0 * np.pi) - self.log_inside)
+        self.f, self.log_inside = cut_off(self.f_mean, self.labels, self.model.margin)
 
     # Their moments -------------------------------------------------------------------------------------------------
 
