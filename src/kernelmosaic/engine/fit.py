@@ -161,10 +161,8 @@ class WeightMethod(Method):
             eta = 1.0 if given is None else given_weights(given, data.stack.n_kernels)
             scale = float((data.diagonals().mean(axis=1) * eta).max()) or 1.0
             sizes = data.sizes()
-            return [
-                learn_hard_margin(learner, data.stack, sizes, machine.program.target, scale, self.tol)
-                for machine in machines
-            ]
+            labels = [machine.program.target for machine in machines]
+            return [learn_hard_margin(learner, data.stack, sizes, y, scale, self.tol) for y in labels]
         each = list(zip(machines, starts, strict=True))
         workers = 1 if len(machines) == 1 else workers_of(self.n_jobs, data, 1, self.parameters.verbose)
         if workers == 1:

@@ -385,11 +385,8 @@ class GateMethod(Method):
         data, support = fit.data, fit.support
         # One expansion for all machines; one each where they have learned projections of their own.
         machines = [(np.atleast_2d(one.solution.beta.T), one.gates) for one in fit.learned]
-        own = [
-            data.gated_expansion([machine], support, one.kernel_set)
-            for machine, one in zip(machines, fit.learned, strict=True)
-            if one.kernel_set is not None
-        ]
+        each = zip(machines, [one.kernel_set for one in fit.learned], strict=True)
+        own = [data.gated_expansion([one], support, kernels) for one, kernels in each if kernels is not None]
         expansion = data.gated_expansion(machines, support)
         V = [one.V for one in fit.learned]
         return GatedFunction(expansion, fit.intercept, gating=self.descent.gating, V=V, reader=self.reader, own=own)

@@ -430,7 +430,7 @@ class PathResult:
         """Return the choice fitted to all samples; with `method`, its probabilities are by the samples held out."""
         calibration = None if method is None else self.calibration(m, i, method)
         params = {} if method is None else {"calibration": method}
-        return self._fit(m, i, self.given, params, calibration, self.starts(m, i))
+        return self._fit(m, i, self.given, params, calibration=calibration, starts=self.starts(m, i))
 
     def chosen(self, m: int, i: int, **params: Any) -> Estimator:
         """Return the estimator of a choice, not fitted, with other parameters as far as it has them."""
@@ -467,18 +467,11 @@ class PathResult:
         return predicts_targets(self.model) or (self.classes is not None and self.given.y.ndim == 1)
 
     def _fit(
-        self,
-        m: int,
-        i: int,
-        given: FitInput,
-        params: Settings,
-        calibration: Any = None,
-        starts: list[Start] | None = None,
-        known: Fit | None = None,
+        self, m: int, i: int, given: FitInput, params: Settings, known: Fit | None = None, **learned: Any
     ) -> Estimator:
         """Return the choice with what was learned from some samples, and with other parameters as far as it has them.
 
-        Of a fit that is known, the attributes and the function are set.
+        Of a fit that is known, the attributes and the function are set; what else is learned, `fit_input` is given.
         """
         model = self.chosen(m, i, **params)
         steps = divide_pipeline(self.estimator)[0]
@@ -490,7 +483,7 @@ class PathResult:
         whole = replace(model.validated(X, given.y, given.weight), device=given.device)
         scaled = model.scaled(whole, self.scale)
         if known is None:
-            model.fit_input(scaled, calibration, starts)
+            model.fit_input(scaled, **learned)
         else:
             model.keep(known, scaled)
         if fitted is None:
@@ -600,10 +593,8 @@ def search_paths(
     best = equal.best(options.scores(equal), options.rule)[1]
     first, last = max(best - options.near, 0), min(best + options.near + 1, len(values))
     others = [norm for norm in norms if norm != "uniform"]
-    starts = [
-        path[last - 1 if rule.descending else first].starts_of(len(train))
-        for path, (train, _) in zip(equal.found[0], folds, strict=True)
-    ]
+    smooth, both = last - 1 if rule.descending else first, zip(equal.found[0], folds, strict=True)
+    starts = [path[smooth].starts_of(len(train)) for path, (train, _) in both]
     rest = dict(zip(others, follow(others, values[first:last], starts, n_folds, 2 * n_folds), strict=True))
 
     def filled(path: Sequence[HeldOut]) -> list[HeldOut]:

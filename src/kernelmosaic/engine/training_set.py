@@ -304,15 +304,9 @@ class ExactSet(TrainingSet):
             pairs = make_pair_stack(self.kernel_set, self.views, budget)
             if pairs is not None:
                 return pairs
-        known = self.distances if self.present is None else None
+        known, stores = (self.distances, self.stores) if self.present is None else (None, True)
         stack = make_stack(
-            self.kernel_set,
-            self.views,
-            dtype=dtype,
-            budget=budget,
-            device=self.device,
-            distances=known,
-            stores=self.stores or self.present is not None,
+            self.kernel_set, self.views, dtype=dtype, budget=budget, device=self.device, distances=known, stores=stores
         )
         if self.missing is not None and self.present is not None:
             if not isinstance(stack, StoredStack):
@@ -462,16 +456,8 @@ class FeatureSet(TrainingSet):
         budget = default_budget() if self.budget is None else float(self.budget)
         assert options.approximation is not None
         with one_blas_thread():
-            self.kernel_set = FeatureMaps.fit(
-                specs,
-                self.rows,
-                options.normalize,
-                self.weight,
-                options.approximation,
-                options.rank,
-                options.random_state,
-                budget,
-            )
+            how = options.approximation, options.rank, options.random_state
+            self.kernel_set = FeatureMaps.fit(specs, self.rows, options.normalize, self.weight, *how, budget)
 
     def _make_stack(self) -> FeatureStack:
         return self._features_of(self.kernel_set)
@@ -627,10 +613,8 @@ class KernelStore:
         found = [ends.get(_key(learner, machine, c), COLD) for c, machine in enumerate(machines)]
         if given is None:
             return found
-        return [
-            own if end is COLD or own.weights is None else end.at(own.weights)
-            for own, end in zip(given, found, strict=True)
-        ]
+        both = zip(given, found, strict=True)
+        return [own if end is COLD or own.weights is None else end.at(own.weights) for own, end in both]
 
     def keep(self, data: TrainingSet, fit: Any) -> None:
         """Keep where a fit has ended, and the kernels in double precision if it has taken these."""
