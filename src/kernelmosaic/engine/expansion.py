@@ -301,12 +301,6 @@ class Expansion:
         kernels: Any = self.sums.kernel_set
         return np.asarray(self.eta[0] @ kernels.diagonals(kernels.views(X)))
 
-    def n_evaluations(self, gates: Array) -> int:
-        """Return how many values of kernels, or of features, a prediction under these gates computes."""
-        all_rows = slice(0, gates.shape[1])
-        counts = zip(self.kept, self.sums.sizes(), strict=True)
-        return sum(len(self._rows(all_rows, gates, m)) * size for m, size in counts)
-
     def _shares(self, X: MatrixLike, gates: Array | None) -> Iterator[tuple[Any, int, Array]]:
         """Yield (rows, m, what kernel m adds to the outputs there), m among all P."""
         device = self.device if has_device(self.device) else None
