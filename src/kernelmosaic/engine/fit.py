@@ -440,13 +440,14 @@ def fit(
     weights : ndarray of shape (P,) or (outputs, P), optional
         Weights that the machines start from, where nothing else is known.
     """
+    task = recipe.task.prepared(given)
     if data is None:
-        data = training_set(recipe, recipe.task.prepared(given), given, store)
+        data = training_set(recipe, task, given, store)
     if recipe.verbose and data.stack.form:
         print(f"{recipe.task.name}: {data.stack.form}.", flush=True)
     if starts is not None:
         starts = [start.take(data.kept) for start in starts]
-    found = learn(recipe, given, data, starts, store, weights)
+    found = learn(recipe, given, data, starts, store, weights, task)
     (done,) = certify([found])
     if store is not None:
         store.keep(data, done)
@@ -460,9 +461,10 @@ def learn(
     starts: Sequence[Start] | None = None,
     store: KernelStore | None = None,
     weights: Array | None = None,
+    prepared: Task | None = None,
 ) -> Fit:
     """Learn from samples whose kernels are known, without a certificate; coefficients of starts are of `data`."""
-    task, y = recipe.task.prepared(given), None if given.y is None else given.y[data.kept]
+    task, y = prepared or recipe.task.prepared(given), None if given.y is None else given.y[data.kept]
     machines = task.machines(y, data.weight)
     method = recipe.method.resolved(task, data, y)
     learner = method.learner(task, data, machines)
