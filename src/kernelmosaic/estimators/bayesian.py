@@ -173,9 +173,10 @@ class BayesianMKLClassifier(KernelClassifier):
 
     def _infer(self, data: Any, labels: Array) -> Any:
         """Return the factors at the end, and set the bound and its history."""
-        priors = [prior_of(name, getattr(self, name)) for name in ("sample_prior", "weight_prior", "intercept_prior")]
+        names = ("sample_prior", "weight_prior", "intercept_prior")
+        samples, weights, intercepts = (prior_of(name, getattr(self, name)) for name in names)
         variance, margin = check_positive("noise", self.noise) ** 2, check_positive("margin", self.margin, zero=True)
-        inference = Inference(data.stack, labels, Model(*priors, variance, margin))
+        inference = Inference(data.stack, labels, Model(samples, weights, intercepts, variance, margin))
         self.history_, self.elbo_, self.n_iter_ = self._run(inference)
         return inference
 

@@ -125,8 +125,9 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
                 f"n_components={self.n_components!r}: a kernel has at most as many components as there are outputs, "
                 f"{K}; give that, or None."
             )
-        priors = [prior_of(name, getattr(self, name)) for name in ("weight_prior", "intercept_prior", "gate_prior")]
-        model = LocalModel(*priors, check_positive("margin", self.margin, zero=True))
+        names = ("weight_prior", "intercept_prior", "gate_prior")
+        weights, intercepts, gates = (prior_of(name, getattr(self, name)) for name in names)
+        model = LocalModel(weights, intercepts, gates, check_positive("margin", self.margin, zero=True))
         self._inputs = GateInputs.none()
         if P > 1:
             if self.gating_columns is None and set(self._kernels_take("input_kind")) != {"numbers"}:

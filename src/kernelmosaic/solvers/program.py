@@ -93,7 +93,10 @@ class Program:
     def losses(self, values: ArrayOrTensor, intercept: Any) -> ArrayOrTensor:
         """Return what the primal objective of the machine f + intercept adds to ½βᵀKβ, where values = Kβ."""
         residual = self.target - values - intercept
-        return self._terms(self.conjugate_argmax(residual), residual).sum(-1) + intercept * (self.total or 0.0)
+        return self._loss(self.conjugate_argmax(residual), residual, intercept)
+
+    def _loss(self, u: ArrayOrTensor, residual: ArrayOrTensor, intercept: Any) -> ArrayOrTensor:
+        return self._terms(u, residual).sum(-1) + intercept * (self.total or 0.0)
 
     def _terms(self, u: ArrayOrTensor, slope: ArrayOrTensor) -> ArrayOrTensor:
         """Return uᵢsᵢ − ε|uᵢ| − ½ρᵢuᵢ², sample by sample."""
@@ -105,7 +108,7 @@ class Program:
         u = self.conjugate_argmax(residual)
         if not bool(backend_of(u).xp.isfinite(u).all()):
             return np.inf
-        return require_finite(quadratic + float(self._terms(u, residual).sum(-1) + intercept * (self.total or 0.0)))
+        return require_finite(quadratic + float(self._loss(u, residual, intercept)))
 
     # Where β may move, by the residual t − Kβ − ρβ --------------------------------------------------------------------
 
