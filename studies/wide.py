@@ -190,9 +190,9 @@ BASEHOCK and madelon) had been seen before.
 
 {results}## Limits
 
-{lost}- madelon's classes depend on an interaction of 5 of its 500 columns; 15 more are combinations of these, the others noise.
-  The default kernels compare samples by all columns, so noise dominates their distances. Trees select columns. One
-  learned width per column does not find them either: 60.6 % on the first fold.
+{lost}- madelon's classes depend on an interaction of 5 of its 500 columns; 15 more are combinations of these, the rest
+  is noise. The default kernels compare samples by all columns, so noise dominates their distances. Trees select
+  columns. One learned width per column does not find them either: 60.6 % on the first fold.
 - Ten sets are few: only large differences in mean rank are significant.
 
 ## Run it

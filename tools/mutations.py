@@ -415,9 +415,9 @@ MUTATIONS = (
         "scaling-sees-held-out-rows",
         "columns of a fold scaled by all samples, those held out included",
         "engine/search.py",
-        "        return paths, steps, given, train, held, options.scale, starts\n",
-        "        scaled = given.standardizer(model.read_kernels())(given.X)\n"
-        "        return paths, steps, replace(given, X=scaled), train, held, False, starts\n",
+        "                yield paths, steps, given, train, held, options.scale, start\n",
+        "                scaled = given.standardizer(model.read_kernels())(given.X)\n"
+        "                yield paths, steps, replace(given, X=scaled), train, held, False, start\n",
         "estimators/test_cv.py",
     ),
     # Kernels ---------------------------------------------------------------------------------------------------------

@@ -292,12 +292,9 @@ def torch_backend(device: str) -> TorchBackend:
     return TorchBackend(device)
 
 
-def backend_of(*arrays: Any) -> Backend:
-    """Return the backend of some arrays: torch's if one of them is a tensor; torch is not imported to find out."""
-    for array in arrays:
-        if is_tensor(array):
-            return torch_backend(str(array.device))
-    return NUMPY
+def backend_of(array: ArrayOrTensor) -> Backend:
+    """Return the backend of an array: torch's if it is a tensor; torch is not imported to find out."""
+    return torch_backend(str(array.device)) if is_tensor(array) else NUMPY
 
 
 def is_tensor(array: ArrayOrTensor) -> bool:

@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
-from kernelmosaic._typing import AnyArray, SampleWeight
+from kernelmosaic._typing import AnyArray, Array, SampleWeight
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.machines.base import Survival
 from kernelmosaic.machines.survival import PartialLikelihood
 from kernelmosaic.metrics import StepFunction, kaplan_meier
-
-Array = NDArray[np.float64]
 
 #: The methods to choose from.
 CALIBRATIONS = ("sigmoid", "isotonic")

@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_share
-from kernelmosaic._typing import AnyArray, Estimator, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.calibration import NEVER
 from kernelmosaic.engine.tasks import Labels, per_class
-
-Array = NDArray[np.float64]
 
 #: Entries of an array with one column per sample that are worked on at once.
 BLOCK = 2**22
@@ -112,28 +110,22 @@ class Unseen(ABC):
         """Yield between which numbers the machines predict the targets of new samples, strip by strip of these.
 
         Both have the shape (strip, n, targets), or (strip, 1, targets) where one machine has seen none of the samples.
+        Of classes both are the decision values.
         """
-
-    @abstractmethod
-    def values(self, X: MatrixLike) -> Iterator[Array]:
-        """Yield values of the classes, of shape (strip, n, classes) or (strip, 1, classes)."""
 
     def interval(self, X: MatrixLike, coverage: float) -> Array:
         """Return the intervals of new samples, of shape (m, 2), or (m, 2, targets)."""
-        found = np.concatenate(
-            [
-                np.stack(
-                    [interval(low[..., c], high[..., c], own, coverage) for c, own in enumerate(self.scores.T)], -1
-                )
-                for low, high in self.bands(X)
-            ]
-        )
+        strips = []
+        for low, high in self.bands(X):
+            each = [interval(low[..., c], high[..., c], own, coverage) for c, own in enumerate(self.scores.T)]
+            strips.append(np.stack(each, -1))
+        found = np.concatenate(strips)
         return found[:, :, 0] if self.is_flat else found
 
     def classes_within(self, X: MatrixLike, coverage: float, predicted: AnyArray) -> NDArray[np.bool_]:
         """Return which classes are in the sets of new samples, of shape (m, classes); those predicted always are."""
         assert self.classes is not None
-        shifts = (np.moveaxis(-misfits(values), -1, 0) for values in self.values(X))
+        shifts = (np.moveaxis(-misfits(per_class(values)), -1, 0) for values, _ in self.bands(X))
         found = np.concatenate(
             [np.stack([ranked(self.scores[:, 0], own, coverage) >= 0 for own in each], -1) for each in shifts]
         )
@@ -163,27 +155,22 @@ class Conformal(Unseen):
         """Return models with the scores of samples and targets that each was not fitted to."""
         each = list(zip(models, unseen, strict=True))
         if classes is None:
-            scores = [_distances(_band(model, X, targets(y)), y) for model, (X, y) in each]
+            scores = [_distances(_band(model, X, y.size // len(y)), y) for model, (X, y) in each]
         else:
             scores = [_scores_of_classes(model, X, y, classes) for model, (X, y) in each]
         at = np.repeat(np.arange(len(each)), [len(one) for one in scores])
         return cls(np.concatenate(scores), classes, all(y.ndim == 1 for _, y in unseen), list(models), at)
 
     def bands(self, X: MatrixLike) -> Iterator[tuple[Array, Array]]:
-        each = np.array([_band(model, X, self.scores.shape[1]) for model in self.models])
-        for rows in row_strips(each.shape[1], BLOCK // self.scores.size):
-            yield self._by_sample(each[:, rows, 0]), self._by_sample(each[:, rows, 1])
-
-    def values(self, X: MatrixLike) -> Iterator[Array]:
-        assert self.classes is not None
-        each = np.array([_class_values(model, X, self.classes) for model in self.models])
-        for rows in row_strips(each.shape[1], BLOCK // (len(self.at) * len(self.classes))):
-            yield self._by_sample(each[:, rows])
-
-    def _by_sample(self, values: Array) -> Array:
-        """Return values of shape (models, m, …) as (m, n, …): for each sample those of the model fitted without it."""
-        found = values.swapaxes(0, 1)
-        return found if len(self.models) == 1 else found[:, self.at]
+        if self.classes is None:
+            each = np.array([_band(model, X, self.scores.shape[1]) for model in self.models])
+        else:
+            each = np.array([_class_values(model, X, self.classes)[:, np.newaxis] for model in self.models])
+        for rows in row_strips(each.shape[1], BLOCK // (len(self.at) * each.shape[3])):
+            found = each[:, rows].swapaxes(0, 1)
+            # For each sample what the model says that was fitted without it.
+            found = found if len(self.models) == 1 else found[:, self.at]
+            yield found[:, :, 0], found[:, :, -1]
 
 
 # Methods of estimators ------------------------------------------------------------------------------------------------
@@ -246,11 +233,6 @@ def predict_set(self: Any, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.b
 
 
 # Scores ---------------------------------------------------------------------------------------------------------------
-
-
-def targets(y: AnyArray) -> int:
-    """Return how many targets a sample has."""
-    return 1 if y.ndim == 1 else y.shape[1]
 
 
 def _band(model: Estimator, X: MatrixLike, n_targets: int) -> Array:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import Settings
+from kernelmosaic._typing import Array, Settings
 from kernelmosaic.engine.expansion import ProjectedFunction
 from kernelmosaic.engine.fit import Fit, Method, history_of
 from kernelmosaic.engine.tasks import Indicators, Task
@@ -27,8 +26,6 @@ from kernelmosaic.machines.discriminant import (
     within_from_least_squares,
 )
 from kernelmosaic.solvers.program import relative_gap
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class DiscriminantRule:
     """
 
     projection: Projection
-    center: Matrix
+    center: Array
     linear: LinearRule
 
 
@@ -90,7 +87,7 @@ class TraceMethod(Method):
         stated = [_as_kim_writes(learned, machine)] if fit.task.is_kim else fit.learned
         return replace(fit, learned=stated, rule=DiscriminantRule(projection, learned.weights @ means @ A, linear))
 
-    def coefficients(self, fit: Fit) -> tuple[Matrix, Matrix]:
+    def coefficients(self, fit: Fit) -> tuple[Array, Array]:
         linear = fit.rule.linear
         return linear.slopes @ fit.rule.projection.coefficients.T, linear.constants - linear.slopes @ fit.rule.center
 
@@ -117,7 +114,7 @@ class TraceMethod(Method):
         }
 
 
-def left_out(fit: Fit) -> Matrix:
+def left_out(fit: Fit) -> Array:
     """Return the decision values of every sample by all others, (n, outputs)."""
     rule, (learned,), (machine,) = fit.rule, fit.learned, fit.machines
     found = learned.solution.left_out(machine.targets)
@@ -145,11 +142,11 @@ def _as_kim_writes(learned: Learned, machine: Discriminant) -> Learned:
 class LinearRule:
     """Scores = projections · slopesᵀ + constants: one for two classes, positive for the second, else one per class."""
 
-    slopes: Matrix
-    constants: NDArray[np.float64]
+    slopes: Array
+    constants: Array
 
 
-def least_squares_rule(Z: Matrix, machine: Discriminant, projection: Projection) -> LinearRule:
+def least_squares_rule(Z: Array, machine: Discriminant, projection: Projection) -> LinearRule:
     """Return the least-squares fit of the class indicators, with its intercept.
 
     The targets are these indicators, centred and scaled: h_i = √(n/n_i) (1[class i] − n_i/n), and a is n/(m₊m₋) times
@@ -166,7 +163,7 @@ def least_squares_rule(Z: Matrix, machine: Discriminant, projection: Projection)
     return LinearRule(np.sqrt(counts / n)[:, np.newaxis] * fit, counts / n)
 
 
-def centroid_rule(Z: Matrix, machine: Discriminant, projection: Projection) -> LinearRule:
+def centroid_rule(Z: Array, machine: Discriminant, projection: Projection) -> LinearRule:
     """Return the rule of the nearest class centroid: ⟨z, c_i⟩ − ½‖c_i‖² is largest where ‖z − c_i‖ is smallest."""
     member = np.eye(len(machine.counts))[machine.labels]
     centroids = member.T @ Z / machine.counts[:, np.newaxis]
@@ -176,7 +173,7 @@ def centroid_rule(Z: Matrix, machine: Discriminant, projection: Projection) -> L
     return LinearRule(centroids, constants)
 
 
-def make_rule(decision: Any) -> Callable[[Matrix, Discriminant, Projection], LinearRule]:
+def make_rule(decision: Any) -> Callable[[Array, Discriminant, Projection], LinearRule]:
     """Return the rule of that name, or raise naming the ones there are."""
     rules = {"least_squares": least_squares_rule, "centroid": centroid_rule}
     return rules[check_choice("decision", decision, rules)]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor, MatrixLike
+from kernelmosaic._typing import Array, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import (
     allowed_threads,
     default_budget,
@@ -27,8 +27,6 @@ from kernelmosaic.gram.missing import MissingViews
 from kernelmosaic.gram.options import device_entries
 from kernelmosaic.gram.pairs import PairFactors
 from kernelmosaic.gram.row_blocks import open_rows
-
-Array = NDArray[np.float64]
 
 #: Gates, and shares of an output's largest coefficient, below this are lost in the rounding of a sum.
 ROUNDING = 1e-12
@@ -303,12 +301,6 @@ class Expansion:
         kernels: Any = self.sums.kernel_set
         return np.asarray(self.eta[0] @ kernels.diagonals(kernels.views(X)))
 
-    def n_evaluations(self, gates: Array) -> int:
-        """Return how many values of kernels, or of features, a prediction under these gates computes."""
-        all_rows = slice(0, gates.shape[1])
-        counts = zip(self.kept, self.sums.sizes(), strict=True)
-        return sum(len(self._rows(all_rows, gates, m)) * size for m, size in counts)
-
     def _shares(self, X: MatrixLike, gates: Array | None) -> Iterator[tuple[Any, int, Array]]:
         """Yield (rows, m, what kernel m adds to the outputs there), m among all P."""
         device = self.device if has_device(self.device) else None
@@ -383,10 +375,7 @@ class PartialExpansion(Expansion):
     """
 
     sums: PartialSums
-    shared: list[Array] = field(default_factory=list)
-
-    def take(self, outputs: slice) -> PartialExpansion:
-        return replace(self, sums=self.sums.take(outputs), eta=self.eta[outputs], shared=[])
+    shared: list[Array] = field(default_factory=list, init=False)
 
     def combined(
         self, X: MatrixLike, Y: MatrixLike, left_gates: Array | None = None, right_gates: Array | None = None

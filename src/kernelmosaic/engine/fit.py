@@ -17,7 +17,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, MatrixLike, Settings
+from kernelmosaic._typing import AnyArray, Array, MatrixLike, Settings
 from kernelmosaic.backend import default_budget, format_bytes, map_threads
 from kernelmosaic.engine.expansion import DifferenceFunction, Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, count_samples
@@ -32,7 +32,6 @@ from kernelmosaic.learning.hard_margin import learn_hard_margin
 from kernelmosaic.learning.norms import read_fixed
 from kernelmosaic.learning.problem import Learner
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 
@@ -162,13 +161,11 @@ class WeightMethod(Method):
             eta = 1.0 if given is None else given_weights(given, data.stack.n_kernels)
             scale = float((data.diagonals().mean(axis=1) * eta).max()) or 1.0
             sizes = data.sizes()
-            return [
-                learn_hard_margin(learner, data.stack, sizes, machine.program.target, scale, self.tol)
-                for machine in machines
-            ]
+            labels = [machine.program.target for machine in machines]
+            return [learn_hard_margin(learner, data.stack, sizes, y, scale, self.tol) for y in labels]
         each = list(zip(machines, starts, strict=True))
-        workers = workers_of(self.n_jobs, data, 1, self.parameters.verbose)
-        if workers == 1 or len(machines) == 1:
+        workers = 1 if len(machines) == 1 else workers_of(self.n_jobs, data, 1, self.parameters.verbose)
+        if workers == 1:
             return [learner.learn(data.stack, machine, replace(start, kernel=data.kernel)) for machine, start in each]
         return map_threads(lambda one: learner.learn(data.stack, *one), each, workers)
 
@@ -205,7 +202,8 @@ class WeightMethod(Method):
         return replace(fit, learned=found)
 
     def function(self, fit: Fit) -> Function:
-        expansion, intercept = fit.data.expansion(fit.beta, fit.support, fit.eta()), fit.intercept
+        beta, intercept = self.coefficients(fit)
+        expansion = fit.data.expansion(beta, fit.support, fit.eta())
         if self.parameters.family == "class-wise" and len(intercept) == 2:
             return DifferenceFunction(expansion, np.diff(intercept), shares_weights=False)
         return Function(expansion, intercept, fit.weights.ndim == 1)
@@ -354,7 +352,8 @@ class Fit:
 
     def attributes(self) -> Settings:
         """Return the fitted attributes."""
-        beta, support, scales = self.beta, self.support, [machine.objective_scale for machine in self.machines]
+        beta, intercept = self.method.coefficients(self)
+        support, scales = self.support, [machine.objective_scale for machine in self.machines]
         names, views = self.data.names()
         own = {
             "kernel_names_": names,
@@ -362,7 +361,7 @@ class Fit:
             "support_": self.data.kept[support],
             "support_fraction_": len(support) / len(self.data.kept),
             "dual_coef_": beta[:, support],
-            "intercept_": self.intercept,
+            "intercept_": intercept,
             "weights_": self.weights,
             **history_of(self.learned, scales, self.method.first_iteration),
         }
@@ -412,8 +411,7 @@ def training_set(recipe: Recipe, task: Task, given: FitInput, store: KernelStore
     task.machines(y, counted.weight)  # parameters that do not serve are refused before the kernels are computed
     if options.device is not None:
         options = options.placed(len(counted.rows), task.host_samples)
-    read = read_training_set if store is None else store.training_set
-    data = read(options, given.X, given.original, counted)
+    data = read_training_set(options, given.X, given.original, counted, store)
     task.check(data, options.normalize)
     return data
 
@@ -442,13 +440,14 @@ def fit(
     weights : ndarray of shape (P,) or (outputs, P), optional
         Weights that the machines start from, where nothing else is known.
     """
+    task = recipe.task.prepared(given)
     if data is None:
-        data = training_set(recipe, recipe.task.prepared(given), given, store)
+        data = training_set(recipe, task, given, store)
     if recipe.verbose and data.stack.form:
         print(f"{recipe.task.name}: {data.stack.form}.", flush=True)
     if starts is not None:
         starts = [start.take(data.kept) for start in starts]
-    found = learn(recipe, given, data, starts, store, weights)
+    found = learn(recipe, given, data, starts, store, weights, task)
     (done,) = certify([found])
     if store is not None:
         store.keep(data, done)
@@ -462,9 +461,10 @@ def learn(
     starts: Sequence[Start] | None = None,
     store: KernelStore | None = None,
     weights: Array | None = None,
+    prepared: Task | None = None,
 ) -> Fit:
     """Learn from samples whose kernels are known, without a certificate; coefficients of starts are of `data`."""
-    task, y = recipe.task.prepared(given), None if given.y is None else given.y[data.kept]
+    task, y = prepared or recipe.task.prepared(given), None if given.y is None else given.y[data.kept]
     machines = task.machines(y, data.weight)
     method = recipe.method.resolved(task, data, y)
     learner = method.learner(task, data, machines)

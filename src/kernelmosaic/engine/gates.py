@@ -12,13 +12,13 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from kernelmosaic._typing import MatrixLike, Seed, Settings
+from kernelmosaic._typing import Array, MatrixLike, Seed, Settings
 from kernelmosaic.backend import allowed_threads, map_threads, row_strips
 from kernelmosaic.engine.expansion import Expansion, Function
 from kernelmosaic.engine.fit import Fit, Method, workers_of
 from kernelmosaic.engine.tasks import Task
 from kernelmosaic.engine.training_set import ExactSet, TrainingSet
-from kernelmosaic.gating import Constant, Gating, make_gating
+from kernelmosaic.gating import Constant, Gating
 from kernelmosaic.gram.kernel_set import in_double
 from kernelmosaic.gram.missing import MissingViews
 from kernelmosaic.gram.row_blocks import RowSource
@@ -30,9 +30,6 @@ from kernelmosaic.learning.certificate import Start
 from kernelmosaic.learning.gated import GateLearner, LearnedGates, projected_kernels
 from kernelmosaic.learning.problem import ROUNDING
 from kernelmosaic.machines.base import Machine
-
-Array = NDArray[np.float64]
-
 
 # What gates read -----------------------------------------------------------------------------------------------------
 
@@ -227,24 +224,24 @@ class GateReader:
 
     def __call__(self, X: MatrixLike) -> tuple[Array, Any]:
         """Return the standardised inputs, and which views the samples have; None if all."""
+        filled, present = self.filled(X)
+        return self.inputs(filled), present
+
+    def filled(self, X: MatrixLike) -> tuple[MatrixLike, Any]:
+        """Return samples with the training set's means for views that they lack, and which views they have."""
         present = None if self.missing is None else self.missing.present_in(X)
-        return self.inputs(fill_views(X, self.missing, present, self.means)), present
-
-
-def fill_views(X: MatrixLike, missing: MissingViews | None, present: Any, means: Array | None) -> MatrixLike:
-    """Return samples as gates read them: with the training set's means for views that they lack."""
-    if missing is None or present is None:
-        return X
-    if means is None:
-        raise ValueError(
-            "X: some samples lack a view, and gates then need numeric columns only; fill these views, or leave the "
-            "samples out."
-        )
-    X = X.copy()
-    for one, own in zip(missing.kernel_set.fitted, present.T, strict=True):
-        columns = np.arange(X.shape[1]) if one.columns is None else one.columns
-        X[np.ix_(~own, columns)] = means[columns]
-    return X
+        if self.missing is None or present is None:
+            return X, None
+        if self.means is None:
+            raise ValueError(
+                "X: some samples lack a view, and gates then need numeric columns only; fill these views, or leave the "
+                "samples out."
+            )
+        X = X.copy()
+        for one, own in zip(self.missing.kernel_set.fitted, present.T, strict=True):
+            columns = np.arange(X.shape[1]) if one.columns is None else one.columns
+            X[np.ix_(~own, columns)] = self.means[columns]
+        return X, present
 
 
 @dataclass(frozen=True)
@@ -312,25 +309,22 @@ class GateMethod(Method):
 
     Attributes
     ----------
-    gating, columns, kernel, step, n_init, n_iter_no_change, tol, max_iter, n_jobs, random_state, verbose
-        Parameters of the localized estimators.
+    descent : GateLearner
+        Which gates are learned, by which steps, and when to stop.
+    columns, kernel, n_init, n_jobs, random_state
+        Parameters of the localized estimators, of columns and kernel those of the gating.
     kinds : set of str
         What the kernels read.
     reader : GateReader or None
         What the gates read, known of a training set.
     """
 
-    gating: Any
+    descent: GateLearner
     columns: Any
     kernel: Kernel | None
-    step: Any
     n_init: int
-    n_iter_no_change: int
-    tol: float
-    max_iter: int
     n_jobs: Any
     random_state: Seed
-    verbose: bool
     kinds: set[str]
     reader: Any = None
 
@@ -342,25 +336,23 @@ class GateMethod(Method):
 
     def resolved(self, task: Task, data: TrainingSet, y: Any) -> GateMethod:
         missing: MissingViews | None = getattr(data, "missing", None)
-        means, gating = None if missing is None else _column_means(data.samples), make_gating(self.gating)
+        gating, means = self.descent.gating, None if missing is None else _column_means(data.samples)
+        reader = GateReader(GateInputs.none(), missing, means)
         if isinstance(gating, Constant):
-            return replace(self, reader=GateReader(GateInputs.none(), missing, means))
+            return replace(self, reader=reader)
         if self.kernel is None and self.columns is None and self.kinds != {"numbers"}:
             raise ValueError(
                 f"gating: the kernels read {' and '.join(sorted(self.kinds))}, which gates cannot read; give a "
                 "gating_kernel to gate in its space, or name numeric gating_columns."
             )
-        present = None if missing is None else missing.present_in(data.samples)
-        filled = fill_views(data.samples, missing, present, means)
+        filled = reader.filled(data.samples)[0]
         inputs = GateInputs.fit(
             filled, data.table, self.columns, self.kernel, data.weight, self.random_state, gating.standardize
         )
-        return replace(self, reader=GateReader(inputs, missing, means))
+        return replace(self, reader=replace(reader, inputs=inputs))
 
     def learner(self, task: Task, data: TrainingSet, machines: Sequence[Any]) -> GateLearner:
-        return GateLearner(
-            make_gating(self.gating), self.step, self.tol, self.max_iter, self.verbose, self.n_iter_no_change
-        )
+        return self.descent
 
     def learn(self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]) -> list[Any]:
         Z, present = self.reader(data.samples)[0], getattr(data, "present", None)
@@ -380,7 +372,7 @@ class GateMethod(Method):
             return found if present is None else replace(found, gates=found.gates * present)
 
         tasks = [(machine, seed) for machine in machines for seed in seeds]
-        workers = workers_of(self.n_jobs, data, allowed_threads(), self.verbose)
+        workers = workers_of(self.n_jobs, data, allowed_threads(), self.descent.verbose)
         found = map_threads(lambda one: attempt(*one), tasks, workers)
         groups = [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
         learned = [_best_start(group, data.weight) for group in groups]
@@ -393,31 +385,27 @@ class GateMethod(Method):
         data, support = fit.data, fit.support
         # One expansion for all machines; one each where they have learned projections of their own.
         machines = [(np.atleast_2d(one.solution.beta.T), one.gates) for one in fit.learned]
-        own = [
-            data.gated_expansion([machine], support, one.kernel_set)
-            for machine, one in zip(machines, fit.learned, strict=True)
-            if one.kernel_set is not None
-        ]
+        each = zip(machines, [one.kernel_set for one in fit.learned], strict=True)
+        own = [data.gated_expansion([one], support, kernels) for one, kernels in each if kernels is not None]
         expansion = data.gated_expansion(machines, support)
         V = [one.V for one in fit.learned]
-        return GatedFunction(
-            expansion, fit.intercept, gating=make_gating(self.gating), V=V, reader=self.reader, own=own
-        )
+        return GatedFunction(expansion, fit.intercept, gating=self.descent.gating, V=V, reader=self.reader, own=own)
 
     def attributes(self, fit: Fit) -> Settings:
-        gating, inputs = make_gating(self.gating), self.reader.inputs
-        units = [gating.in_user_units(one.V, inputs.mean, inputs.scale) for one in fit.learned]
+        inputs = self.reader.inputs
+        units = [self.descent.gating.in_user_units(one.V, inputs.mean, inputs.scale) for one in fit.learned]
         return {"gating_params_": units[0] if len(units) == 1 else units}
 
     def warning(self, fit: Fit, max_iter: int) -> str | None:
-        if fit.gap > self.tol:
+        tol = self.descent.tol
+        if fit.gap > tol:
             return (
                 f" stopped at a relative duality gap of {fit.gap:.2g} of the machine under its gates, above "
-                f"tol={self.tol:g}: {ROUNDING}"
+                f"tol={tol:g}: {ROUNDING}"
             )
         if all(one.converged for one in fit.learned):
             return None
         return (
-            f": after max_iter={max_iter} iterations the objective still fell by more than tol={self.tol:g} of "
+            f": after max_iter={max_iter} iterations the objective still fell by more than tol={tol:g} of "
             "itself each time; raise max_iter, or accept a larger tol."
         )

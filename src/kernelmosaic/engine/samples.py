@@ -18,7 +18,7 @@ from scipy import sparse
 from sklearn.utils import _safe_indexing, check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
-from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, RowIndex, SampleWeight, TargetLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, RowIndex, SampleWeight, TargetLike
 from kernelmosaic.backend import is_dask, to_host
 from kernelmosaic.gram.missing import present_views
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, gathered, open_rows
@@ -27,9 +27,6 @@ from kernelmosaic.kernels.categorical import Clinical
 from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.subsets import SubsetFamily
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
-from kernelmosaic.stacking import StackedViews
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -62,11 +59,6 @@ class FitInput:
         X = _safe_indexing(self.X, rows)
         y = None if self.y is None else self.y[rows]
         return replace(self, X=X, y=y, weight=None if self.weight is None else self.weight[rows])
-
-    @property
-    def samples(self) -> MatrixLike:
-        """X as `fit` takes it, with the columns of each table where several were given."""
-        return self.original if self.views is None else StackedViews(self.original, self.views)
 
     @property
     def table(self) -> MatrixLike:
@@ -163,13 +155,11 @@ def _sparse_keys(X: MatrixLike, labels: NDArray[np.int64]) -> AnyArray:
     # Stored zeros and unsorted columns would make equal rows look different.
     X.sum_duplicates()
     X.eliminate_zeros()
-    keys = np.empty(X.shape[0], dtype=object)
-    for i, (a, b) in enumerate(pairwise(X.indptr)):
-        keys[i] = (int(labels[i]), X.indices[a:b].tobytes(), X.data[a:b].tobytes())
-    return _codes(keys)
+    rows = zip(labels.tolist(), pairwise(X.indptr), strict=True)
+    return _codes([(label, X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for label, (a, b) in rows])
 
 
-def _codes(column: AnyArray) -> NDArray[np.int64]:
+def _codes(column: Sequence[Any] | AnyArray) -> NDArray[np.int64]:
     """Return a number for every entry, equal for equal entries and in the entries' order where they have one."""
     try:
         distinct = dict.fromkeys(column)
@@ -265,11 +255,11 @@ class Standardizer:
     @classmethod
     def fit(cls, specs: Sequence[KernelSpec], X: MatrixLike, weight: Array) -> Standardizer:
         """Return that of the columns which all kernels reading them take as numbers."""
-        read = {kind: np.zeros(X.shape[1], dtype=bool) for kind in ("numbers", "other")}
+        numbers, other = np.zeros((2, X.shape[1]), dtype=bool)
         for spec in specs:
-            kind = "numbers" if spec.kernel.input_kind == "numbers" and not spec.kernel.keeps_scale else "other"
-            read[kind][slice(None) if spec.columns is None else spec.columns] = True
-        columns = np.flatnonzero(read["numbers"] & ~read["other"])
+            read = numbers if spec.kernel.input_kind == "numbers" and not spec.kernel.keeps_scale else other
+            read[slice(None) if spec.columns is None else spec.columns] = True
+        columns = np.flatnonzero(numbers & ~other)
         if sparse.issparse(X):
             taken = sparse.csr_matrix(X[:, columns], dtype=np.float64)
             total, present = np.full(X.shape[1], weight.sum()), present_views(specs, X)
@@ -312,18 +302,18 @@ def known_categories(entries: list[Entry], given: FitInput) -> dict[int, list[st
     """Return the texts in the columns that kernels compare as categories, by the number of the column."""
     found: dict[int, list[str]] = {}
     for spec in lay_specs(entries, given.table):
-        if _compares_categories(spec.kernel):
+        if _is_made_of(spec.kernel, Clinical):
             for j in range(given.X.shape[1]) if spec.columns is None else spec.columns.tolist():
                 found[j] = sorted({value for value in given.X[:, j].tolist() if isinstance(value, str)})
     return {j: texts for j, texts in found.items() if texts}
 
 
-def _compares_categories(kernel: Kernel | SubsetFamily) -> bool:
-    """Whether a kernel, or one it is made of, is `Clinical`; pairs of new members are what `Pairwise` is for."""
-    if isinstance(kernel, Pairwise | SubsetFamily):
-        return False
-    parts = kernel.get_params(deep=False).values()
-    return isinstance(kernel, Clinical) or any(isinstance(one, Kernel) and _compares_categories(one) for one in parts)
+def _is_made_of(kernel: Kernel | SubsetFamily, kinds: Any) -> bool:
+    """Whether a kernel, or one it is made of, is of some kinds; what reads the members of pairs is no part of it."""
+    if isinstance(kernel, kinds):
+        return True
+    parts = () if isinstance(kernel, Pairwise | SubsetFamily) else kernel.get_params(deep=False).values()
+    return any(isinstance(one, Kernel) and _is_made_of(one, kinds) for one in parts)
 
 
 def warn_of_unseen(known: dict[int, list[str]], X: AnyArray, names: Sequence[Any]) -> None:
@@ -362,7 +352,8 @@ def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixL
     seen: dict[bytes | None, tuple[Any, ...] | None] = {}
     for spec in specs:
         key = None if spec.columns is None else spec.columns.tobytes()
-        if key not in seen and _reads_scale(spec.kernel):
+        # Functions of products or distances of columns.
+        if key not in seen and _is_made_of(spec.kernel, StatisticKernel | SubsetFamily):
             V = take_columns(X, spec.columns)
             there = V if sparse.issparse(V) else V[~is_missing(V).all(axis=1)]
             seen[key] = _extremes(spec, spec.kernel.validate(there)) if there.shape[0] else None
@@ -386,16 +377,6 @@ def level_of_caller() -> int:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelmosaic."):
         level, frame = level + 1, frame.f_back
     return level + 1
-
-
-def _reads_scale(kernel: Kernel | SubsetFamily) -> bool:
-    """Whether a kernel, or one it is made of, is a function of products or distances of its columns."""
-    if isinstance(kernel, StatisticKernel | SubsetFamily):
-        return True
-    if isinstance(kernel, Pairwise):  # whose sides are not added up
-        return False
-    parts = kernel.get_params(deep=False).values()
-    return any(isinstance(part, Kernel) and _reads_scale(part) for part in parts)
 
 
 def _extremes(spec: KernelSpec, X: AnyArray) -> tuple[Any, ...] | None:

@@ -20,7 +20,7 @@ from sklearn.utils import Tags, _safe_indexing, check_random_state, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.backend import NUMPY, allowed_threads, iterate_threads, to_host
 from kernelmosaic.engine.calibration import CALIBRATIONS, NEVER, Calibration
 from kernelmosaic.engine.conformal import Conformal
@@ -31,8 +31,8 @@ from kernelmosaic.engine.tasks import ClassTask, Indicators, Labels, PathRule, c
 from kernelmosaic.gram.row_blocks import ArrayRows
 from kernelmosaic.kernels.views import term_names
 from kernelmosaic.learning.certificate import Start
+from kernelmosaic.stacking import StackedViews
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 
@@ -428,10 +428,9 @@ class PathResult:
 
     def fit(self, m: int, i: int, method: str | None = None) -> Estimator:
         """Return the choice fitted to all samples; with `method`, its probabilities are by the samples held out."""
-        params, calibration = (
-            ({}, None) if method is None else ({"calibration": method}, self.calibration(m, i, method))
-        )
-        return self._fit(m, i, self.given, params, calibration, self.starts(m, i))
+        calibration = None if method is None else self.calibration(m, i, method)
+        params = {} if method is None else {"calibration": method}
+        return self._fit(m, i, self.given, params, calibration=calibration, starts=self.starts(m, i))
 
     def chosen(self, m: int, i: int, **params: Any) -> Estimator:
         """Return the estimator of a choice, not fitted, with other parameters as far as it has them."""
@@ -446,15 +445,10 @@ class PathResult:
         None as well of what predicts neither numbers nor one class.
         """
         every, n = [path[i] for path in self.found[m]], self.given.X.shape[0]
-        if not self._is_predictor() or any(one is UNTRIED for one in every):
-            return None
-        if self.classes is not None and any(
-            one.classes is None or not np.array_equal(one.classes, self.classes) for one in every
-        ):
-            return None
+        same = self.classes is None or all(np.array_equal(one.classes, self.classes) for one in every)
         each = [one.starts_of(len(train)) for one, (train, _) in zip(every, self.folds, strict=True)]
         known = [own for own in each if own is not None]
-        if len(known) < len(each):
+        if not self._is_predictor() or not same or len(known) < len(each):
             return None
         counts = np.zeros(n)
         for train, _ in self.folds:
@@ -473,27 +467,23 @@ class PathResult:
         return predicts_targets(self.model) or (self.classes is not None and self.given.y.ndim == 1)
 
     def _fit(
-        self,
-        m: int,
-        i: int,
-        given: FitInput,
-        params: Settings,
-        calibration: Any = None,
-        starts: list[Start] | None = None,
-        known: Fit | None = None,
+        self, m: int, i: int, given: FitInput, params: Settings, known: Fit | None = None, **learned: Any
     ) -> Estimator:
         """Return the choice with what was learned from some samples, and with other parameters as far as it has them.
 
-        Of a fit that is known, the attributes and the function are set.
+        Of a fit that is known, the attributes and the function are set; what else is learned, `fit_input` is given.
         """
         model = self.chosen(m, i, **params)
         steps = divide_pipeline(self.estimator)[0]
         fitted = None if steps is None else clone(steps)
-        X = given.samples if fitted is None else fitted.fit_transform(given.X, given.y)
+        if fitted is not None:
+            X = fitted.fit_transform(given.X, given.y)
+        else:  # with the columns of each table where several were given
+            X = given.original if given.views is None else StackedViews(given.original, given.views)
         whole = replace(model.validated(X, given.y, given.weight), device=given.device)
         scaled = model.scaled(whole, self.scale)
         if known is None:
-            model.fit_input(scaled, calibration, starts)
+            model.fit_input(scaled, **learned)
         else:
             model.keep(known, scaled)
         if fitted is None:
@@ -557,27 +547,23 @@ def search_paths(
     quiet = {name: value for name, value in (("verbose", False), ("calibration", None)) if name in params}
     plain = {**model.get_params(deep=False), **quiet}
     values = rule.values(Cs, given)
-    classes = None
-    if is_classifier(model):
-        classes = (
-            np.arange(given.y.shape[1])
-            if given.y.ndim == 2
-            else find_classes(given.y, given.weight, type(model).__name__)
-        )
+    if not is_classifier(model):
+        classes = None
+    elif given.y.ndim == 2:
+        classes = np.arange(given.y.shape[1])
+    else:
+        classes = find_classes(given.y, given.weight, type(model).__name__)
     # A single kernel has nothing to weigh.
     norms = list(norms) if len(term_names(model.read_kernels())) > 1 else list(norms[:1])
     order = -1 if rule.descending else 1
 
-    def task(norms: Sequence[Any], values: Array, train: Rows, held: Rows, starts: Any) -> tuple[Any, ...]:
-        each = [{**plain, **variant(model, norm)} for norm in norms]
-        paths = [[type(model)(**{**own, rule.parameter: float(C)}) for C in values[::order]] for own in each]
-        return paths, steps, given, train, held, options.scale, starts
-
     def follow(norms: Sequence[Any], values: Array, starts: Sequence[Any], before: int, all_folds: int) -> list[Held]:
         def tasks() -> Iterator[tuple[Any, ...]]:
+            each = [{**plain, **variant(model, norm)} for norm in norms]
             # Made one fold after the other: fitted models are large, and go when their fold is done.
-            both = zip(folds, starts, strict=True)
-            return (task(norms, values, train, held, start) for (train, held), start in both)
+            for (train, held), start in zip(folds, starts, strict=True):
+                paths = [[type(model)(**{**own, rule.parameter: float(C)}) for C in values[::order]] for own in each]
+                yield paths, steps, given, train, held, options.scale, start
 
         together = None
         if given.device is not None:
@@ -607,10 +593,8 @@ def search_paths(
     best = equal.best(options.scores(equal), options.rule)[1]
     first, last = max(best - options.near, 0), min(best + options.near + 1, len(values))
     others = [norm for norm in norms if norm != "uniform"]
-    starts = [
-        path[last - 1 if rule.descending else first].starts_of(len(train))
-        for path, (train, _) in zip(equal.found[0], folds, strict=True)
-    ]
+    smooth, both = last - 1 if rule.descending else first, zip(equal.found[0], folds, strict=True)
+    starts = [path[smooth].starts_of(len(train)) for path, (train, _) in both]
     rest = dict(zip(others, follow(others, values[first:last], starts, n_folds, 2 * n_folds), strict=True))
 
     def filled(path: Sequence[HeldOut]) -> list[HeldOut]:
@@ -707,12 +691,7 @@ def read_samples(estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weig
 
 
 def calibration_of(
-    found: Sequence[HeldOut],
-    held: Sequence[Rows],
-    given: FitInput,
-    model: Estimator,
-    classes: AnyArray,
-    method: str,
+    found: Sequence[HeldOut], held: Sequence[Rows], given: FitInput, model: Estimator, classes: AnyArray, method: str
 ) -> Calibration:
     """Return what turns decision values into probabilities, by those of samples while they were held out.
 
@@ -834,7 +813,7 @@ def describe_choice(scores: dict[Any, Array], chosen: Any, at: int, rule: str = 
 # Warnings about all fits ---------------------------------------------------------------------------------------------
 
 
-def warn_of_gaps(what: str, gaps: NDArray[np.float64], tol: float, remedy: str) -> None:
+def warn_of_gaps(what: str, gaps: Array, tol: float, remedy: str) -> None:
     """Warn once of all fits whose relative duality gap is above `tol`, or is NaN."""
     loose = int(np.sum(~(gaps <= tol)))
     if loose:

@@ -15,7 +15,7 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
-from kernelmosaic._typing import AnyArray, SampleWeight, TargetLike
+from kernelmosaic._typing import AnyArray, Array, SampleWeight, TargetLike
 from kernelmosaic.engine.samples import FitInput, level_of_caller
 from kernelmosaic.engine.training_set import TrainingSet
 from kernelmosaic.learning.ridge_weights import RidgeTargets
@@ -36,7 +36,6 @@ from kernelmosaic.machines.base import (
 from kernelmosaic.machines.discriminant import Discriminant, LabelDiscriminant
 from kernelmosaic.machines.survival import Cox, Ranking
 
-Array = NDArray[np.float64]
 Score = Callable[[Any, Any, Any], float]
 
 
@@ -495,9 +494,6 @@ class Labels:
 
     classes: AnyArray
 
-    def __len__(self) -> int:
-        return len(self.classes)
-
     def codes(self, y: TargetLike) -> NDArray[np.intp]:
         """Return the places of classes in the order."""
         return np.asarray(np.searchsorted(self.classes, np.asarray(y)))
@@ -513,7 +509,7 @@ class Labels:
 
     def spread(self, values: Array, classes: AnyArray, fill: float) -> Array:
         """Return columns of some of the classes among those of all, `fill` in the others."""
-        full = np.full((len(values), len(self)), fill)
+        full = np.full((len(values), len(self.classes)), fill)
         full[:, self.codes(classes)] = values
         return full
 

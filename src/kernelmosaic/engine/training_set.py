@@ -20,7 +20,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from kernelmosaic._checks import check_positive
-from kernelmosaic._typing import DType, MatrixLike, Seed
+from kernelmosaic._typing import Array, DType, MatrixLike, Seed
 from kernelmosaic.backend import default_budget, one_blas_thread, threads_for
 from kernelmosaic.engine.expansion import (
     ROUNDING,
@@ -53,8 +53,6 @@ from kernelmosaic.learning.gated import Projections
 from kernelmosaic.learning.problem import Learner
 from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets, learn_ridge
 from kernelmosaic.stacking import several_tables
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -306,15 +304,9 @@ class ExactSet(TrainingSet):
             pairs = make_pair_stack(self.kernel_set, self.views, budget)
             if pairs is not None:
                 return pairs
-        known = self.distances if self.present is None else None
+        known, stores = (self.distances, self.stores) if self.present is None else (None, True)
         stack = make_stack(
-            self.kernel_set,
-            self.views,
-            dtype=dtype,
-            budget=budget,
-            device=self.device,
-            distances=known,
-            stores=self.stores or self.present is not None,
+            self.kernel_set, self.views, dtype=dtype, budget=budget, device=self.device, distances=known, stores=stores
         )
         if self.missing is not None and self.present is not None:
             if not isinstance(stack, StoredStack):
@@ -418,7 +410,7 @@ class ExactSet(TrainingSet):
     def sizes(self) -> Array:
         if self.present is not None:  # what stands in for a view has a diagonal of its own
             return np.array([np.diagonal(K) for K in self.stack.matrices], dtype=np.float64)
-        sizes = self.diagonals()
+        sizes = self.kernel_set.diagonals(self.views)
         for size, one, X in zip(sizes, self.kernel_set.fitted, self.views, strict=True):
             rule = one.normalization
             if size.any() and isinstance(one.kernel, Pairwise):  # entries may be differences, unless all are zero
@@ -464,16 +456,8 @@ class FeatureSet(TrainingSet):
         budget = default_budget() if self.budget is None else float(self.budget)
         assert options.approximation is not None
         with one_blas_thread():
-            self.kernel_set = FeatureMaps.fit(
-                specs,
-                self.rows,
-                options.normalize,
-                self.weight,
-                options.approximation,
-                options.rank,
-                options.random_state,
-                budget,
-            )
+            how = options.approximation, options.rank, options.random_state
+            self.kernel_set = FeatureMaps.fit(specs, self.rows, options.normalize, self.weight, *how, budget)
 
     def _make_stack(self) -> FeatureStack:
         return self._features_of(self.kernel_set)
@@ -503,10 +487,9 @@ class FeatureSet(TrainingSet):
         kept, columns = np.flatnonzero(np.any(eta != 0, axis=0)), np.ascontiguousarray(beta.T)
         if self._stack is not None:
             sums = self.stack.sums(columns, kept)
-            return self.feature_expansion([sums[int(m)] for m in kept], eta)
-        # Of a set without its features, those of the kernels with a weight are computed once.
-        sums = self._features_of(self.kernel_set.take(kept)).sums(columns, range(len(kept)))
-        return self.feature_expansion([sums[k] for k in range(len(kept))], eta)
+        else:  # of a set without its features, those of the kernels with a weight are computed once
+            sums = self._features_of(self.kernel_set.take(kept)).sums(columns, range(len(kept)))
+        return self.feature_expansion(list(sums.values()), eta)
 
     def feature_expansion(self, w: list[Array], eta: Array) -> Expansion:
         """Return the function with coefficients w_m = Z_mᵀ β of the kernels that have a weight."""
@@ -551,8 +534,12 @@ def may_lack(specs: Sequence[KernelSpec]) -> bool:
     return False
 
 
-def read_training_set(options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples) -> TrainingSet:
-    """Fit the kernels to validated samples; `original` is X as given, for the names of its columns."""
+def read_training_set(
+    options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples, store: KernelStore | None = None
+) -> TrainingSet:
+    """Fit the kernels to validated samples, unless a store has; `original` is X as given, for the names of columns."""
+    if store is not None:
+        return store.training_set(options, X, original, counted)
     named = len(getattr(original, "shape", ())) == 2 and not is_streamed(original)
     table = original if named else named_columns(X)
     specs = lay_specs(options.entries, table)
@@ -626,10 +613,8 @@ class KernelStore:
         found = [ends.get(_key(learner, machine, c), COLD) for c, machine in enumerate(machines)]
         if given is None:
             return found
-        return [
-            own if end is COLD or own.weights is None else end.at(own.weights)
-            for own, end in zip(given, found, strict=True)
-        ]
+        both = zip(given, found, strict=True)
+        return [own if end is COLD or own.weights is None else end.at(own.weights) for own, end in both]
 
     def keep(self, data: TrainingSet, fit: Any) -> None:
         """Keep where a fit has ended, and the kernels in double precision if it has taken these."""

@@ -25,7 +25,6 @@ from kernelmosaic._typing import (
     Array,
     ArrayOrTensor,
     DType,
-    Estimator,
     KernelsLike,
     MatrixLike,
     SampleWeight,
@@ -113,16 +112,13 @@ class KernelEstimator(BaseEstimator, ABC):
     _rules: Settings
     _standardizer: Standardizer | None = None
 
-    # The kernels of ``kernels=None``.
-    _default_kernels = staticmethod(default_kernels)
-
     def read_kernels(self, X: MatrixLike = None, views: Settings | None = None) -> list[Entry]:
         """Return the kernels by name; where they depend on the samples, those for X, and for each of several tables."""
         return read_kernels(self.kernels, partial(self._kernels_of, X, views), X, views)
 
     def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
         """Return the kernels of ``kernels=None`` on columns of numbers, of X or of each of several tables."""
-        return self._default_kernels()
+        return default_kernels()
 
     def get_params(self, deep: bool = True) -> Settings:
         """Return the parameters; if deep, also the kernels, ``kernels__name``, and theirs, ``kernels__name__width``."""
@@ -197,10 +193,11 @@ class KernelEstimator(BaseEstimator, ABC):
             for key, parameter in signature(type(self)).parameters.items()
             if repr(value := getattr(self, key)) != repr(parameter.default)
         ]
-        text = _call(self, {key: repr(value) for key, value in changed})
-        if len(text) > N_CHAR_MAX:
-            text = _call(self, {key: _shortened(value) for key, value in changed})
-        return text if len(text) <= N_CHAR_MAX else text[: max(N_CHAR_MAX - 4, 0)] + "...)"
+        for written in (repr, _shortened):
+            text = f"{type(self).__name__}({', '.join(f'{key}={written(value)}' for key, value in changed)})"
+            if len(text) <= N_CHAR_MAX:
+                return text
+        return text[: max(N_CHAR_MAX - 4, 0)] + "...)"
 
     # Samples in ----------------------------------------------------------------------------------------------------
 
@@ -223,8 +220,8 @@ class KernelEstimator(BaseEstimator, ABC):
             self._refuse_labels(y[0])
         device = tensor_device(X) if self.device is None else str(require_device(self.device))
         found = self._validate(X, *y, reset=True, views=views, **checks)
-        self._rules["tables"] = tables
         checked, target = found if y else (found, None)
+        self._rules["tables"] = tables
         weight = None if sample_weight is None else read_sample_weight(sample_weight, checked)
         given = FitInput(checked, target, weight, to_host(X), device, views)
         if "table" in self._rules["kinds"] and getattr(checked, "dtype", np.dtype(float)).kind in "OU":
@@ -234,13 +231,12 @@ class KernelEstimator(BaseEstimator, ABC):
     def _refuse_labels(self, y: TargetLike) -> None:
         """Raise if samples have several labels, or a target of several columns."""
         ragged = isinstance(y, list | tuple) and len(y) > 0 and isinstance(y[0], list | tuple | set)
-        width = getattr(y, "shape", (0,))[1:] or ((len(y[0]),) if ragged else (1,))
-        if width[0] > 1 or len({len(one) for one in y} if ragged else ()) > 1:
-            name = type(self).__name__
+        widths = {len(one) for one in y} if ragged else set(getattr(y, "shape", ())[1:2])
+        if len(widths) > 1 or max(widths, default=1) > 1:
             raise ValueError(
-                f"y should be a 1d array, one class per sample, and has several labels per sample: "
-                f"DiscriminantMKLClassifier takes a matrix of zeros and ones (MultiLabelBinarizer makes one of lists), "
-                f"and sklearn.multioutput.MultiOutputClassifier({name}()) fits one model per column."
+                "y should be a 1d array, one class per sample, and has several labels per sample: "
+                "DiscriminantMKLClassifier takes a matrix of zeros and ones (MultiLabelBinarizer makes one of lists), "
+                f"and sklearn.multioutput.MultiOutputClassifier({type(self).__name__}()) fits one model per column."
             )
 
     def _validate(
@@ -272,25 +268,30 @@ class KernelEstimator(BaseEstimator, ABC):
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
             # Rows one after the other, as data frames do not have them: sums then round alike, and fits are the same.
             found = validate_data(self, X, *y, reset=reset, order="C", **form, **checks)
+        checked, target = found if y else (found, None)
         if names is not None:
             self._check_names(names, reset)
         if rules["approximation"] is not None and rules.get("views"):
-            _refuse_gaps(found[0] if y else found, rules["approximation"])
+            _refuse_gaps(checked, rules["approximation"])
         if not reset and rules.get("categories"):
             labels: Any = getattr(self, "feature_names_in_", range(self.n_features_in_))
-            warn_of_unseen(rules["categories"], found[0] if y else found, labels)
+            warn_of_unseen(rules["categories"], checked, labels)
         if names is not None and (several_tables(X) or X.lacking):
             if reset:
                 rules["gaps"] = first_columns(lay_specs(self.read_kernels(X, views), X), X.tables)
-            found = (self._marked(found[0], X.lacking), *found[1:]) if y else self._marked(found, X.lacking)
-        return found if self._standardizer is None else self._standardizer(found)
+            checked = self._marked(checked, X.lacking)
+        checked = checked if self._standardizer is None else self._standardizer(checked)
+        return (checked, target) if y else checked
 
     def _array_form(self, X: MatrixLike, names: NDArray[np.object_] | None) -> tuple[MatrixLike, Settings]:
         """Return samples, and what scikit-learn's check is to make of them and to allow."""
         rules = self._rules
         if rules["kinds"] != ["numbers"] or (rules["picked"] and names is None and hasattr(X, "columns")):
             # Row numbers, sequences, graphs, frames with columns that no kernel reads: each kernel checks its own.
-            own = _as_column(graph_table(X) if "graphs" in rules["kinds"] else X)
+            own = graph_table(X) if "graphs" in rules["kinds"] else X
+            # Row numbers and strings may come as a plain list: one column then.
+            own = own if hasattr(own, "shape") else np.asarray(own, dtype=object)
+            own = np.asarray(own).reshape(-1, 1) if len(own.shape) == 1 else own
             return own, {"dtype": None, "ensure_all_finite": False}
         if issparse(X) and rules["dense"] is not None:
             raise TypeError(
@@ -381,18 +382,10 @@ class KernelEstimator(BaseEstimator, ABC):
             check_choice("missing", self.missing, RULES, ", or None where no sample lacks a view")
 
     def kernel_options(self, given: FitInput) -> KernelOptions:
-        return KernelOptions(
-            entries=self.read_kernels(given.table, given.views),
-            normalize=self.normalize,
-            approximation=self.approximation,
-            rank=self.rank,
-            random_state=self.random_state,
-            memory_budget=self.memory_budget,
-            device=given.device,
-            dtype=self._stack_dtype,
-            missing=self.missing,
-            estimator=type(self).__name__,
-        )
+        entries, name = self.read_kernels(given.table, given.views), type(self).__name__
+        same = ("normalize", "approximation", "rank", "random_state", "memory_budget", "missing")
+        own = {parameter: getattr(self, parameter) for parameter in same}
+        return KernelOptions(entries, device=given.device, dtype=self._stack_dtype, estimator=name, **own)
 
     @property
     def view_weights_(self) -> dict[str, Any]:
@@ -413,8 +406,8 @@ class KernelEstimator(BaseEstimator, ABC):
     # Predictions out -----------------------------------------------------------------------------------------------
 
     def _outputs(self, X: MatrixLike) -> Array:
-        check_is_fitted(self)
-        return np.asarray(self.function_.outputs(self.read(X)))
+        X = self.read(X)
+        return np.asarray(self.function_.outputs(X))
 
     def contributions(self, X: MatrixLike) -> Array:
         """Return each kernel's share of the decision.
@@ -430,8 +423,8 @@ class KernelEstimator(BaseEstimator, ABC):
             Summed over the kernels, and with `intercept_` added, the decision function. The share of a view that a
             sample lacks is that of what stands in for it.
         """
-        check_is_fitted(self)
-        terms = np.asarray(self.function_.terms(self._validate(X, reset=False)))
+        X = self.read(X)
+        terms = np.asarray(self.function_.terms(X))
         return terms[:, :, 0] if terms.shape[2] == 1 else terms
 
     def kernel_matrix(self, X: MatrixLike, Y: MatrixLike = None) -> Array:
@@ -446,8 +439,7 @@ class KernelEstimator(BaseEstimator, ABC):
         -------
         ndarray of shape (len(X), len(Y)), or (classes, len(X), len(Y)) where every class has weights of its own
         """
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
+        X = self.read(X)
         K = np.asarray(self.function_.combined(X, X if Y is None else self._validate(Y, reset=False)))
         return K[0] if len(K) == 1 else K
 
@@ -519,7 +511,10 @@ class BaseMKL(KernelEstimator):
 
     def _method(self) -> Method:
         """Return how the weights are to be learned."""
-        return WeightMethod(self._parameters(), self.tol, self.fixed_weights, drops_idle=True, n_jobs=self.n_jobs)
+        same = ("max_iter", "verbose", "solver", "weights", "norm", "l1_ratio", "penalties", "penalty_power")
+        own = {parameter: getattr(self, parameter) for parameter in same}
+        parameters = Parameters(AIM * self.tol, **own, learns_C=getattr(self, "C", None) == "learn")
+        return WeightMethod(parameters, self.tol, self.fixed_weights, drops_idle=True, n_jobs=self.n_jobs)
 
     # Fitting -------------------------------------------------------------------------------------------------------
 
@@ -564,24 +559,6 @@ class BaseMKL(KernelEstimator):
         if warning is not None:
             warnings.warn(f"{type(self).__name__}{warning}", ConvergenceWarning, stacklevel=level_of_caller())
 
-    def _parameters(self) -> Parameters:
-        """Return how the weights are to be learned."""
-        return Parameters(
-            tol=AIM * self.tol,
-            max_iter=self.max_iter,
-            verbose=self.verbose,
-            solver=self.solver,
-            weights=self.weights,
-            norm=self.norm,
-            l1_ratio=self.l1_ratio,
-            penalties=self.penalties,
-            penalty_power=self.penalty_power,
-            learns_C=getattr(self, "C", None) == "learn",
-        )
-
-    def _set_calibration(self, calibration: Any) -> None:
-        """Set what turns outputs into probabilities, or survival functions, where there are any."""
-
     def decide(self, outputs: Array) -> AnyArray:
         """Return the predictions of outputs of shape (n_samples, outputs)."""
         found: AnyArray = self._task_of_fit.decide(outputs, self.intercept_)
@@ -596,18 +573,6 @@ def _refuse_gaps(X: MatrixLike, approximation: str) -> None:
             f"approximation={approximation!r}: X contains NaN, and missing views need exact kernels; use "
             "approximation=None, or fill the cells."
         )
-
-
-def _as_column(X: MatrixLike) -> MatrixLike:
-    """Row numbers and strings may come as a plain list: one column then."""
-    if hasattr(X, "shape") and len(X.shape) != 1:
-        return X
-    X = np.asarray(X, dtype=object) if not hasattr(X, "shape") else np.asarray(X)
-    return X.reshape(-1, 1) if X.ndim == 1 else X
-
-
-def _call(estimator: Estimator, arguments: dict[str, str]) -> str:
-    return f"{type(estimator).__name__}({', '.join(f'{key}={text}' for key, text in arguments.items())})"
 
 
 def _shortened(value: object) -> str:

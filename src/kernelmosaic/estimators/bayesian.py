@@ -151,9 +151,8 @@ class BayesianMKLClassifier(KernelClassifier):
         y = given.y
         self.classes_ = find_classes(y, None, type(self).__name__)
         self._check_parameters()
-        counted, store = DistinctSamples.all_of(len(y), None), active_store()
-        read = read_training_set if store is None else store.training_set
-        data = read(self.kernel_options(given), given.X, given.original, counted)
+        counted = DistinctSamples.all_of(len(y), None)
+        data = read_training_set(self.kernel_options(given), given.X, given.original, counted, active_store())
         self.kernel_names_, self.view_names_ = data.names()
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         with data.threads():
@@ -174,14 +173,10 @@ class BayesianMKLClassifier(KernelClassifier):
 
     def _infer(self, data: Any, labels: Array) -> Any:
         """Return the factors at the end, and set the bound and its history."""
-        model = Model(
-            prior_of("sample_prior", self.sample_prior),
-            prior_of("weight_prior", self.weight_prior),
-            prior_of("intercept_prior", self.intercept_prior),
-            check_positive("noise", self.noise) ** 2,
-            check_positive("margin", self.margin, zero=True),
-        )
-        inference = Inference(data.stack, labels, model)
+        names = ("sample_prior", "weight_prior", "intercept_prior")
+        samples, weights, intercepts = (prior_of(name, getattr(self, name)) for name in names)
+        variance, margin = check_positive("noise", self.noise) ** 2, check_positive("margin", self.margin, zero=True)
+        inference = Inference(data.stack, labels, Model(samples, weights, intercepts, variance, margin))
         self.history_, self.elbo_, self.n_iter_ = self._run(inference)
         return inference
 
@@ -362,11 +357,8 @@ class Inference:
 
     def _update_outputs(self) -> None:
         """Set q(f): normal around the mean output, cut off where the label is not met by the margin."""
-        mean = np.tensordot(self.e, self.g, axes=1) + self.b
-        inside = self.labels * mean - self.model.margin
-        self.log_inside = log_ndtr(inside)
-        self.f = mean + self.labels * np.exp(-0.5 * inside**2 - 0.5 * np.log(2.0 * np.pi) - self.log_inside)
-        self.f_mean = mean
+        self.f_mean = np.tensordot(self.e, self.g, axes=1) + self.b
+        self.f, self.log_inside = cut_off(self.f_mean, self.labels, self.model.margin)
 
     def _weight_moments(self) -> Array:
         """E[e eᵀ]."""
@@ -407,6 +399,13 @@ class Inference:
         )
         own = 0.5 * (K * (n + self.a_log_det) + K + P + np.linalg.slogdet(self.cov)[1])
         return float(outputs + kernels + zero + own)
+
+
+def cut_off(mean: Array, labels: Array, margin: float) -> tuple[Array, Array]:
+    """Return the means of normal variables cut off where a margin is not met, and the logarithms of what is left."""
+    inside = labels * mean - margin
+    log_inside = log_ndtr(inside)
+    return mean + labels * np.exp(-0.5 * inside**2 - 0.5 * np.log(2.0 * np.pi) - log_inside), log_inside
 
 
 def matrix_rows(stack: GramStack, m: int) -> Iterator[Array]:

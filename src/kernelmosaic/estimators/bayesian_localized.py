@@ -9,14 +9,13 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import log_ndtr
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_count, check_positive
 from kernelmosaic._typing import Array, MatrixLike, Seed, TargetLike
 from kernelmosaic.engine.expansion import Expansion, Function, SupportSums
 from kernelmosaic.engine.gates import GateInputs
 from kernelmosaic.estimators._base import parameters
-from kernelmosaic.estimators.bayesian import BayesianMKLClassifier, Precisions, matrix_rows, prior_of
+from kernelmosaic.estimators.bayesian import BayesianMKLClassifier, Precisions, cut_off, matrix_rows, prior_of
 
 
 @parameters(without=("sample_prior", "noise"))
@@ -126,12 +125,9 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
                 f"n_components={self.n_components!r}: a kernel has at most as many components as there are outputs, "
                 f"{K}; give that, or None."
             )
-        model = LocalModel(
-            prior_of("weight_prior", self.weight_prior),
-            prior_of("intercept_prior", self.intercept_prior),
-            prior_of("gate_prior", self.gate_prior),
-            check_positive("margin", self.margin, zero=True),
-        )
+        names = ("weight_prior", "intercept_prior", "gate_prior")
+        weights, intercepts, gates = (prior_of(name, getattr(self, name)) for name in names)
+        model = LocalModel(weights, intercepts, gates, check_positive("margin", self.margin, zero=True))
         self._inputs = GateInputs.none()
         if P > 1:
             if self.gating_columns is None and set(self._kernels_take("input_kind")) != {"numbers"}:
@@ -191,8 +187,8 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         -------
         ndarray of shape (n_samples, P)
         """
-        check_is_fitted(self)
-        return np.asarray(self.function_.gates(self._validate(X, reset=False))[0])
+        X = self.read(X)
+        return np.asarray(self.function_.gates(X)[0])
 
     def components(self, X: MatrixLike) -> Array:
         """Return the posterior means of the projections ⟨w_mr, φ_m(x)⟩.
@@ -207,9 +203,8 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         ndarray of shape (n_samples, P · R)
             Kernel by kernel.
         """
-        check_is_fitted(self)
-        own = _expanded(replace(self.function_.expansion.sums, beta=np.moveaxis(self._alpha, 1, 0)))
-        terms = own.terms(self._validate(X, reset=False))
+        X = self.read(X)
+        terms = _expanded(replace(self.function_.expansion.sums, beta=np.moveaxis(self._alpha, 1, 0))).terms(X)
         return np.asarray(terms.reshape(len(terms), -1))
 
 
@@ -415,9 +410,7 @@ class Inference:
     def _update_outputs(self) -> None:
         """Set q(f): normal around the mean output, cut off where the label is not met by the margin."""
         self.f_mean = self._said() + self.b
-        inside = self.labels * self.f_mean - self.model.margin
-        self.log_inside = log_ndtr(inside)
-        self.f = self.f_mean + self.labels * np.exp(-0.5 * inside**2 - 0.5 * np.log(2.0 * np.pi) - self.log_inside)
+        self.f, self.log_inside = cut_off(self.f_mean, self.labels, self.model.margin)
 
     # Their moments -------------------------------------------------------------------------------------------------
 

@@ -350,9 +350,7 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
     def _task(self) -> BilinearClasses:
         return BilinearClasses(type(self).__name__, kappa=self.kappa)
 
-    def _parameters(self) -> Parameters:
-        return Parameters(AIM * self.tol, self.max_iter, self.verbose, self.solver, family="class-wise")
-
     def _method(self) -> WeightMethod:
-        solver_class(self._parameters())
-        return WeightMethod(self._parameters(), self.tol, memory_budget=self.memory_budget)
+        parameters = Parameters(AIM * self.tol, self.max_iter, self.verbose, self.solver, family="class-wise")
+        solver_class(parameters)
+        return WeightMethod(parameters, self.tol, memory_budget=self.memory_budget)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from contextlib import nullcontext
 from dataclasses import KW_ONLY
 from typing import Any
 
@@ -60,11 +58,8 @@ class PathSearch(BaseEstimator):
 
     _is_refitted = False
 
-    @abstractmethod
-    def _plain(self, given: FitInput) -> Estimator:
-        """Return the estimator of which C and the norm are chosen."""
-
     def _plain_params(self) -> Settings:
+        """Return the parameters of the estimator of which C and the norm are chosen."""
         return {name: one for name, one in self.get_params(deep=False).items() if name not in PathSearch._listed}
 
     # scikit-learn's conventions ------------------------------------------------------------------------------------
@@ -87,12 +82,11 @@ class PathSearch(BaseEstimator):
         rule, scorer, choice = path_rule(estimator), self._scorer(), check_choice("rule", self.rule, RULES)
         strata = given.y if rule.strata is None else rule.strata(given.y)
         folds = list(self._splitter(estimator, strata).split(given.X, strata, **routed.splitter.split))
-        shown: Any = progress(type(self).__name__, len(folds)) if self.verbose else nullcontext(lambda *state: None)
 
         def scores_of(found: PathResult) -> Array:
             return found.scores(scorer, routed.scorer.score, self.calibration)
 
-        with shown as show:
+        with progress(type(self).__name__, len(folds), bool(self.verbose)) as show:
             norms = self._norms()
             near = None if self.near is None else check_count("near", self.near)
             near = near if "uniform" in norms else None
@@ -205,11 +199,11 @@ def fit_choice(self: Any, X: MatrixLike, y: TargetLike, sample_weight: SampleWei
     routed = self._routed(given.weight, params)
     found, m, i = self._search(self._plain(given), given, routed)
     if self.refit:
-        calibration = found.calibration(m, i, self.calibration) if self.calibration else None
         scaled = self.scaled(given, self.scale)
         recipe = found.chosen(m, i, verbose=self.verbose).recipe(scaled)
         self.keep(fit(recipe, scaled, starts=found.starts(m, i), store=active_store()), scaled)
-        self._set_calibration(calibration)
+        if self.calibration:
+            self._set_calibration(found.calibration(m, i, self.calibration))
         self._conformal = found.conformal(m, i)
         self._is_refitted = True
     return self

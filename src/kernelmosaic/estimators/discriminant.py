@@ -19,7 +19,6 @@ from kernelmosaic.engine.discriminant import TraceMethod, left_out, make_rule
 from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import Indicators, PathRule, accuracy, single
-from kernelmosaic.engine.training_set import active_store
 from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.learning.factory import Parameters, solver_class
@@ -168,7 +167,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         -------
         self
         """
-        return self.fit_input(self.validated(X, y, None), store=active_store())
+        return super().fit(X, y)
 
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: None) -> FitInput:
         given = self._read_input(X, y, multi_output=True)

@@ -20,10 +20,11 @@ from kernelmosaic.engine.tasks import PathRule, accuracy
 from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLOneClass, MKLRegressor
+from kernelmosaic.gating import make_gating
 from kernelmosaic.gram.missing import GATED
 from kernelmosaic.kernels.base import Kernel, suggest_kernel
 from kernelmosaic.kernels.transformed import Projected
-from kernelmosaic.learning.gated import make_step
+from kernelmosaic.learning.gated import GateLearner, make_step
 
 
 def has_projections(estimator: Estimator) -> bool:
@@ -59,8 +60,7 @@ class ProjectedSamples(TransformerMixin):
         -------
         ndarray of shape (n_samples, n_components), or a data frame if ``set_output`` asked for one
         """
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
+        X = self.read(X)
         every = [expansion.kernel_set.views(X) for expansion in self.function_.expansions]
         return np.hstack([kernel.transform(every[c][m]) for c, m, kernel in self.function_.projections()])
 
@@ -127,20 +127,10 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         return replace(recipe, kernels=replace(recipe.kernels, host_samples=3000))
 
     def _method(self) -> GateMethod:
-        return GateMethod(
-            self.gating,
-            self.gating_columns,
-            self.gating_kernel,
-            self.step,
-            int(self.n_init),
-            int(self.n_iter_no_change),
-            self.tol,
-            int(self.max_iter),
-            self.n_jobs,
-            self.random_state,
-            bool(self.verbose),
-            set(super()._kernels_take("input_kind")),
-        )
+        gating, most, verbose = make_gating(self.gating), int(self.max_iter), bool(self.verbose)
+        descent = GateLearner(gating, self.step, self.tol, most, verbose, int(self.n_iter_no_change))
+        columns, kernel, kinds = self.gating_columns, self.gating_kernel, set(super()._kernels_take("input_kind"))
+        return GateMethod(descent, columns, kernel, int(self.n_init), self.n_jobs, self.random_state, kinds)
 
     # Samples in ----------------------------------------------------------------------------------------------------
 

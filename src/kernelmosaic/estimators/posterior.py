@@ -13,7 +13,6 @@ from sklearn.utils import check_array
 from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import AnyArray, Array, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.backend import row_strips, to_host
-from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.tasks import Labels, PathRule, Posteriors, find_classes, per_class
 from kernelmosaic.engine.training_set import active_store
 from kernelmosaic.estimators._base import parameters
@@ -22,9 +21,7 @@ from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
 from kernelmosaic.stacking import check_row_names
 
 
-@parameters(
-    without=("multi_class", "missing", "slack", "l1_ratio", "class_weight", "calibration", "n_jobs"),
-)
+@parameters(without=("multi_class", "missing", "slack", "l1_ratio", "class_weight", "calibration", "n_jobs"))
 class PosteriorMKLClassifier(MKLClassifier):
     """Classification from class posteriors, on a weighted sum of kernels.
 
@@ -128,8 +125,7 @@ class PosteriorMKLClassifier(MKLClassifier):
             labels = np.minimum(Labels(self.classes_).codes(given.y), len(self.classes_) - 1)
         self.posteriors_ = P
         soft = replace(given, y=np.column_stack([labels, P]))
-        self.keep(fit(self.recipe(soft), soft, store=active_store()), soft)
-        return self
+        return self.fit_input(soft, store=active_store())
 
     def _estimate(self, X: MatrixLike, y: AnyArray, weight: Array | None) -> Array:
         """Return the posteriors of the classes, of shape (n, classes)."""
@@ -140,9 +136,7 @@ class PosteriorMKLClassifier(MKLClassifier):
                 "y: posteriors are estimated from arrays and memory maps only; for samples in Parquet files or Dask "
                 "collections give the matrix of posteriors."
             )
-        if getattr(X, "dtype", np.dtype(object)).kind not in "fiu" or set(self._kernels_take("input_kind")) != {
-            "numbers"
-        }:
+        if getattr(X, "dtype", np.dtype(object)).kind not in "fiu" or self._rules["kinds"] != ["numbers"]:
             raise ValueError("y: posteriors are estimated from numeric features only; give the matrix of posteriors.")
         X = X.toarray() if hasattr(X, "toarray") else X
         all_rows = np.ones(len(y)) if weight is None else weight

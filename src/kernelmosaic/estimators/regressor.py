@@ -12,13 +12,13 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_positive
-from kernelmosaic._typing import Array, MatrixLike, SampleWeight, TargetLike
+from kernelmosaic._typing import Array, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.backend import to_host
 from kernelmosaic.engine.calibration import Curves, LocationScale, ProportionalHazards
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import Novelty, Numbers, PathRule, Times, mean_deviation, require_event
 from kernelmosaic.estimators._base import BaseMKL, parameters
-from kernelmosaic.kernels.base import refuse_text
+from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.views import one_class_kernels
 from kernelmosaic.metrics import concordance, read_times
 from kernelmosaic.stacking import check_row_names
@@ -410,8 +410,10 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     _: KW_ONLY
     nu: float = 0.5
 
-    _default_kernels = staticmethod(one_class_kernels)
     path_rule: ClassVar[PathRule | None] = PathRule("nu", (1e-2, 0.5))
+
+    def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
+        return one_class_kernels()
 
     def fit(self, X: MatrixLike, y: TargetLike = None, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples; y is ignored. See :meth:`MKLClassifier.fit`."""

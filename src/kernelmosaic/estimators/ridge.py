@@ -251,9 +251,8 @@ class BaseRidge(KernelEstimator):
         options = replace(options, stores=some is None)
         if some is not None and self._is_too_large(n, options):
             options, first = self._in_features(options, scaled, targets, some, first)
-        store = active_store()
-        read = read_training_set if store is None else store.training_set
-        data = read(options, scaled.X, scaled.original, DistinctSamples(np.arange(n), weight))
+        counted = DistinctSamples(np.arange(n), weight)
+        data = read_training_set(options, scaled.X, scaled.original, counted, active_store())
         return Prepared(rows, group, targets, scaled, data, first, some)
 
     def _in_features(
@@ -557,9 +556,6 @@ class LeftOut(Unseen):
 
     def bands(self, X: MatrixLike) -> Iterator[tuple[Array, Array]]:
         return ((values, values) for values in self.model._without(self.model.read(X)))
-
-    def values(self, X: MatrixLike) -> Iterator[Array]:
-        return map(per_class, self.model._without(self.model.read(X)))
 
 
 def _read_groups(groups: TargetLike, n: int) -> NDArray[np.intp] | None:

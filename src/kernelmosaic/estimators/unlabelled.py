@@ -13,7 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_choice, check_count
-from kernelmosaic._typing import Array, ArrayOrTensor, KernelsLike, MatrixLike, Seed, TargetLike
+from kernelmosaic._typing import Array, ArrayOrTensor, KernelsLike, MatrixLike, Seed, Settings, TargetLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed, level_of_caller
@@ -52,7 +52,8 @@ class UnlabelledEstimator(KernelEstimator):
     device: str | None = None
     random_state: Seed = None
 
-    _default_kernels = staticmethod(unlabelled_kernels)
+    def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
+        return unlabelled_kernels()
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         """Fit to samples.

@@ -134,11 +134,6 @@ class FittedKernel:
     normalization: Normalization
     view: int
 
-    @property
-    def reads(self) -> tuple[int, str]:
-        """What is equal for kernels that read the same array."""
-        return self.view, self.kernel.preparation
-
 
 @dataclass(frozen=True)
 class KernelSet:
@@ -175,9 +170,9 @@ class KernelSet:
             )
         kernels = [clone(spec.kernel) for spec in specs]
         numbers = _view_numbers(specs, sparse.issparse(X), present)
+        reads = [(v, kernel.preparation) for v, kernel in zip(numbers, kernels, strict=True)]
         # Two distances in every view.
-        count = len({(v, kernel.preparation) for v, kernel in zip(numbers, kernels, strict=True)})
-        keep = 16 * X.shape[0] ** 2 * count <= room
+        keep = 16 * X.shape[0] ** 2 * len(set(reads)) <= room
         table = by_column(X, specs)
         cut: dict[int, FitSamples] = {}
         prepared: dict[tuple[int, str], FitSamples] = {}
@@ -195,9 +190,9 @@ class KernelSet:
                 weight = sample_weight if sample_weight is None or own is None else sample_weight[own]
                 scale = make_normalization(normalize).fit(kernel.inner, samples.X, weight)
             fitted.append(FittedKernel(spec.name, kernel, spec.columns, scale, v))
-            prepared[fitted[-1].reads] = samples
+            prepared[reads[m]] = samples
         warn_of_constant([one.name for one in fitted if getattr(one.normalization, "scale_", 1.0) == np.inf])
-        views = Views.of([one.reads for one in fitted], {key: one.X for key, one in prepared.items()})
+        views = Views.of(reads, {key: one.X for key, one in prepared.items()})
         every = enumerate(prepared.values())
         return cls(tuple(fitted)), views, {(k, name): S for k, one in every for name, S in one.distances.items()}
 
@@ -223,6 +218,8 @@ class KernelSet:
         X = by_column(X, self.fitted)
         cut: dict[int, Any] = {}
         prepared: dict[tuple[int, str], Any] = {}
+        # Equal for kernels that read the same array.
+        reads = [(one.view, one.kernel.preparation) for one in self.fitted]
         for m, one in enumerate(self.fitted):
             if one.view not in cut:
                 V = read_columns(X, one.columns)
@@ -230,9 +227,9 @@ class KernelSet:
                     V = _with_stand_in(V, present[:, m], stand_ins[m])
                 with named(one.name):
                     cut[one.view] = in_double(one.kernel.validate(V))
-            if one.reads not in prepared:
-                prepared[one.reads] = one.kernel.prepare(cut[one.view])
-        return Views.of([one.reads for one in self.fitted], prepared)
+            if reads[m] not in prepared:
+                prepared[reads[m]] = one.kernel.prepare(cut[one.view])
+        return Views.of(reads, prepared)
 
     def samples(
         self,

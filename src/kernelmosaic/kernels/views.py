@@ -53,7 +53,7 @@ class KernelSpec:
 
 def default_kernels() -> list[Kernel]:
     """Return the kernels of ``kernels=None``: linear, quadratic and Gaussians from the scale of the data upwards."""
-    return [Linear(), Polynomial(degree=2), *family(Gaussian(), factor=[1, 2, 4])]
+    return [Linear(), Polynomial(degree=2), *(Gaussian(factor=factor) for factor in (1, 2, 4))]
 
 
 def one_class_kernels() -> list[Kernel]:
@@ -61,7 +61,7 @@ def one_class_kernels() -> list[Kernel]:
 
     A training set of one class has no evidence against a wide kernel, so learned weights favour the widest.
     """
-    return family(Gaussian(), factor=[0.175, 0.35, 0.7])
+    return [Gaussian(factor=factor) for factor in (0.175, 0.35, 0.7)]
 
 
 def read_kernels(

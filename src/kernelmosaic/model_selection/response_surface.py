@@ -25,7 +25,7 @@ from kernelmosaic._typing import Array, ArrayOrTensor, Estimator, MatrixLike, Se
 from kernelmosaic.engine.search import resolution
 from kernelmosaic.engine.training_set import SharedKernels
 from kernelmosaic.estimators._base import parameters
-from kernelmosaic.kernels.views import PerColumn, default_kernels, lay_specs, read_kernels, term_names
+from kernelmosaic.kernels.views import PerColumn, lay_specs, read_kernels, term_names
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.stacking import check_row_names
 
@@ -419,7 +419,7 @@ def read_factors(estimator: Estimator, on: Any, X: MatrixLike = None) -> Factors
 
 def _one_per_kernel(owner: Any, parameter: str, X: MatrixLike) -> tuple[Array, list[str]]:
     """The values to start from, ones unless the estimator has its own, and a label for each."""
-    entries = read_kernels(owner.kernels, getattr(owner, "_default_kernels", default_kernels))
+    entries = owner.read_kernels() if hasattr(owner, "read_kernels") else read_kernels(owner.kernels)
     names = term_names(entries)
     if any(isinstance(entry.kernel, PerColumn) for entry in entries):
         if X is None:
