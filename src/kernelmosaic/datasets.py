@@ -49,15 +49,11 @@ def mixture_of(n_components: int) -> Mixture:
         5: {+1: [(0.16, -4.0), (0.18, 0.0), (0.16, 4.0)], -1: [(0.25, -2.0), (0.25, 2.0)]},
     }
     check_choice("n_components", n_components, known)
-    # The second coordinate of the mean and the (diagonal) covariance depend on the class alone.
-    second_mean, variances = {+1: 1.0, -1: -2.2}, {+1: (0.8, 2.0), -1: (0.8, 4.0)}
     rows = [(label, *row) for label, of_class in known[n_components].items() for row in of_class]
-    return Mixture(
-        labels=np.array([label for label, _, _ in rows]),
-        priors=np.array([prior for _, prior, _ in rows]),
-        means=np.array([(mean, second_mean[label]) for label, _, mean in rows]),
-        variances=np.array([variances[label] for label, _, _ in rows]),
-    )
+    labels, priors, first = (np.array(column) for column in zip(*rows, strict=True))
+    # The second coordinate of the mean and the (diagonal) covariance depend on the class alone.
+    means = np.column_stack([first, np.where(labels > 0, 1.0, -2.2)])
+    return Mixture(labels, priors, means, np.where(labels[:, None] > 0, (0.8, 2.0), (0.8, 4.0)))
 
 
 def make_gaussians(
@@ -152,10 +148,9 @@ class BayesRule:
             for points, means, variances in zip(grid, mixture.means.T, mixture.variances.T, strict=True)
         )
         by_class = [mixture.labels == label for label in (+1, -1)]
-        total = 0.0
-        for row in first * mixture.priors:  # a line at a time: the grid as a whole would fill memory for nothing
-            total += np.maximum(*(second[:, own] @ row[own] for own in by_class)).sum()
-        return float(total * step**2)
+        # A line at a time: the grid as a whole would fill memory for nothing.
+        lines = (np.maximum(*(second[:, own] @ row[own] for own in by_class)) for row in first * mixture.priors)
+        return float(sum(line.sum() for line in lines) * step**2)
 
 
 # Sets from files ------------------------------------------------------------------------------------------------------

@@ -92,15 +92,12 @@ def uno_concordance_index(
     1.0
     """
     held = read_times(y)
-    counts = held[:, 0] > 0 if tau is None else (held[:, 0] > 0) & (held[:, 1] < tau)
-    return concordance(
-        held, predicted, factor=np.where(counts, _inverse_share(read_times(y_train), held[:, 1]) ** 2, 0.0)
-    )
+    counts = (held[:, 0] > 0) & (held[:, 1] < (np.inf if tau is None else tau))
+    factor = np.where(counts, _inverse_share(read_times(y_train), held[:, 1]) ** 2, 0.0)
+    return concordance(held, predicted, factor=factor)
 
 
-def concordance(
-    y: Array, predicted: ArrayLike, sample_weight: SampleWeight = None, factor: Array | None = None
-) -> float:
+def concordance(y: Array, predicted: ArrayLike, sample_weight: SampleWeight = None, factor: Any = 1.0) -> float:
     """Return Harrell's concordance of predictions that are larger for longer times; NaN if no pair is comparable.
 
     Parameters
@@ -111,14 +108,14 @@ def concordance(
         The predictions.
     sample_weight : array of shape (n,), optional
         How much each sample counts.
-    factor : array of shape (n,), optional
+    factor : float or array of shape (n,), default=1.0
         What the pairs of a sample that has the earlier event count more.
     """
     event, time = y[:, 0] > 0, y[:, 1]
     predicted = np.asarray(predicted)
     weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    own_weight = weight if factor is None else weight * factor
     check_consistent_length(y, predicted, weight)
+    own_weight = weight * factor
     stage = outlived(time, event)
     rank = np.unique(predicted, return_inverse=True)[1]
     # In order of the predictions, which a stable sort by groups keeps within each.
@@ -213,10 +210,15 @@ def kaplan_meier(
     return times, np.cumprod(1.0 - np.divide(left, risk, out=np.zeros(len(times)), where=left > 0))
 
 
+def share_at(y: Array, at: Any, *, reverse: bool = False) -> Array:
+    """Return the same estimate at any times, from events and times."""
+    times, share = kaplan_meier(y[:, 1], y[:, 0], reverse=reverse)
+    return np.asarray(np.append(1.0, share)[np.searchsorted(times, at, side="right")])
+
+
 def _inverse_share(y_train: Array, at: Array) -> Array:
     """Return 1 / G at times, where G is the share not yet censored; zero where G is zero."""
-    times, share = kaplan_meier(y_train[:, 1], y_train[:, 0], reverse=True)
-    G = np.concatenate([[1.0], share])[np.searchsorted(times, at, side="right")]
+    G = share_at(y_train, at, reverse=True)
     return np.asarray(np.divide(1.0, G, out=np.zeros(len(G)), where=G > 0))
 
 
@@ -301,9 +303,7 @@ def integrated_brier_score(
     >>> round(integrated_brier_score(y, y, [[0.2, 0.1], [0.7, 0.2]], [2.5, 2.9]), 4)
     0.195
     """
-    if times is None:
-        times = usual_times(read_times(y))
-    times = np.asarray(times, dtype=np.float64)
+    times = usual_times(read_times(y)) if times is None else np.asarray(times, dtype=np.float64)
     if times.ndim != 1 or len(times) < 2 or np.any(np.diff(times) <= 0):
         raise ValueError(f"times={times!r}: give at least two times, in ascending order.")
     scores = brier_score(y_train, y, survival, times, sample_weight=sample_weight)
@@ -328,8 +328,7 @@ def read_times(y: TargetLike) -> Array:
     else:
         table = np.asarray(y)
         if table.ndim == 2 and table.shape[1] == 2:
-            columns = check_array(table, dtype=np.float64, input_name="y", ensure_min_samples=0)
-            event, time = columns.T
+            event, time = check_array(table, dtype=np.float64, input_name="y", ensure_min_samples=0).T
             if not np.all((event == 0) | (event == 1)):
                 other = " Are the columns in the other order?" if np.all((time == 0) | (time == 1)) else ""
                 raise ValueError(
@@ -340,10 +339,10 @@ def read_times(y: TargetLike) -> Array:
             time = column_or_1d(table, warn=True)
             if time.dtype == object and len(time) and isinstance(time[0], tuple | np.void):
                 raise ValueError(f"y holds {time[0]!r}: {_FORMS}.")
-            time = check_array(time, ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=0)
             event = np.ones(len(time))
         else:
             raise ValueError(f"y has shape {table.shape}: {_FORMS}.")
+    time = check_array(time, ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=0)
     wrong = np.flatnonzero(time < 0)
     if len(wrong):
         raise ValueError(
@@ -360,5 +359,4 @@ def _read_fields(y: AnyArray) -> tuple[Array, Array]:
         fields = ", ".join(f"{name}: {y.dtype[name]}" for name in names)
         raise ValueError(f"y is a structured array of the fields ({fields}): {_FORMS}.")
     at = kinds.index("b")
-    time = check_array(y[names[1 - at]], ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=0)
-    return y[names[at]].astype(np.float64), time
+    return y[names[at]].astype(np.float64), y[names[1 - at]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -106,11 +107,8 @@ def views_from_anndata(
         own = part.kernels(sets[part.name] if nested else sets, kernel, min_size)
         kernels += own
         read = {gene for _, _, listed in own for gene in listed}
-        columns.append(
-            np.flatnonzero([part.prefix + name in read for name in part.columns])
-            if genes is None
-            else part.places([str(gene) for gene in genes])
-        )
+        every = [part.prefix + name for name in part.columns]
+        columns.append(part.places([one for one in every if one in read] if genes is None else list(map(str, genes))))
     return _side_by_side(data, parts, columns), kernels
 
 
@@ -188,8 +186,8 @@ def to_anndata(
     # Of a pipeline or a search, the estimator with the kernels.
     inner, read = behind_pipeline(model, X)
 
-    def frame(values: Any, names: Sequence[Any]) -> Any:
-        return pd.DataFrame(values, index=data.obs_names, columns=_columns(names))
+    def frame(values: Any, names: Sequence[Any], index: Any = data.obs_names) -> Any:
+        return pd.DataFrame(values, index=index, columns=[str(name).replace("/", "|") for name in names])
 
     data.obs[key] = predicted if classes is None else pd.Categorical(predicted, categories=classes)
     if classes is not None and hasattr(model, "predict_proba"):
@@ -203,7 +201,7 @@ def to_anndata(
     data.obsm[f"{key}_contributions"] = frame(shares, inner.kernel_names_)
     weights = np.atleast_2d(inner.weights_)
     rows = ["all classes"] if classes is None or len(weights) == 1 else list(map(str, classes))
-    data.uns[key] = {"weights": pd.DataFrame(weights, index=rows, columns=_columns(inner.kernel_names_))}
+    data.uns[key] = {"weights": frame(weights, inner.kernel_names_, rows)}
     return data
 
 
@@ -239,27 +237,22 @@ class Part:
     @classmethod
     def of(cls, name: str, prefix: str, data: Any, layer: str | None, use_raw: bool) -> Part:
         where = f"modality {name!r}: " if name else ""
+        source, layers = data, getattr(data, "layers", {})
         if use_raw:
-            raw = getattr(data, "raw", None)
-            if layer is not None or raw is None:
+            source = getattr(data, "raw", None)
+            if layer is not None or source is None:
                 why = f"layer={layer!r} is not of raw; give one of both" if layer is not None else "data.raw is None"
                 raise ValueError(f"{where}use_raw=True: {why}.")
-            matrix, names = raw.X, raw.var_names
-        elif layer is None:
-            matrix, names = data.X, data.var_names
-        else:
-            layers = getattr(data, "layers", {})
-            if layer not in layers:
-                known = ", ".join(map(repr, layers)) or "none"
-                raise ValueError(f"{where}layer={layer!r}: there is no such layer; the layers are {known}.")
-            matrix, names = layers[layer], data.var_names
+        if layer is not None and layer not in layers:
+            known = ", ".join(map(repr, layers)) or "none"
+            raise ValueError(f"{where}layer={layer!r}: there is no such layer; the layers are {known}.")
+        matrix = source.X if layer is None else layers[layer]
         if matrix is None:
             raise ValueError(f"{where}X is None: name a layer, or give use_raw=True.")
-        columns = [str(one) for one in names]
-        if len(set(columns)) < len(columns):
-            seen: set[str] = set()
-            twice = next(one for one in columns if one in seen or seen.add(one))  # type: ignore[func-returns-value]
-            raise ValueError(f"{where}the gene {twice!r} comes more than once; call data.var_names_make_unique().")
+        columns = [str(one) for one in source.var_names]
+        twice = [name for name, count in Counter(columns).items() if count > 1]
+        if twice:
+            raise ValueError(f"{where}the gene {twice[0]!r} comes more than once; call data.var_names_make_unique().")
         return cls(name, prefix, data, matrix, columns)
 
     def kernels(self, sets: Mapping[str, Any], kernel: Any, min_size: int) -> list[tuple[str, Kernel, Any]]:
@@ -334,13 +327,8 @@ def _parts(data: Any, modality: Any, layer: Any, use_raw: bool) -> list[Part]:
     if unknown:
         raise ValueError(f"modality={unknown[0]!r}: there is none of this name; they are {', '.join(held)}.")
     layers = layer if isinstance(layer, Mapping) else dict.fromkeys(names, layer)
-    prefixes = ["" if isinstance(modality, str) else f"{name}{SEPARATOR}" for name in names]
-    each = zip(names, prefixes, strict=True)
-    return [Part.of(name, prefix, held[name], layers.get(name), use_raw) for name, prefix in each]
-
-
-def _columns(names: Sequence[Any]) -> list[str]:
-    return [str(name).replace("/", "|") for name in names]
+    alone = isinstance(modality, str)
+    return [Part.of(name, "" if alone else name + SEPARATOR, held[name], layers.get(name), use_raw) for name in names]
 
 
 # Side by side ---------------------------------------------------------------------------------------------------------
@@ -350,24 +338,20 @@ def _side_by_side(data: Any, parts: Sequence[Part], columns: Sequence[NDArray[np
     """Return the given columns of all parts as one table, rows in the order of the cells."""
     tables = [part.read(own) for part, own in zip(parts, columns, strict=True)]
     names = [part.prefix + part.columns[j] for part, own in zip(parts, columns, strict=True) for j in own]
-    if len(parts) == 1:
-        return _named(tables[0], names, parts[0].data.obs_names)
-    index = data.obs_names
-    if any(map(sparse.issparse, tables)):
-        rows = [SparseTable(table, index=part.data.obs_names) for table, part in zip(tables, parts, strict=True)]
-        return _named(sparse.hstack([one.reindex(index) for one in rows], format="csr"), names, index)
-    places = [index.get_indexer(part.data.obs_names) for part in parts]
-    whole = np.full((len(index), len(names)), np.nan, dtype=np.result_type(*(table.dtype for table in tables)))
-    first = 0
-    for table, own in zip(tables, places, strict=True):
-        whole[own, first : first + table.shape[1]] = table
-        first += table.shape[1]
-    return _named(whole, names, index)
-
-
-def _named(table: Any, columns: list[str], index: Any) -> MatrixLike:
-    if sparse.issparse(table):
-        return SparseTable(table, columns=columns, index=index)
+    cells = [part.data.obs_names for part in parts]
+    index = data.obs_names if len(parts) > 1 else cells[0]
+    whole: Any = tables[0]
+    if len(parts) > 1 and any(map(sparse.issparse, tables)):
+        rows = [SparseTable(table, index=own).reindex(index) for table, own in zip(tables, cells, strict=True)]
+        whole = sparse.hstack(rows, format="csr")
+    elif len(parts) > 1:
+        whole = np.full((len(index), len(names)), np.nan, dtype=np.result_type(*(table.dtype for table in tables)))
+        first = 0
+        for table, own in zip(tables, cells, strict=True):
+            whole[index.get_indexer(own), first : first + table.shape[1]] = table
+            first += table.shape[1]
+    if sparse.issparse(whole):
+        return SparseTable(whole, columns=names, index=index)
     import pandas as pd
 
-    return pd.DataFrame(table, index=index, columns=columns)
+    return pd.DataFrame(whole, index=index, columns=names)

@@ -272,13 +272,7 @@ class _Fold:
         """Return the estimator with some of its kernels, and with the parameters of these."""
         estimator = clone(self.estimator)
         model = last_step(estimator)
-        own = [specs[j] for j in kept]
-        model.set_params(
-            kernels=[
-                (spec.name, spec.kernel) if spec.columns is None else (spec.name, spec.kernel, spec.columns)
-                for spec in own
-            ]
-        )
+        model.set_params(kernels=[(specs[j].name, specs[j].kernel, specs[j].columns) for j in kept])
         for name in ("penalties", "weights", "rank"):  # which may have one entry per kernel
             value = getattr(model, name, None)
             if value is not None and np.ndim(value) == 1:
@@ -499,64 +493,53 @@ def _change_by_kernels(model: Estimator, V: AnyArray) -> Change:
     present = sums.missing.present_in(V) if isinstance(sums, PartialSums) else None
     factors = np.ones((len(V), expansion.n_kernels)) if present is None else sums.missing.factors(present)
     parts = []
-    shared: dict[Any, Any] = {}
+    shared: dict[Any, AnyArray] = {}
     for k, (one, view, support) in enumerate(zip(kernel_set.fitted, sums.views_of(V), sums.samples, strict=True)):
         columns = range(V.shape[1]) if one.columns is None else one.columns.tolist()
-        part = _Part(
-            one,
-            view.toarray() if sparse.issparse(view) else np.asarray(view),
-            support,
-            dict(zip(columns, range(len(columns)), strict=True)),
-            shared,
-        )
+        places = {j: place for place, j in enumerate(columns)}
+        block = _block_of(one, view.toarray() if sparse.issparse(view) else np.asarray(view), support, shared)
         beta = sums.of_kernel(k).T * expansion.eta[:, k]
-        parts.append((part, beta, part.block(slice(None)) @ beta, factors[:, expansion.kept[k]]))
+        parts.append((places, block, beta, block(slice(None)) @ beta, factors[:, expansion.kept[k]]))
 
     def change(j: int, rows: Rows, others: Rows) -> Array:
         out = np.zeros((len(rows), len(expansion.eta)))
-        for part, beta, before, factor in parts:
-            if j in part.places:
-                after = part.block(rows, part.places[j], others) @ beta
+        for places, block, beta, before, factor in parts:
+            if j in places:
+                after = block(rows, places[j], others) @ beta
                 out += (after - before[rows]) * factor[rows, np.newaxis]
         return out
 
     return change
 
 
-@dataclass
-class _Part:
-    """One kernel between samples and support samples, and the place of each column that it reads."""
+def _block_of(one: FittedKernel, view: AnyArray, support: Any, shared: dict[Any, AnyArray]) -> Callable[..., AnyArray]:
+    """Return what computes the block of a kernel between some samples of a view and support samples.
 
-    one: FittedKernel
-    view: AnyArray
-    support: Any
-    places: dict[int, int]
-    shared: dict[Any, Any]
+    It is called with rows; with a place and other rows as well, these samples have the column there of the others.
+    Statistics are stored in `shared`: they are computed once for the kernels that are functions of them.
+    """
+    rule, kernel, support_scale = one.normalization, one.kernel.inner, one.normalization.row_scale(support)
+    support = support.toarray() if sparse.issparse(support) else support
+    is_plain = isinstance(kernel, StatisticKernel)
+    if is_plain:
+        key = kernel.statistic, one.view, one.kernel.preparation
+        if key not in shared:
+            shared[key] = pairwise_statistic(kernel.statistic, view, support)
+        statistic, terms = shared[key], _TERMS[kernel.statistic]
 
-    def __post_init__(self) -> None:
-        self.rule, self.kernel = self.one.normalization, self.one.kernel.inner
-        self.scale = self.rule.row_scale(self.support)
-        self.support = self.support.toarray() if sparse.issparse(self.support) else self.support
-        if isinstance(self.kernel, StatisticKernel):
-            # Computed once for the kernels that are functions of it.
-            key = self.kernel.statistic, self.one.kernel.preparation, tuple(self.places)
-            if key not in self.shared:
-                self.shared[key] = pairwise_statistic(self.kernel.statistic, self.view, self.support)
-            self.statistic = self.shared[key]
-
-    def block(self, rows: Any, place: int | None = None, others: Any = None) -> Array:
-        """Return the block for some rows; with a place, as if they had the column there of other rows."""
-        kernel, is_plain = self.kernel, isinstance(self.kernel, StatisticKernel)
-        changed = self.view[rows]
-        if place is not None and not (is_plain and self.scale is None):
+    def block(rows: Any, place: int | None = None, others: Any = None) -> AnyArray:
+        changed = view[rows]
+        if place is not None and not (is_plain and support_scale is None):
             changed = changed.copy()
-            changed[:, place] = self.view[others, place]
-        scale = None if self.scale is None else self.rule.row_scale(changed)
-        if not isinstance(kernel, StatisticKernel):
-            return np.asarray(self.rule.block(kernel(changed, self.support), scale, self.scale))
-        S = self.statistic[rows]
+            changed[:, place] = view[others, place]
+        scale = None if support_scale is None else rule.row_scale(changed)
+        if not is_plain:
+            return np.asarray(rule.block(kernel(changed, support), scale, support_scale))
+        S = statistic[rows]
         if place is not None:
-            terms, z = _TERMS[kernel.statistic], self.support[:, place]
-            S = S + terms(self.view[others, place, None], z) - terms(self.view[rows, place, None], z)
+            z = support[:, place]
+            S = S + terms(view[others, place, None], z) - terms(view[rows, place, None], z)
             S = S if kernel.statistic == "products" else np.maximum(S, 0.0)
-        return np.asarray(self.rule.block(np.array(kernel.from_statistic(S)), scale, self.scale))
+        return np.asarray(rule.block(np.array(kernel.from_statistic(S)), scale, support_scale))
+
+    return block

@@ -62,9 +62,8 @@ def fit(
 
     Its last step starts from weights of the kernels, and has the kernels of a training set, if these are given.
     """
-    plain = isinstance(last_step(estimator), BaseMKL) and not isinstance(last_step(estimator), PathSearch)
-    if plain and not (start is None and data is None):
-        Z, model = X, estimator
+    Z, model, last = X, estimator, last_step(estimator)
+    if isinstance(last, BaseMKL) and not isinstance(last, PathSearch) and not (start is None and data is None):
         while hasattr(model, "steps"):
             steps, model = pipelines.divide_pipeline(model)
             Z = Z if steps is None else steps.fit_transform(Z, y)
@@ -150,12 +149,10 @@ def refit(
     chunk : int
         Fits that share the kernels which one process computes, however many processes there are.
     """
-    chunks = [tasks[i : i + chunk] for i in range(0, len(tasks), chunk)]
+    calls = (delayed(_fit_chunk)(estimator, X, tasks[i : i + chunk], known) for i in range(0, len(tasks), chunk))
     found: list[tuple[Array, float]] = []
     with progress(what, len(tasks), verbose) as show:
-        for some in Parallel(n_jobs=n_jobs, return_as="generator")(
-            delayed(_fit_chunk)(estimator, X, some_tasks, known) for some_tasks in chunks
-        ):
+        for some in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
             found += some
             show(f"{len(found)} of {len(tasks)} fits", len(found))
     remedy = "raise the estimator's max_iter, or accept a larger tol"
@@ -347,7 +344,10 @@ def kernel_significance(
     own = weights.ndim == 2
     data = _every_sample(estimator, X, weight)
     kept = [order[data.kept] for order in (np.arange(len(y)), *orders)]
-    every = alignments(data.stack, _targets(model, y), kept, data.weight, own)
+    # Kernels are to be aligned with the targets, or with indicators of the classes.
+    has_labels = hasattr(model, "classes_") and y.ndim == 1
+    Y = Labels(model.classes_).indicators(y) if has_labels else np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    every = alignments(data.stack, Y, kept, data.weight, own)
     tasks: list[Task] = [(y[order], weight, None) for order in orders]
     # Ten fits start from weights that prefer no kernel, all later ones from the mean of what these find.
     pilots = refit(estimator, X, tasks[:10], None, None, False, "kernel_significance")
@@ -355,17 +355,9 @@ def kernel_significance(
     if rest := tasks[10:]:
         others = refit(estimator, X, rest, pilots.mean(axis=0), n_jobs, verbose, "kernel_significance")
         null = np.concatenate([pilots, others])
-    return KernelSignificance(
-        kernel_names=list(model.kernel_names_),
-        classes=model.classes_.tolist() if own else None,
-        weights=weights,
-        weight_pvalues=p_values(weights, null, correction),
-        alignments=every[0],
-        alignment_pvalues=p_values(every[0], every[1:], correction),
-        null_weights=null,
-        null_alignments=every[1:],
-        correction=correction,
-    )
+    names, classes = list(model.kernel_names_), model.classes_.tolist() if own else None
+    p_weights, p_alignments = p_values(weights, null, correction), p_values(every[0], every[1:], correction)
+    return KernelSignificance(names, classes, weights, p_weights, every[0], p_alignments, null, every[1:], correction)
 
 
 def _every_sample(pipeline: Estimator, X: MatrixLike, weight: Array | None) -> TrainingSet:
@@ -392,20 +384,11 @@ def _permutations(rows: Rows, n: int, groups: Any, count: int, random: np.random
     members = [rows[labels[rows] == g] for g in np.unique(labels[rows])]
     if max(map(len, members)) < 2:
         raise ValueError("groups: every sample has a group of its own, and nothing can be permuted; merge groups.")
-    orders = []
-    for _ in range(count):
-        order = np.arange(n)
+    orders = np.tile(np.arange(n), (count, 1))
+    for order in orders:
         for some in members:
             order[some] = random.permutation(some)
-        orders.append(order)
-    return orders
-
-
-def _targets(model: Estimator, y: AnyArray) -> Array:
-    """Return what kernels are to be aligned with, of shape (n, columns): the targets, or indicators of the classes."""
-    if not hasattr(model, "classes_") or y.ndim == 2:
-        return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-    return Labels(model.classes_).indicators(y)
+    return list(orders)
 
 
 def alignments(stack: GramStack, Y: Array, orders: Sequence[Rows], weight: Array, by_column: bool) -> Array:
@@ -687,45 +670,33 @@ def stability(
     labels = strata if groups is None else _group_labels(groups, len(y))
     members = [counted[labels[counted] == label] for label in np.unique(labels[counted])]
     if groups is None:
-        drawn = [_draw(members, share, random) for _ in range(n_resamples)]
+        drawn = [np.concatenate([_draw(one, share, random) for one in members]) for _ in range(n_resamples)]
     else:
         drawn = [_draw_groups(members, strata, share, random) for _ in range(n_resamples)]
     tasks: list[Task] = [(y[rows], None if weight is None else weight[rows], rows) for rows in drawn]
     found = refit(estimator, X, tasks, weights, n_jobs, verbose, "stability")
     tail = 0.5 * (1.0 - confidence_level)
     lower, upper = np.quantile(found, [tail, 1.0 - tail], axis=0)
-    return Stability(
-        kernel_names=list(model.kernel_names_),
-        classes=model.classes_.tolist() if weights.ndim == 2 else None,
-        weights=weights,
-        selection_frequencies=np.mean(found > threshold, axis=0),
-        lower=lower,
-        upper=upper,
-        resampled_weights=found,
-        confidence_level=float(confidence_level),
-    )
+    names, classes = list(model.kernel_names_), model.classes_.tolist() if weights.ndim == 2 else None
+    selected = np.mean(found > threshold, axis=0)
+    return Stability(names, classes, weights, selected, lower, upper, found, float(confidence_level))
 
 
-def _draw(members: list[Rows], fraction: float | None, random: np.random.RandomState) -> Rows:
-    """Return some samples of every class: a fraction of them without replacement, or as many with it."""
-    sizes = [len(one) if fraction is None else max(1, round(fraction * len(one))) for one in members]
-    return np.concatenate(
-        [random.choice(one, size, replace=fraction is None) for one, size in zip(members, sizes, strict=True)]
-    )
+def _draw(numbers: Rows, fraction: float | None, random: np.random.RandomState) -> Rows:
+    """Return a fraction of some numbers, drawn without replacement, or as many with it."""
+    size = len(numbers) if fraction is None else max(1, round(fraction * len(numbers)))
+    return np.asarray(random.choice(numbers, size, replace=fraction is None))
 
 
-def _draw_groups(
-    members: list[Rows], strata: AnyArray, fraction: float | None, random: np.random.RandomState, attempts: int = 100
-) -> Rows:
+def _draw_groups(members: list[Rows], strata: AnyArray, fraction: float | None, random: np.random.RandomState) -> Rows:
     """Return the samples of some groups, with every class: a fraction of the groups, or as many with replacement."""
-    size = len(members) if fraction is None else max(1, round(fraction * len(members)))
     classes = len(np.unique(strata[np.concatenate(members)]))
-    for _ in range(attempts):
-        chosen = random.choice(len(members), size, replace=fraction is None)
+    for _ in range(100):
+        chosen = _draw(np.arange(len(members)), fraction, random)
         rows = np.concatenate([members[g] for g in chosen])
         if len(np.unique(strata[rows])) == classes:
             return rows
     raise ValueError(
-        f"groups: {attempts} draws of {size} of the {len(members)} groups lack a class; raise fraction, or leave "
+        f"groups: 100 draws of {len(chosen)} of the {len(members)} groups lack a class; raise fraction, or leave "
         "groups None."
     )

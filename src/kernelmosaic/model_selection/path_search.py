@@ -194,9 +194,8 @@ class PathSearchCV(Wrapper, PathSearch):
         -------
         self
         """
-        method = self.calibration if is_classifier(self.estimator) else None
-        if method is not None:
-            check_choice("calibration", method, CALIBRATIONS)
+        known, is_class = (None, *CALIBRATIONS), is_classifier(self.estimator)
+        method = check_choice("calibration", self.calibration, known) if is_class else None
         path_rule(self.estimator)
         check_row_names(X, y=y, sample_weight=params.get("sample_weight"), groups=params.get("groups"))
         routed = self._routed(params.pop("sample_weight", None), params)

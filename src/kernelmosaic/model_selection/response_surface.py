@@ -174,19 +174,13 @@ class ResponseSurface:
 
 
 def fit_surface(
-    Z: ArrayOrTensor,
-    responses: Any,
-    order: int = 2,
-    *,
-    centre: Any = 0.0,
-    step: Any = 1.0,
-    weights: ArrayOrTensor = None,
+    Z: Array, responses: Any, order: int = 2, *, centre: Any = 0.0, step: Any = 1.0, weights: Array | None = None
 ) -> ResponseSurface:
     """Fit a polynomial by least squares; with fewer points than coefficients, the smallest that interpolates.
 
     Parameters
     ----------
-    Z : array-like of shape (n_points, n_factors)
+    Z : ndarray of shape (n_points, n_factors)
         Points.
     responses : array-like of shape (n_points,)
         Their responses, all finite.
@@ -194,16 +188,15 @@ def fit_surface(
         Order of the polynomial.
     centre, step : float or array-like of shape (n_factors,), default=0.0 and 1.0
         Origin and unit in which the system is solved, for its conditioning; the result is in the coordinates of Z.
-    weights : array-like of shape (n_points,), optional
+    weights : ndarray of shape (n_points,), optional
         How much each point counts.
     """
-    Z, r = np.asarray(Z, dtype=np.float64), np.asarray(responses, dtype=np.float64)
-    n = Z.shape[1]
+    r, n = np.asarray(responses, dtype=np.float64), Z.shape[1]
     centre, step = np.broadcast_to(centre, n).astype(np.float64), np.broadcast_to(step, n).astype(np.float64)
     U = (Z - centre) / step
     m, h = np.triu_indices(n)
     columns = [np.ones((len(U), 1)), U] + ([U[:, m] * U[:, h]] if order == 2 else [])
-    root = np.ones(len(U)) if weights is None else np.sqrt(np.asarray(weights, dtype=np.float64))
+    root = np.ones(len(U)) if weights is None else np.sqrt(weights)
     # Around the mean, so that a response which hardly varies is not lost in its own size.
     beta = np.linalg.lstsq(root[:, None] * np.hstack(columns), root * (r - r.mean()), rcond=None)[0]
     beta[np.abs(beta) <= 1e-12 * np.abs(r).max()] = 0.0
@@ -253,10 +246,8 @@ class Exploration:
     """
 
     def __init__(self, terrain: Terrain, evaluate: Callable[[Array], Array]) -> None:
-        self.terrain = terrain
-        self.evaluate = evaluate
-        self.points = np.empty((0, len(terrain.centre)))
-        self.responses = np.empty(0)
+        self.terrain, self.evaluate = terrain, evaluate
+        self.points, self.responses = np.empty((0, len(terrain.centre))), np.empty(0)
         self.n_initial = 0
         self.radius = 1.0  # of the confining box, in steps
         self.confined = terrain.order == 1  # from now on
@@ -271,22 +262,24 @@ class Exploration:
             z = self._next()
             if z is None:
                 break
-            best = self.responses[self._best()]
-            distance = float(np.max(np.abs(z - self.points[self._best()]) / terrain.step))
+            at = self._best()
+            best, distance = self.responses[at], float(np.max(np.abs(z - self.points[at]) / terrain.step))
             self._add(z[None, :])
-            self._learn_from(best, distance)
+            newest = self.responses[-1]
+            if not np.isfinite(newest):
+                self.radius, self.confined = distance / 2, True
+            elif self.was_confined:
+                self.radius *= 2.0 if newest < best else 0.5
         return self.surface()
 
     def surface(self) -> ResponseSurface:
         """Fit all points that did not fail; a plane is fitted to the neighbourhood of the best one."""
         terrain, ok = self.terrain, np.isfinite(self.responses)
-        Z, weights = self.points[ok], None
+        Z, responses, weights = self.points[ok], self.responses[ok], None
         if terrain.order == 1:
             squares = np.sum(((Z - self.points[self._best()]) / terrain.step) ** 2, axis=1)
             weights = 1.0 / (1.0 + squares)
-        return fit_surface(
-            Z, self.responses[ok], terrain.order, centre=terrain.centre, step=terrain.step, weights=weights
-        )
+        return fit_surface(Z, responses, terrain.order, centre=terrain.centre, step=terrain.step, weights=weights)
 
     def _next(self) -> Array | None:
         """The point to evaluate next; None if every proposal is within `tol` of a point already seen."""
@@ -307,13 +300,6 @@ class Exploration:
             self.radius /= 2
         return None
 
-    def _learn_from(self, best: float, distance: float) -> None:
-        newest = self.responses[-1]
-        if not np.isfinite(newest):
-            self.radius, self.confined = distance / 2, True
-        elif self.was_confined:
-            self.radius *= 2.0 if newest < best else 0.5
-
     def _is_new(self, z: Array) -> bool:
         return bool(np.linalg.norm(self.points - z, axis=1).min() >= self.terrain.tol)
 
@@ -321,17 +307,14 @@ class Exploration:
         return first_best(-self.responses)
 
     def _add(self, Z: Array) -> None:
-        responses = self.evaluate(Z)
-        self.points = np.vstack([self.points, Z])
-        self.responses = np.concatenate([self.responses, responses])
+        self.points, self.responses = np.vstack([self.points, Z]), np.append(self.responses, self.evaluate(Z))
 
 
 def _descend(gradient: Array, start: Array, lower: Array, upper: Array, reach: Array) -> Array:
     """Step down the gradient (in units of the step) to the wall of the box; coordinates already at a bound stay."""
     stuck = ((gradient > 0) & (start <= lower)) | ((gradient < 0) & (start >= upper))
     gradient = np.where(stuck, 0.0, gradient)
-    largest = np.abs(gradient).max()
-    return start if largest == 0 else np.clip(start - reach * gradient / largest, lower, upper)
+    return np.clip(start - reach * gradient / (np.abs(gradient).max() or 1.0), lower, upper)
 
 
 # Which parameters it moves --------------------------------------------------------------------------------------------
@@ -342,40 +325,32 @@ _LETTERS = {"penalties": "d", "weights": "η"}
 
 
 @dataclass(frozen=True)
-class Factor:
-    """One free number of the search.
+class Factors:
+    """The free numbers of the search.
 
     Parameters
     ----------
-    parameter : str
-        The parameter of the estimator it belongs to.
-    label : str
+    parameters : list of str
+        The parameter of the estimator that each belongs to.
+    labels : list of str
         What to write on an axis: ``d[gaussian]`` for a penalty, ``η[gaussian]`` for a weight, else the parameter.
-    centre : float
-        log10 of the value the search starts from.
+    centre : list of float
+        log10 of the values the search starts from.
+    anchors : dict of float
+        The first entry of each parameter that has one number per kernel: that one stays.
     """
 
-    parameter: str
-    label: str
-    centre: float
-
-
-@dataclass(frozen=True)
-class Factors:
-    """All free numbers, and the first entry of each parameter that has one number per kernel: that one stays."""
-
-    free: tuple[Factor, ...]
-    anchors: dict[str, float]
+    parameters: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    centre: list[float] = field(default_factory=list)
+    anchors: dict[str, float] = field(default_factory=dict)
 
     def setting(self, z: Array) -> Settings:
         """Return the parameters at a point, as `set_params` takes them."""
-        values: dict[str, list[float]] = {}
-        for factor, value in zip(self.free, 10.0 ** np.asarray(z), strict=True):
-            values.setdefault(factor.parameter, []).append(float(value))
-        return {
-            name: (self.anchors[name], *numbers) if name in self.anchors else numbers[0]
-            for name, numbers in values.items()
-        }
+        found: Settings = {name: (first,) for name, first in self.anchors.items()}
+        for name, value in zip(self.parameters, 10.0 ** np.asarray(z), strict=True):
+            found[name] = (*found[name], float(value)) if name in self.anchors else float(value)
+        return found
 
 
 def read_factors(estimator: Estimator, on: Any, X: MatrixLike = None) -> Factors:
@@ -399,26 +374,31 @@ def read_factors(estimator: Estimator, on: Any, X: MatrixLike = None) -> Factors
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ValueError(f"on={on!r}: {type(estimator).__name__} has no parameter {unknown[0]!r}.")
-    free: list[Factor] = []
-    anchors: dict[str, float] = {}
+    factors = Factors()
     for name in names:
+        weights = f"{name.removesuffix('penalties')}weights"
+        # Penalties act on learned weights only: to search them beside given weights would compare equals.
+        if name.endswith("penalties") and (weights in names or known.get(weights) is not None):
+            raise ValueError(
+                f"on={list(names)!r}: {name} has no effect where {weights} are given; leave {weights} at None."
+            )
         owner_name, _, last = name.rpartition("__")
         owner = known[owner_name] if owner_name else estimator
         if last in _LETTERS and hasattr(owner, "kernels"):
-            values, labels = _one_per_kernel(owner, last, X if owner is estimator else None)
-            anchors[name] = float(values[0])
-            free += [Factor(name, label, float(np.log10(v))) for label, v in zip(labels[1:], values[1:], strict=True)]
+            (factors.anchors[name], *values), labels = _one_per_kernel(owner, last, X if owner is estimator else None)
         else:
-            value = known[name]
+            value, labels = known[name], [name]
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
                 raise ValueError(f"{name}={value!r}: the search starts from this value; give a positive number.")
-            free.append(Factor(name, name, float(np.log10(float(value)))))
-    _refuse_idle_penalties(names, known)
-    return Factors(tuple(free), anchors)
+            values = [float(value)]
+        factors.parameters.extend([name] * len(values))
+        factors.labels.extend(labels)
+        factors.centre.extend(np.log10(values).tolist())
+    return factors
 
 
-def _one_per_kernel(owner: Any, parameter: str, X: MatrixLike) -> tuple[Array, list[str]]:
-    """The values to start from, ones unless the estimator has its own, and a label for each."""
+def _one_per_kernel(owner: Any, parameter: str, X: MatrixLike) -> tuple[list[float], list[str]]:
+    """The values to start from, ones unless the estimator has its own, and a label for each but the first."""
     entries = owner.read_kernels() if hasattr(owner, "read_kernels") else read_kernels(owner.kernels)
     names = term_names(entries)
     if any(isinstance(entry.kernel, PerColumn) for entry in entries):
@@ -436,17 +416,7 @@ def _one_per_kernel(owner: Any, parameter: str, X: MatrixLike) -> tuple[Array, l
         raise ValueError(
             f"{parameter}={own!r}: the search starts there, so give {len(names)} positive numbers or None."
         )
-    return values, [f"{_LETTERS[parameter]}[{name}]" for name in names]
-
-
-def _refuse_idle_penalties(names: Sequence[str], known: Settings) -> None:
-    """Penalties act on learned weights only: to search them beside given weights would compare equals."""
-    for name in names:
-        weights = f"{name.removesuffix('penalties')}weights"
-        if name.endswith("penalties") and (weights in names or known.get(weights) is not None):
-            raise ValueError(
-                f"on={list(names)!r}: {name} has no effect where {weights} are given; leave {weights} at None."
-            )
+    return values.tolist(), [f"{_LETTERS[parameter]}[{name}]" for name in names[1:]]
 
 
 # The search -----------------------------------------------------------------------------------------------------------
@@ -624,7 +594,8 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         # The points meet the same folds, whose kernels need be computed once.
         with SharedKernels():
             super(ResponseSurfaceSearchCV, quiet).fit(X, y, **params)
-        quiet._append_failed()
+        if quiet._run.failed:
+            quiet._append_failed()
         for name in [name for name in vars(quiet) if name.endswith("_")]:
             setattr(self, name, getattr(quiet, name))
         return self
@@ -635,14 +606,14 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         return float(super().score(X, y, **params))
 
     def _read_terrain(self, factors: Factors) -> Terrain:
-        n = len(factors.free)
+        n = len(factors.labels)
         try:
             bounds = np.broadcast_to(np.asarray(self.bounds, dtype=np.float64), (n, 2))
             step = np.broadcast_to(np.asarray(self.step, dtype=np.float64), (n,))
         except (TypeError, ValueError):
             raise ValueError(
                 f"bounds={self.bounds!r}, step={self.step!r}: give a pair and a number, or one of each for each of "
-                f"the {n} factors ({', '.join(factor.label for factor in factors.free)})."
+                f"the {n} factors ({', '.join(factors.labels)})."
             ) from None
         if not (np.all(np.isfinite(step)) and np.all(step > 0)):
             raise ValueError(f"step={self.step!r}: the step must be positive.")
@@ -651,10 +622,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
                 f"bounds={self.bounds!r}: the box must hold the design, from -step to step (step={self.step!r})."
             )
         order, tol = check_choice("order", self.order, (1, 2)), check_positive("tol", self.tol)
-        centre, max_iter = (
-            np.array([factor.centre for factor in factors.free]),
-            check_count("max_iter", self.max_iter, least=0),
-        )
+        max_iter, centre = check_count("max_iter", self.max_iter, least=0), np.array(factors.centre)
         return Terrain(centre, centre + bounds[:, 0], centre + bounds[:, 1], step, order, tol, max_iter)
 
     def _run_search(self, evaluate_candidates: Callable[..., Settings]) -> None:
@@ -662,18 +630,17 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         self.n_splits_ = run.splits.get_n_splits()
         evaluate = partial(evaluate_candidates, cv=run.splits)
         with progress("response surface", 0, run.show) as show:
-            explored = Exploration(run.terrain, lambda Z: self._evaluate(run, Z, evaluate, show))
+            explored = Exploration(run.terrain, partial(self._evaluate, evaluate, show))
             self.surface_ = explored.run()
-        labels = [factor.label for factor in run.factors.free]
-        self.design_ = Design(labels, explored.points, explored.responses, explored.n_initial)
+        self.design_ = Design(run.factors.labels, explored.points, explored.responses, explored.n_initial)
         self.n_solver_calls_ = len(explored.points)
 
-    def _evaluate(self, run: _Run, Z: Array, evaluate: Callable[..., Any], show: Callable[..., None]) -> Array:
+    def _evaluate(self, evaluate: Callable[..., Settings], show: Callable[..., None], Z: Array) -> Array:
         """Responses at points, batch by batch where a progress bar is to move; NaN where any fit of a point raised."""
         # A batch should still keep every worker busy.
+        run, error = self._run, None
         size = max(1, ceil(2 * effective_n_jobs(self.n_jobs) / self.n_splits_)) if run.show else len(Z)
         total = len(run.responses) + len(Z)
-        error: ValueError | None = None
         for start in range(0, len(Z), size):
             settings = [run.factors.setting(z) for z in Z[start : start + size]]
             try:
@@ -701,9 +668,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         outcomes = np.array([one["fit_error"] is not None for one in self._run.outcomes[1]]).reshape(-1, self.n_splits_)
         return list(np.where(outcomes[-n:].any(axis=1) | ~np.isfinite(scores), np.nan, scores))
 
-    def _format_results(
-        self, candidate_params: Any, n_splits: int, out: ArrayOrTensor, more_results: Any = None
-    ) -> Any:
+    def _format_results(self, candidate_params: Any, n_splits: int, out: Any, more_results: Any = None) -> Any:
         # Kept while the search runs: which fits raised, and the content of the table.
         self._run.outcomes = (list(candidate_params), list(out))
         return super()._format_results(candidate_params, n_splits, out, more_results)
@@ -716,11 +681,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
 
     def _append_failed(self) -> None:
         """Points whose every fit failed join `cv_results_` at its end, with the error score."""
-        run = self._run
-        if not run.failed:
-            return
-        settings, outcomes = run.outcomes
+        failed, (settings, outcomes) = self._run.failed, self._run.outcomes
         lost = {**outcomes[0], "test_scores": self.error_score, "fit_time": 0.0, "score_time": 0.0}
-        self.cv_results_ = super()._format_results(
-            settings + run.failed, self.n_splits_, outcomes + [lost] * (len(run.failed) * self.n_splits_)
-        )
+        outcomes = outcomes + [lost] * (len(failed) * self.n_splits_)
+        self.cv_results_ = super()._format_results(settings + failed, self.n_splits_, outcomes)

@@ -15,7 +15,6 @@ from kernelmosaic._typing import MatrixLike, Seed, TargetLike
 from kernelmosaic.kernels.pairs import Members
 
 Rows = NDArray[np.intp]
-NEW = ("pairs", "left", "right", "both")
 
 
 class FiveByTwoFold(RepeatedStratifiedKFold):
@@ -82,8 +81,8 @@ class PairSplit(BaseCrossValidator):
 
     def get_n_splits(self, X: MatrixLike = None, y: TargetLike = None, groups: TargetLike = None) -> int:
         """Return the number of splits; the arguments are there for compatibility."""
-        self._check_parameters()
-        return int(self.n_splits) ** (2 if self.new == "both" else 1)
+        n_splits = check_count("n_splits", self.n_splits, least=2)
+        return n_splits ** (2 if check_choice("new", self.new, ("pairs", "left", "right", "both")) == "both" else 1)
 
     def split(self, X: MatrixLike, y: TargetLike = None, groups: TargetLike = None) -> Iterator[tuple[Rows, Rows]]:
         """Yield the row numbers of the training and of the test pairs.
@@ -97,16 +96,15 @@ class PairSplit(BaseCrossValidator):
         groups : array-like of shape (n_pairs, 2), optional
             Labels of the left and of the right members, in place of the columns of X.
         """
-        self._check_parameters()
+        self.get_n_splits()  # checks the parameters
         n, random = len(X) if hasattr(X, "__len__") else X.shape[0], check_random_state(self.random_state)
         if self.new == "pairs":
             parts = [self._pairs(X, groups, n)]
         else:
             left, right = self._members(X, groups, n)
             parts = {"left": [left], "right": [right], "both": [left, right]}[self.new]
-        numbers = [random.permutation(int(codes.max()) + 1) % self.n_splits for codes in parts]
         # The number of the part that every pair is in, by each side.
-        places = [number[codes] for number, codes in zip(numbers, parts, strict=True)]
+        places = [(random.permutation(int(codes.max()) + 1) % self.n_splits)[codes] for codes in parts]
         for fold in np.ndindex(*[int(self.n_splits)] * len(places)):
             inside = np.array([place == part for place, part in zip(places, fold, strict=True)])
             train, test = np.flatnonzero(~inside.any(axis=0)), np.flatnonzero(inside.all(axis=0))
@@ -149,7 +147,3 @@ class PairSplit(BaseCrossValidator):
                     "groups to split."
                 ) from error
         return sides[0], sides[1]
-
-    def _check_parameters(self) -> None:
-        check_count("n_splits", self.n_splits, least=2)
-        check_choice("new", self.new, NEW)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from kernelmosaic._typing import Array, AxesOrNone, Estimator, MatrixLike, Settings
 from kernelmosaic.engine.pipelines import unwrap
@@ -60,10 +60,11 @@ def fitted_model(
     return model
 
 
-def views_present(model: Estimator, X: MatrixLike) -> NDArray[np.bool_] | None:
-    """Return which views of its kernels samples have, of shape (n_samples, P); None if they have all."""
+def lacking_views(model: Estimator, X: MatrixLike) -> NDArray[np.bool_]:
+    """Return which views of its kernels samples lack, one column per entry of `view_names_`."""
     missing: Any = getattr(model.function_.expansion.sums, "missing", None)
-    return None if missing is None else missing.present_in(model.read(X))
+    present = None if missing is None else missing.present_in(model.read(X))
+    return np.zeros((_num_samples(X), len(model.view_names_)), dtype=bool) if present is None else ~present
 
 
 def colour(k: int) -> str:

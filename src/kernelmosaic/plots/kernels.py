@@ -107,8 +107,8 @@ class KernelWeightsDisplay(Display):
         """
         model = fitted_model(estimator, "kernel_names_", cls.__name__)
         names, weights = model.kernel_names_, model.weight_shares_
-        equal = getattr(model, "norm_", None) == "uniform"
-        learned = (getattr(model, "weights_by_norm_", {}) if equal else {}) if learned is None else learned
+        if learned is None:
+            learned = model.weights_by_norm_ if getattr(model, "norm_", None) == "uniform" else {}
         beside = {f"learned, norm {norm}": one for norm, one in learned.items() if norm != "uniform"}
         if by_view:
             sums = [stacking.by_view(one, model.view_names_) for one in (weights, *beside.values())]
@@ -120,9 +120,8 @@ class KernelWeightsDisplay(Display):
         name = "mean gate" if hasattr(model, "gate") else "weight"
         name = "share of all weights" if hasattr(model, "stationarity_") else name
         name = f"{name}; equal weights scored best" if beside else name
-        return cls(weights, names, classes, name, beside if weights.ndim == 1 else None).plot(
-            ax=ax, sort=sort, max_kernels=max_kernels, **style
-        )
+        shown = cls(weights, names, classes, name, beside if weights.ndim == 1 else None)
+        return shown.plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)
 
     def plot(self, ax: AxesOrNone = None, *, sort: bool = False, max_kernels: int = 40, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
@@ -146,7 +145,7 @@ class KernelWeightsDisplay(Display):
         lines = (0.26 if len(self.shown_) <= 25 else 0.19) * len(self.shown_)
         if self.weights.ndim == 1:
             return 3.6 + 0.075 * letters, 0.9 + lines
-        below = max((len(str(label)) for label in self.classes), default=0) if self.classes is not None else 0
+        below = max((len(str(label)) for label in self.classes or ()), default=0)
         return 1.6 + 0.075 * letters + max(0.46 * self.weights.shape[0], 1.6), 0.9 + 0.05 * min(below, 36) + lines
 
     def _draw_bars(self, ax: AxesOrNone, labels: list[str], style: Settings) -> None:
@@ -246,23 +245,22 @@ class ColumnRelevanceDisplay(KernelWeightsDisplay):
         model = fitted_model(estimator, "kernels_", cls.__name__, "MKLRidgeCV and MKLRidgeClassifierCV")
         columns = [f"x{j}" for j in range(model.n_features_in_)]
         columns = [str(name) for name in getattr(model, "feature_names_in_", columns)]
-        names, rows = [], []
+        rows: dict[str, Array] = {}
         for name, entry in zip(model.kernel_names_, model.kernels_, strict=True):
             kernel, where = (entry[1], entry[2]) if isinstance(entry, tuple) else (entry, None)
             scale = getattr(getattr(kernel, "kernel_", kernel), "scale_", getattr(kernel, "scale_", None))
             if scale is not None:
-                row = np.zeros(len(columns))
-                row[slice(None) if where is None else where] = scale.min() / scale
-                names.append(name)
-                rows.append(row)
+                rows[name] = np.zeros(len(columns))
+                rows[name][slice(None) if where is None else where] = scale.min() / scale
         if not rows:
             raise ValueError(
                 f"{cls.__name__}: no kernel of the estimator has one learned width per column; fit one with "
                 "Gaussian(width='learn', per_column=True)."
             )
-        read = np.flatnonzero(np.any(np.array(rows) > 0, axis=0))
-        found = np.array(rows)[:, read]
-        shown = cls(found if len(rows) > 1 else found[0], [columns[j] for j in read], names if len(rows) > 1 else None)
+        found = np.array(list(rows.values()))
+        read = np.flatnonzero(np.any(found > 0, axis=0))
+        found, names = found[:, read], [columns[j] for j in read]
+        shown = cls(found, names, list(rows)) if len(rows) > 1 else cls(found[0], names)
         return shown.plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)
 
 
@@ -487,18 +485,14 @@ class KernelSignificanceDisplay(InspectionDisplay):
             Whose weights to draw, where every class has its own.
         """
         self.dots_ = self.image_ = None
-        one, weights = self.result, check_choice("statistic", statistic, ("weight", "alignment")) == "weight"
-        p = one.weight_pvalues if weights else one.alignment_pvalues
+        one = self.result
+        found = (one.null_weights, one.weights, one.weight_pvalues)
+        if check_choice("statistic", statistic, ("weight", "alignment")) == "alignment":
+            found = (one.null_alignments, one.alignments, one.alignment_pvalues)
         what = "p-value" if one.correction is None else f"p-value ({one.correction})"
         if one.classes is not None and of_class is None:
-            return self._draw_classes(ax, p, what)
-        null, observed, p = _of_class(
-            one.classes,
-            of_class,
-            one.null_weights if weights else one.null_alignments,
-            one.weights if weights else one.alignments,
-            p,
-        )
+            return self._draw_classes(ax, found[2], what)
+        null, observed, p = _of_class(one.classes, of_class, *found)
         ax, self.dots_ = _kernel_axes(self, ax, one.kernel_names), []
         low, middle, high, most = np.quantile(null, [0.25, 0.5, 0.75, 0.95], axis=0)
         for m, value in enumerate(observed):
@@ -562,17 +556,14 @@ class StabilityDisplay(InspectionDisplay):
         one = self.result
         if one.classes is not None and of_class is None:
             return self._draw_classes(ax, one.selection_frequencies, "selected")
-        weights, lower, upper, frequencies = _of_class(
-            one.classes, of_class, one.weights, one.lower, one.upper, one.selection_frequencies
-        )
+        found = (one.weights, one.lower, one.upper, one.selection_frequencies)
+        weights, lower, upper, frequencies = _of_class(one.classes, of_class, *found)
         ax, places = _kernel_axes(self, ax, one.kernel_names), np.arange(len(weights))
         self.lines_ = ax.hlines(places, lower, upper, color=colour(0), linewidth=3.0, alpha=0.45)
         (self.dots_,) = ax.plot(weights, places, "o", color=colour(0), markersize=6)
         _write_right(ax, [f"{100 * share:.0f} %" for share in frequencies], "selected")
-        ax.set_xlabel(
-            f"weight, and {100 * one.confidence_level:g} % of those of {len(one.resampled_weights)} resamples"
-            + ("" if of_class is None else f", class {of_class}")
-        )
+        label = f"weight, and {100 * one.confidence_level:g} % of those of {len(one.resampled_weights)} resamples"
+        ax.set_xlabel(label if of_class is None else f"{label}, class {of_class}")
         return self
 
 
@@ -610,14 +601,11 @@ class KernelImportanceDisplay(InspectionDisplay):
         """Draw, on the given axes or in a new figure."""
         one = self.result
         ax, places = _kernel_axes(self, ax, one.kernel_names), np.arange(len(one.kernel_names))
-        ways = {
-            "dropped": (-0.18, one.drop_mean, one.drop_std, colour(0)),
-            "permuted": (0.18, one.permutation_mean, one.permutation_std, colour(1)),
-        }
-        self.bars_ = {
-            name: ax.barh(places + shift, mean, 0.34, xerr=spread, color=filled, label=name, error_kw={"lw": 1.0})
-            for name, (shift, mean, spread, filled) in ways.items()
-        }
+        ways = {"dropped": (one.drop_mean, one.drop_std), "permuted": (one.permutation_mean, one.permutation_std)}
+        self.bars_ = {}
+        for k, (name, (mean, spread)) in enumerate(ways.items()):
+            style = {"xerr": spread, "color": colour(k), "label": name, "error_kw": {"lw": 1.0}}
+            self.bars_[name] = ax.barh(places + 0.36 * (k - 0.5), mean, 0.34, **style)
         ax.set_xlabel(f"loss of score, from {one.scores.mean():.3g}")
         ax.legend(frameon=False, fontsize=8)
         return self
@@ -670,9 +658,8 @@ class FeatureImportanceDisplay(InspectionDisplay):
         rows, longest = sum(map(len, shown.values())), max(len(name) for own in names.values() for name in own)
         ax = self._use_axes(ax, (4.6 + 0.075 * longest, 0.4 + 0.75 * len(shown) + 0.28 * rows))
         ax.set_axis_off()
-        parts = ax.get_subplotspec().subgridspec(
-            len(shown), 1, height_ratios=[1.0 + len(own) for own in shown.values()]
-        )
+        ratios = [1.0 + len(own) for own in shown.values()]
+        parts = ax.get_subplotspec().subgridspec(len(shown), 1, height_ratios=ratios)
         self.axes_, self.bars_ = {}, {}
         for k, (view, own) in enumerate(shown.items()):
             one = self.axes_[view] = self.figure_.add_subplot(parts[k])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, cycle
 from typing import Any, Self
 
 import numpy as np
@@ -155,8 +156,7 @@ class DecisionRegionDisplay(Display):
         self.samples_: list[Any] = []
         self.support_vectors_ = None
         if self.X is not None:
-            groups = [(slice(None), self._target_colours())] if self.kind == "values" else self._groups()
-            self.samples_, self.support_vectors_ = drawing.draw_samples(ax, self.X, groups, self.support)
+            self.samples_, self.support_vectors_ = drawing.draw_samples(ax, self.X, self._groups(), self.support)
         ax.set(xlim=extent[:2], ylim=extent[2:], xlabel=self.feature_names[0], ylabel=self.feature_names[1])
         return self
 
@@ -170,27 +170,24 @@ class DecisionRegionDisplay(Display):
         # Mixed with white, so that samples stand out.
         return np.asarray(1.0 - 0.45 * (1.0 - chosen))
 
-    def _target_colours(self) -> Settings:
-        """Targets in the shades of the predictions, on one scale."""
+    def _groups(self) -> list[tuple[Any, Settings]]:
+        """The samples of every class with its look; colours of regions and samples agree, and shades on one scale."""
         if self.y is None:
-            return {"c": "white"}
-        both = (self.response, self.y)
-        self.surface_.set_clim(min(map(np.min, both)), max(map(np.max, both)))
-        return {"c": self.y, "cmap": self.surface_.cmap, "norm": self.surface_.norm}
-
-    def _groups(self) -> list[tuple[NDArray[np.bool_], Settings]]:
-        """The samples of every class with its look; colours of regions and samples agree."""
-        if self.y is None:
-            return [(np.ones(len(self.X), dtype=bool), {"facecolors": "white"})]
+            return _class_groups((), None, ())
+        if self.kind == "values":
+            both = (self.response, self.y)
+            self.surface_.set_clim(min(map(np.min, both)), max(map(np.max, both)))
+            return [(slice(None), {"c": self.y, "cmap": self.surface_.cmap, "norm": self.surface_.norm})]
         known = [] if self.classes is None else list(self.classes)
         labels = [*known, *(label for label in np.unique(self.y) if label not in known)]
-        rows = ((k, label, self.y == label) for k, label in enumerate(labels))
-        return [(own, _class_look(k, label, colour(k) if known else "white")) for k, label, own in rows if np.any(own)]
+        return _class_groups(labels, self.y, [colour(k) if known else "white" for k in range(len(labels))])
 
 
-def _class_look(k: int, label: object, fill: str) -> Settings:
-    """Return how the samples of the k-th class look."""
-    return {"facecolors": fill, "marker": MARKERS[k % len(MARKERS)], "label": f"class {label}"}
+def _class_groups(labels: Iterable[Any], y: TargetLike, fills: Iterable[str]) -> list[tuple[Any, Settings]]:
+    """Return the samples of every class and how they look; of no classes, all samples in white."""
+    looks = zip(labels, fills, cycle(MARKERS), strict=False)
+    groups = [(y == one, {"facecolors": fill, "marker": mark, "label": f"class {one}"}) for one, fill, mark in looks]
+    return [group for group in groups if np.any(group[0])] or [(slice(None), {"facecolors": "white"})]
 
 
 def _like(X: MatrixLike, plane: Array) -> MatrixLike:
@@ -204,46 +201,37 @@ def _like(X: MatrixLike, plane: Array) -> MatrixLike:
 
 def _read_plane(estimator: Estimator, plane: Any, shape: tuple[int, int]) -> Settings:
     """Return the fields of the display, from predictions and decision values on the grid."""
-    predicted = np.asarray(estimator.predict(plane))
+    predicted = np.asarray(estimator.predict(plane)).reshape(shape)
+    if is_regressor(estimator):
+        return {"response": predicted.astype(np.float64), "kind": "values"}
+    scores = None
+    if hasattr(estimator, "decision_function"):
+        scores = np.asarray(estimator.decision_function(plane), dtype=np.float64).reshape(*shape, -1)
     if is_classifier(estimator):
         classes = np.asarray(estimator.classes_)
-        number = Labels(classes).codes(predicted).reshape(shape)
-        scores = _scores(estimator, plane)
-        if scores is None or scores.shape[1] != (1 if len(classes) == 2 else len(classes)):
-            scores, margin = None, None
-        else:
-            # ±1 of the decision function means something where support vectors are some of the samples.
-            model = fitted_model(estimator)
-            has_margin = hasattr(model, "support_") and getattr(model, "support_fraction_", 0.0) < 1.0
-            margin = scores[:, 0].reshape(shape) if len(classes) == 2 and has_margin else None
-        boundaries = _leads(number, scores, len(classes), shape)
+        number, two = Labels(classes).codes(predicted), len(classes) == 2
+        if scores is not None and scores.shape[2] != (1 if two else len(classes)):
+            scores = None
+        # ±1 of the decision function means something where support vectors are some of the samples.
+        model = fitted_model(estimator)
+        has_margin = two and hasattr(model, "support_") and getattr(model, "support_fraction_", 0.0) < 1.0
+        margin = scores[:, :, 0] if scores is not None and has_margin else None
+        boundaries = _leads(number, scores, len(classes))
         return {"response": number, "kind": "classes", "boundaries": boundaries, "margin": margin, "classes": classes}
     if is_outlier_detector(estimator):
-        scores = _scores(estimator, plane)
-        inside = (predicted > 0).reshape(shape)
-        edge = inside - 0.5 if scores is None else scores[:, 0].reshape(shape)
+        inside = predicted > 0
+        edge = inside - 0.5 if scores is None else scores[:, :, 0]
         return {"response": inside.astype(np.float64), "kind": "novelty", "boundaries": [edge]}
-    if is_regressor(estimator):
-        return {"response": predicted.reshape(shape).astype(np.float64), "kind": "values"}
     raise TypeError(f"{type(estimator).__name__} is not a classifier, regressor or outlier detector.")
 
 
-def _scores(estimator: Estimator, plane: Any) -> Array | None:
-    if not hasattr(estimator, "decision_function"):
-        return None
-    scores = np.asarray(estimator.decision_function(plane), dtype=np.float64)
-    return scores[:, np.newaxis] if scores.ndim == 1 else scores
-
-
-def _leads(number: AnyArray, scores: Array | None, n_classes: int, shape: tuple[int, int]) -> list[Array]:
+def _leads(number: AnyArray, scores: Array | None, n_classes: int) -> list[Array]:
     """Functions that change sign where classes meet: by scores, smooth lines; by predictions alone, steps."""
-    if scores is not None and n_classes == 2:
-        return [scores[:, 0].reshape(shape)]
-    leads = []
-    for k in range(n_classes):
-        own = (number == k) - 0.5 if scores is None else scores[:, k] - np.delete(scores, k, axis=1).max(axis=1)
-        leads.append(np.asarray(own, dtype=np.float64).reshape(shape))
-    return leads
+    if scores is None:
+        return [(number == k) - 0.5 for k in range(n_classes)]
+    if n_classes == 2:
+        return [scores[:, :, 0]]
+    return [scores[:, :, k] - np.delete(scores, k, axis=2).max(axis=2) for k in range(n_classes)]
 
 
 # Directions -----------------------------------------------------------------------------------------------------------
@@ -327,7 +315,6 @@ class ProjectionDisplay(Display):
         """
         check_is_fitted(estimator)
         check_row_names(X, y=y)
-        classes = None if y is None else np.asarray(y)
         if check_choice("method", method, ("kernel_pca", "transform")) == "kernel_pca":
             K = np.asarray(estimator.kernel_matrix(X))
             return cls.from_kernel_matrix(K if K.ndim == 2 else K[output], y, ax=ax)
@@ -335,13 +322,19 @@ class ProjectionDisplay(Display):
             raise TypeError(f"{type(estimator).__name__} has no transform: use method='kernel_pca'.")
         Z = np.asarray(estimator.transform(X), dtype=np.float64)
         ratio = np.asarray(getattr(estimator, "explained_ratio_", np.full(Z.shape[1], np.nan)))
-        return cls(_two(Z), classes, _two(ratio[np.newaxis])[0], "discriminant").plot(ax=ax)
+        return cls(_two(Z), None if y is None else np.asarray(y), _two(ratio), "discriminant").plot(ax=ax)
 
     @classmethod
     def from_kernel_matrix(cls, K: ArrayOrTensor, y: TargetLike = None, *, ax: AxesOrNone = None) -> Self:
         """Draw the first two principal components of any symmetric kernel matrix, given or combined by hand."""
-        points, shares = kernel_components(np.asarray(K, dtype=np.float64))
-        return cls(points, None if y is None else np.asarray(y), shares, "principal component").plot(ax=ax)
+        K = np.asarray(K, dtype=np.float64)
+        if K.ndim != 2 or K.shape[0] != K.shape[1]:
+            raise ValueError(f"K has the shape {K.shape}: give a square kernel matrix.")
+        points = KernelPCA(n_components=2, kernel="precomputed", eigen_solver="dense").fit_transform(K)
+        total = float(np.trace(K) - K.sum() / len(K))
+        shares = np.sum(points**2, axis=0) / total if total > 0 else np.zeros(points.shape[1])
+        classes = None if y is None else np.asarray(y)
+        return cls(_two(points), classes, _two(shares), "principal component").plot(ax=ax)
 
     def plot(self, ax: AxesOrNone = None, **scatter: Any) -> Self:
         """Draw, on the given axes or in a new figure.
@@ -370,20 +363,9 @@ class ProjectionDisplay(Display):
         return self
 
 
-def kernel_components(K: Array) -> tuple[Array, Array]:
-    """Return the first two kernel principal components and the shares of the variance that they explain."""
-    if K.ndim != 2 or K.shape[0] != K.shape[1]:
-        raise ValueError(f"K has the shape {K.shape}: give a square kernel matrix.")
-    n = len(K)
-    points = KernelPCA(n_components=min(2, n), kernel="precomputed", eigen_solver="dense").fit_transform(K)
-    total = float(np.trace(K) - K.sum() / n)
-    shares = np.sum(points**2, axis=0) / total if total > 0 else np.zeros(points.shape[1])
-    return _two(points), _two(shares[np.newaxis])[0]
-
-
 def _two(Z: Array) -> Array:
-    """Exactly two columns: a missing second direction is one along which nothing varies."""
-    return np.asarray(Z[:, :2] if Z.shape[1] >= 2 else np.hstack([Z, np.zeros((len(Z), 2 - Z.shape[1]))]))
+    """Exactly two columns, or numbers: a missing second direction is one along which nothing varies."""
+    return np.concatenate([Z, np.zeros((*Z.shape[:-1], 2))], axis=-1)[..., :2]
 
 
 # Gates ----------------------------------------------------------------------------------------------------------------
@@ -473,18 +455,16 @@ class GatingDisplay(Display):
             Where to draw; a new figure by default.
         """
         check_row_names(X, y=y)
-        gates = _of_output(_gates(estimator, X), output)
-        points = np.asarray(X)
+        gates, points = _gates(estimator, X, output), np.asarray(X)
         labels = None if y is None else np.asarray(y)
         names, support = list(estimator.kernel_names_), drawing.support_mask(estimator, len(points))
         display = cls(points, gates, names, labels, support)
         if points.ndim == 2 and points.shape[1] == 2:
             display.x_grid, display.y_grid, plane = drawing.plane_around(points, 0.05, grid_resolution)
             grid = (grid_resolution, grid_resolution)
-            display.grid_gates = _of_output(estimator.gate(plane), output).reshape(*grid, -1)
+            display.grid_gates = _gates(estimator, plane, output).reshape(*grid, -1)
             if hasattr(estimator, "decision_function"):
-                decision = estimator.decision_function(plane)
-                display.grid_decision = (decision[:, output] if decision.ndim == 2 else decision).reshape(grid)
+                display.grid_decision = _of_output(estimator.decision_function(plane), output, 1).reshape(grid)
         return display.plot(ax=ax)
 
     def plot(self, ax: AxesOrNone = None) -> Self:
@@ -497,9 +477,8 @@ class GatingDisplay(Display):
         else:
             self._draw_plane(ax)
         handles = [Patch(color=colour(m)) for m in range(len(self.names))]
-        ax.figure.legend(
-            handles, self.names, loc="outside upper center", ncols=min(len(self.names), 6), frameon=False, fontsize=9
-        )
+        style = {"ncols": min(len(self.names), 6), "frameon": False, "fontsize": 9}
+        ax.figure.legend(handles, self.names, loc="outside upper center", **style)
         return self
 
     def _draw_plane(self, ax: AxesOrNone) -> None:
@@ -513,16 +492,12 @@ class GatingDisplay(Display):
             drawing.draw_zeros(ax, self.x_grid, self.y_grid, lead, colors="0.35", linewidths=1.0, linestyles="dashed")
         if self.grid_decision is not None:
             drawing.draw_zeros(ax, self.x_grid, self.y_grid, self.grid_decision, colors="black", linewidths=2.0)
-        drawing.draw_samples(ax, self.X, self._groups(), self.support)
-        ax.set(xlim=extent[:2], ylim=extent[2:], xlabel="$x_1$", ylabel="$x_2$")
-
-    def _groups(self) -> list[tuple[Any, Settings]]:
-        """The samples of every class, in white, black and grey on the colours of the kernels; of many values, all."""
+        # Classes in white, black and grey on the colours of the kernels; of many values, all samples in white.
         classes = np.unique([] if self.y is None else self.y)
-        if not 0 < len(classes) <= len(MARKERS):
-            return [(slice(None), {"facecolors": "white"})]
         fills = ("white", "black", *["0.5"] * len(MARKERS))
-        return [(self.y == label, _class_look(k, label, fills[k])) for k, label in enumerate(classes)]
+        groups = _class_groups(classes if len(classes) <= len(MARKERS) else (), self.y, fills)
+        drawing.draw_samples(ax, self.X, groups, self.support)
+        ax.set(xlim=extent[:2], ylim=extent[2:], xlabel="$x_1$", ylabel="$x_2$")
 
     def _mixed(self) -> Array:
         """The kernels' colours mixed by the gates, lightened so that samples stand out."""
@@ -557,8 +532,9 @@ class GatingDisplay(Display):
         ax.margins(y=0)
 
 
-def _of_output(gates: Array, output: int) -> Array:
-    return gates[:, :, output] if gates.ndim == 3 else gates
+def _of_output(values: Array, output: int, ndim: int) -> Array:
+    """Return the values of one output, where an axis more than those of a single one is that of several."""
+    return values[..., output] if values.ndim > ndim else values
 
 
 def _even_selection(order: NDArray[np.intp], most: int) -> NDArray[np.intp]:
@@ -569,12 +545,12 @@ def _even_selection(order: NDArray[np.intp], most: int) -> NDArray[np.intp]:
 # The kernel of one sample ---------------------------------------------------------------------------------------------
 
 
-def _gates(estimator: Estimator, X: MatrixLike) -> Array:
-    """Return the gates of samples, or raise if the estimator has none."""
+def _gates(estimator: Estimator, X: MatrixLike, output: int) -> Array:
+    """Return the gates of samples for one output, or raise if the estimator has none."""
     check_is_fitted(estimator)
     if not hasattr(estimator, "gate"):
         raise TypeError(f"estimator={type(estimator).__name__} has no gates: give a localized estimator.")
-    return np.asarray(estimator.gate(X))
+    return _of_output(np.asarray(estimator.gate(X)), output, 2)
 
 
 @dataclass
@@ -642,10 +618,9 @@ class LocalKernelDisplay(Display):
         check_row_names(X, y=y)
         X = np.asarray(X)
         labels = np.zeros(len(X), dtype=int) if y is None else np.asarray(y)
-        gates = _of_output(_gates(estimator, X), output)
+        gates = _gates(estimator, X, output)
         # Within a region by the decision, so that similar samples are neighbours.
-        decision = np.asarray(getattr(estimator, "decision_function", estimator.predict)(X))
-        decision = decision[:, output] if decision.ndim == 2 else decision
+        decision = _of_output(getattr(estimator, "decision_function", estimator.predict)(X), output, 1)
         order = np.lexsort((decision, gates.argmax(axis=1), np.unique(labels, return_inverse=True)[1]))
         order = _even_selection(order, max_samples)
         K = estimator.kernel_matrix(X[order])

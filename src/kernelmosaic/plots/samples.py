@@ -14,7 +14,7 @@ from sklearn.utils._indexing import _get_column_indices
 from kernelmosaic._typing import AnyArray, Array, AxesOrNone, Estimator, MatrixLike, TargetLike
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.kernels.base import is_missing
-from kernelmosaic.metrics import kaplan_meier, read_times
+from kernelmosaic.metrics import read_times, share_at
 from kernelmosaic.plots import drawing
 from kernelmosaic.plots.drawing import MARKERS, Display, colour, fitted_model
 from kernelmosaic.stacking import by_view, check_row_names
@@ -93,15 +93,12 @@ class ContributionsDisplay(Display):
         predicted = model.predict(read)[0]
         classes = list(getattr(model, "classes_", ()))
         chosen = classes.index(predicted) if terms.ndim == 3 and classes else 0
-        own = terms[0] if terms.ndim == 2 else terms[0, :, chosen]
-        sums = by_view(own, model.view_names_)
+        sums = by_view(terms[0] if terms.ndim == 2 else terms[0, :, chosen], model.view_names_)
         title = f"predicted: {_written(predicted)}"
         if hasattr(model, "predict_proba"):
             title += f", probability {model.predict_proba(read)[0, classes.index(predicted)]:.2f}"
         title += "" if truth is None else f"; true: {_written(truth)}"
-        present = drawing.views_present(model, read)
-        if present is not None and not present.all():
-            lacking = dict.fromkeys(np.array(model.view_names_)[~present[0]])
+        if lacking := dict.fromkeys(np.array(model.view_names_)[drawing.lacking_views(model, read)[0]]):
             title += f"\nmissing view (imputed): {', '.join(lacking)}"
         shown = dict(sorted(sums.items(), key=lambda item: -abs(item[1])))
         if len(shown) > max_views:
@@ -277,12 +274,7 @@ class SurvivalCalibrationDisplay(Display):
         at = float(np.median(held[:, 1])) if time is None else float(time)
         values = np.array([one(min(at, one.domain[1])) for one in model.predict_survival_function(X)])
         groups = np.array_split(np.argsort(values, kind="stable"), n_groups)
-
-        def alive(rows: NDArray[np.intp]) -> float:
-            times, share = kaplan_meier(held[rows, 1], held[rows, 0])
-            return float(np.append(1.0, share)[np.searchsorted(times, at, side="right")])
-
-        predicted, observed = np.array([(values[rows].mean(), alive(rows)) for rows in groups]).T
+        predicted, observed = np.array([(values[rows].mean(), share_at(held[rows], at)) for rows in groups]).T
         return cls(predicted, observed, at).plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
@@ -367,9 +359,8 @@ class ViewSimilarityDisplay(Display):
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         side = 2.4 + 0.45 * len(self.names)
         ax = self._use_axes(ax, (side + 1.0, side))
-        self.image_ = drawing.draw_map(
-            self, self.similarity, "similarity (RV, unbiased)", **{"vmin": 0.0, "vmax": 1.0} | style
-        )
+        options = {"vmin": 0.0, "vmax": 1.0} | style
+        self.image_ = drawing.draw_map(self, self.similarity, "similarity (RV, unbiased)", **options)
         for v, w in np.ndindex(self.similarity.shape):
             if v != w:
                 star = "*" if self.pvalues[v, w] <= self.level else ""
@@ -458,8 +449,7 @@ class EmbeddingDisplay(Display):
         Z = np.asarray(model.transform(read) if hasattr(model, "transform") else model.embed(read), dtype=np.float64)
         Z = np.column_stack([Z, np.zeros((len(Z), max(2 - Z.shape[1], 0)))])
         labels = np.asarray(y) if y is not None else model.predict(read) if hasattr(model, "predict") else None
-        present = drawing.views_present(model, read)
-        lacking = np.zeros(len(Z), dtype=bool) if present is None else np.asarray(~present.all(axis=1))
+        lacking = np.asarray(drawing.lacking_views(model, read).any(axis=1))
         shares = getattr(model, "explained_", ())
         named = [f"component {c + 1}" + (f" ({shares[c]:.1%})" if c < len(shares) else "") for c in components]
         return cls(Z[:, list(components)], labels, lacking, (named[0], named[1])).plot(ax=ax, **style)

@@ -346,20 +346,23 @@ class ResponseSurfaceDisplay(Display):
         ax = self._use_axes(ax, (6.2, 4.8))
         from matplotlib import colormaps
         from matplotlib.colors import BoundaryNorm
+        from matplotlib.ticker import LogLocator, NullFormatter
 
         low, high = float(self.response.min()), float(self.response.max())
         # Contours of a quadratic at equal distances, which resolve the neighbourhood of the optimum.
         values = low + max(high - low, 1e-9) * np.linspace(0, 1, levels + 1) ** 2
-        colours = colormaps[cmap].resampled(levels)
-        norm = BoundaryNorm(values, levels)
-        self.contours_ = ax.contourf(self.x, self.y, self.response, levels=values, cmap=colours, norm=norm)
+        style = {"cmap": colormaps[cmap].resampled(levels), "norm": BoundaryNorm(values, levels)}
+        self.contours_ = ax.contourf(self.x, self.y, self.response, levels=values, **style)
         lines = {"levels": self.contours_.levels, "colors": "white", "linewidths": 0.4, "alpha": 0.6}
         ax.contour(self.x, self.y, self.response, **lines)
         self.figure_.colorbar(self.contours_, ax=ax, label=self.response_name, ticks=values[::2], format="%.3f")
         self._draw_points(ax)
         ax.set(xscale="log", yscale="log", xlabel=_mathematical(self.labels[0]), ylabel=_mathematical(self.labels[1]))
+        # Labels 0.1, 0.2, 0.5, 1, … instead of powers of ten: a penalty is read as a number.
         for axis in (ax.xaxis, ax.yaxis):
-            _tick_plainly(axis)
+            axis.set_major_locator(LogLocator(base=10.0, subs=(1.0, 2.0, 5.0)))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())
         ax.margins(0)
         tight = {"ncols": 4, "frameon": False, "handletextpad": 0.2, "columnspacing": 1.2}
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), **tight)
@@ -378,13 +381,9 @@ class ResponseSurfaceDisplay(Display):
 
 def _pair(factors: Any, labels: list[str]) -> list[int]:
     """The columns of the two factors to show."""
-    if factors is None:
-        if len(labels) != 2:
-            raise ValueError(
-                f"the search has {len(labels)} factors: choose two by factors=, among {', '.join(labels)}."
-            )
-        return [0, 1]
-    chosen = [labels.index(f) if f in labels else f for f in factors]
+    if factors is None and len(labels) != 2:
+        raise ValueError(f"the search has {len(labels)} factors: choose two by factors=, among {', '.join(labels)}.")
+    chosen = [labels.index(f) if f in labels else f for f in ((0, 1) if factors is None else factors)]
     if len(chosen) != 2 or chosen[0] == chosen[1] or any(f not in range(len(labels)) for f in chosen):
         raise ValueError(f"factors={factors!r}: give two different ones of {', '.join(labels)}, or their numbers.")
     return chosen
@@ -398,15 +397,6 @@ def _mathematical(label: str) -> str:
     symbol = {"d": "d", "η": r"\eta"}[letter]
     word = name.replace("_", r"\_").replace(" ", r"\ ")
     return rf"${symbol}_{{\mathrm{{{word}}}}}$"
-
-
-def _tick_plainly(axis: Any) -> None:
-    """Label 0.1, 0.2, 0.5, 1, … instead of powers of ten: a penalty is read as a number."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(base=10.0, subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
 
 
 # Iterations -----------------------------------------------------------------------------------------------------------
@@ -564,13 +554,12 @@ def _courses(history: list[Settings], classes: Any) -> list[Course]:
     groups: dict[tuple[int, int], list[Settings]] = {}
     for step in history:
         groups.setdefault((step.get("output", 0), step.get("start", 0)), []).append(step)
-    outputs = sorted({output for output, _ in groups})
-    starts = sorted({start for _, start in groups})
-    named = classes is not None and len(classes) == len(outputs)
+    n_outputs, n_starts = (len(set(numbers)) for numbers in zip(*groups, strict=True))
+    named = classes is not None and len(classes) == n_outputs
     courses = []
     for (output, start), steps in sorted(groups.items()):
-        parts = [f"class {classes[output] if named else output}"] if len(outputs) > 1 else []
-        parts += [f"start {start}"] if len(starts) > 1 else []
+        parts = [f"class {classes[output] if named else output}"] if n_outputs > 1 else []
+        parts += [f"start {start}"] if n_starts > 1 else []
         rows = [[step.get(key, np.nan) for key in ("iteration", "objective", "gap")] for step in steps]
         courses.append(Course(", ".join(parts), *np.array(rows, dtype=np.float64).T))
     return courses
