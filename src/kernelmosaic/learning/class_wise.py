@@ -229,7 +229,7 @@ class ClassNewton(ClassWiseLearner):
             H = problem.curvature(here)
             if H is None:
                 break
-            step = _lowest_point(here.theta.ravel(), here.q.ravel(), H).reshape(here.theta.shape) - here.theta
+            step = _lowest_point(here.theta, here.q, H) - here.theta
             trial = search.along(here, step)
             # Where other samples become free along every step, the curvature here is wrong at its end.
             short = trial is None or np.abs(trial.theta - here.theta).max() < 0.2 * np.abs(step).max()
@@ -284,17 +284,26 @@ class ProjectedGradient(ClassWiseLearner):
             here, size = search.evaluate(problem.rescaled(found[1])[0]), 2.0 * found[0]
 
 
-def _lowest_point(theta: Array, q: Array, H: NDArray[np.float64]) -> Array:
+def _lowest_point(theta: Array, q: Array, H: NDArray[np.float64], least: float = 0.1) -> Array:
     """Return where ½ Σθ − ⟨q, δ⟩ + ½ δᵀHδ is least over the weights θ + δ that are to be trusted."""
     A = damped(H)
     # The steps of weights that are to grow are lengthened by their slopes instead.
-    floor = np.minimum(trusted_floor(theta, q, np.diag(H), common=0.5), theta)
+    floor = trusted_floor(theta.ravel(), q.ravel(), np.diag(H), common=0.5).reshape(theta.shape)
+    floor = np.minimum(floor, theta)
     # The slopes upward, q − ½, are made longer where a weight is far too small. There q falls like θ⁻², and q^(−½) is
     # nearly linear in θ: Newton's method for the root of q^(−½) − 2^½ has the same matrix and this right-hand side, and
     # takes a step where the plain one would take many of half that length.
-    upward = np.where((theta > 0) & (q > 0.5), 2.0 * q * (np.sqrt(2.0 * q) - 1.0), q - 0.5)
-    # The quadratic model over a box is itself a program of the one form all machines share.
-    zero = np.zeros(len(theta))
-    # No weight becomes larger in one step than ten times the largest.
-    box = Program(upward + A @ (theta - floor), zero, zero + 10.0 * theta.max(), zero, total=None)
-    return np.asarray(floor + solve_smo(A, box, warm_start=theta - floor, tol=1e-10, max_iter=100_000).beta)
+    upward = np.where((theta > 0) & (q > 0.5), 2.0 * q * (np.sqrt(2.0 * q) - 1.0), q - 0.5).ravel()
+
+    def lowest(floor: Array) -> Array:
+        # The quadratic model over a box is itself a program of the one form all machines share.
+        zero, given = np.zeros(theta.size), floor.ravel()
+        # No weight becomes larger in one step than ten times the largest.
+        box = Program(upward + A @ (theta.ravel() - given), zero, zero + 10.0 * theta.max(), zero, total=None)
+        start = theta.ravel() - given
+        return floor + solve_smo(A, box, warm_start=start, tol=1e-10, max_iter=100_000).beta.reshape(theta.shape)
+
+    found = lowest(floor)
+    # Without weights a class has no outputs, and no curvature that leads back: it loses them in several steps.
+    lost = found.sum(axis=1) < least * theta.sum(axis=1)
+    return lowest(np.where(lost[:, np.newaxis], np.maximum(floor, least * theta), floor)) if lost.any() else found
