@@ -11,6 +11,7 @@ from joblib import hash as content_hash
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
+from kernelmosaic._typing import Array
 from kernelmosaic.engine.fit import Fit, Recipe, WeightMethod, training_set
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import Task
@@ -25,7 +26,6 @@ from kernelmosaic.learning.newton import Newton
 from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.program import Program
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor
+from kernelmosaic._typing import Array, ArrayOrTensor
 from kernelmosaic.gpu.programs import (
     BatchState,
     ColumnKernels,
@@ -26,8 +26,6 @@ from kernelmosaic.learning.certificate import AIM, Iteration, Learned, Start, kn
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.problem import Learner, steepest_curvature
 from kernelmosaic.solvers.program import Solution, relative_gap
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

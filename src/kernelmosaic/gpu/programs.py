@@ -12,16 +12,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor, RowIndex
+from kernelmosaic._typing import Array, ArrayOrTensor, RowIndex
 from kernelmosaic.backend import Backend, TorchBackend, backend_of
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.solvers.program import VECTORS, Program
-
-Array = NDArray[np.float64]
-
 
 # Kernels with columns of coefficients side by side, each with weights of its own -------------------------------------
 

@@ -13,9 +13,7 @@ from scipy import sparse
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.line_search import Trials, descend
-from kernelmosaic.solvers.program import Vector
-
-Matrix = NDArray[np.float64]
+from kernelmosaic.solvers.program import Matrix, Vector
 
 #: Clarabel's names of the cones, by ours.
 _CONES = {

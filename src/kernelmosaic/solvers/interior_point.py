@@ -16,15 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dgetrf, dgetrs
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.multiclass_newton import factorise, invert
-from kernelmosaic.solvers.program import Matrix, MulticlassProgram, Program, Solution, Vector, certify, relative_gap
-
-Array = NDArray[np.float64]
+from kernelmosaic.solvers.program import Matrix, MulticlassProgram, Program, Solution, Vector, assess, relative_gap
 
 #: How far towards the nearest bound a step goes.
 SHORT = 0.995
@@ -188,16 +186,16 @@ class CentralPath:
         stiffness = self.ridge + bounds.stiffness()
         moving = self.moves & (stiffness > 0)
         self.inverse_stiffness = self.xp.where(moving, 1.0 / self.xp.where(moving, stiffness, 1.0), 0.0)
-        system = _System(self.gram, self.inverse_stiffness.sum(axis=0), self.program.total is not None)
+        self._factorise(self.inverse_stiffness.sum(axis=0))
         products = bounds.products()
-        predictor = self._direction(system, -products)
+        predictor = self._direction(-products)
         if bounds.count == 0:
             return self._move(predictor, 1.0)
         size = min(bounds.longest_step(predictor.x, predictor.force), 1.0)
         ahead = float(bounds.products(predictor.x, predictor.force, size).sum()) / bounds.count
         aim = centring(float(products.sum()) / bounds.count, ahead)
         right = bounds.aimed(aim, predictor.x, predictor.force)
-        chosen = self._direction(system, right)
+        chosen = self._direction(right)
         longest = bounds.longest_step(chosen.x, chosen.force)
         # Corrections of products that are too small or too large, which makes steps short, unless the step is long
         # enough; each is to make it longer by 0.3.
@@ -205,21 +203,35 @@ class CentralPath:
             products, mu = bounds.products(chosen.x, chosen.force, min(longest + 0.3, 1.0)), max(aim, ahead)
             outside = self.xp.clip(products, 0.1 * mu, 10 * mu) - products
             right = right + bounds.only(self.xp.clip(outside, -10 * mu, None))
-            other = self._direction(system, right)
+            other = self._direction(right)
             longer = bounds.longest_step(other.x, other.force)
             if longer < longest + 0.03:
                 break
             chosen, longest = other, longer
         return self._move(chosen, min(SHORT * longest, 1.0))
 
-    def _direction(self, system: _System, right: ArrayOrTensor) -> _Direction:
-        """Solve the Newton system for the given right-hand sides of the products with the multipliers."""
+    def _factorise(self, theta: ArrayOrTensor) -> None:
+        """Factorise the matrix of w and the intercept; without an intercept that of w alone."""
+        each = np.arange(self.gram.n_features)
+        # Rows that add next to nothing are left out.
+        M = self.gram.normal_matrix(self.xp.where(theta > 1e-14 * theta.mean(), theta, 0.0))
+        M[each, each] += 1.0
+        self.factor = Cholesky(M if self.program.total is not None else M[:-1, :-1])
+
+    def _direction(self, right: ArrayOrTensor) -> _Direction:
+        """Solve the Newton system for the given right-hand sides r of the products with the multipliers.
+
+        (I + ZᵀΘZ) dw + ZᵀΘ1 db = Zᵀr,  1ᵀΘZ dw + 1ᵀΘ1 db = 1ᵀr − what β misses of the total.
+        """
         slope = self.ridge * self.x + self.sign * (self.values + self.intercept) + self.cost
         pull = self.bounds.pull(right) - slope
         free = (self.sign * pull * self.inverse_stiffness).sum(axis=0)
-        total = self.program.total
-        missing = 0.0 if total is None else total - float(self.beta.sum())
-        change, intercept = system.solve(free, missing)
+        side, total, D = self.gram.adjoint(free), self.program.total, self.gram.n_features
+        if total is not None:
+            missing = total - float(self.beta.sum())
+            side = self.xp.concatenate([side, (free.sum() - missing).reshape(1)])
+        solution = self.factor.solve(side)
+        change, intercept = self.gram.apply(solution[:D]), 0.0 if total is None else float(solution[D])
         dx = self.inverse_stiffness * (pull - self.sign * (change + intercept))
         return _Direction(dx, self.bounds.change(dx, right), intercept, change)
 
@@ -288,27 +300,6 @@ class _Direction:
     values: ArrayOrTensor
 
 
-class _System:
-    """(I + ZᵀΘZ) dw + ZᵀΘ1 db = Zᵀr,  1ᵀΘZ dw + 1ᵀΘ1 db = 1ᵀr − missing; without an intercept the first alone."""
-
-    def __init__(self, gram: FactoredGram, theta: ArrayOrTensor, has_intercept: bool) -> None:
-        self.gram, self.has_intercept = gram, has_intercept
-        xp, each = gram.backend.xp, np.arange(gram.n_features)
-        # Rows that add next to nothing are left out.
-        M = gram.normal_matrix(xp.where(theta > 1e-14 * theta.mean(), theta, 0.0))
-        M[each, each] += 1.0
-        self.factor = Cholesky(M if has_intercept else M[:-1, :-1])
-
-    def solve(self, free: ArrayOrTensor, missing: float) -> tuple[Any, float]:
-        """Return the change of Kβ and that of the intercept."""
-        right = self.gram.adjoint(free)
-        if self.has_intercept:
-            right = self.gram.backend.xp.concatenate([right, (free.sum() - missing).reshape(1)])
-        solution = self.factor.solve(right)
-        D = self.gram.n_features
-        return self.gram.apply(solution[:D]), float(solution[D]) if self.has_intercept else 0.0
-
-
 # Several classes, of a few samples: a few dozen steps, however badly the program is conditioned ----------------------
 
 
@@ -341,14 +332,13 @@ def solve_interior(gram: ClassGram, program: MulticlassProgram, tol: float) -> S
         beta, full[classes] = program.feasible(beta), b
         if program.constants:
             beta = program.balanced(beta)
-        values = np.asarray(gram.products(beta, exact=True))
-        return certify(program, beta, values, n_iter, intercept=program.best_intercept(values, full))
+        return assess(gram, program, beta, n_iter, near=full)
 
     best = most = certified(np.zeros((len(counted), len(classes))), np.zeros(len(classes)), 0)
     if len(counted) == 0 or len(classes) < 2:
         return best
     part = program.take(counted)
-    labels = np.searchsorted(classes, part.labels)
+    part = replace(part, labels=np.searchsorted(classes, part.labels), margins=part.margins[:, classes])
     each = classes if len(K) > 1 else np.zeros(1, dtype=np.intp)
     kernels = K[np.ix_(each, counted, counted)].astype(np.float64)
     n_iter = 0
@@ -356,7 +346,7 @@ def solve_interior(gram: ClassGram, program: MulticlassProgram, tol: float) -> S
     # the kernel nor the barrier bends the value is short; and less, which rounding bears less often, if these are too
     # short.
     for jitter in (1e-10, 1e-13):
-        state, left = _State(kernels, part.target[:, classes], labels, part, jitter), np.inf
+        state, left = _State(kernels, part, jitter), np.inf
         halved, since = np.inf, 0
         # Far below the gap asked for, coefficients that are not at their bounds are worth as much; six certified steps
         # that do not halve the gap show rounding.
@@ -382,35 +372,21 @@ def solve_interior(gram: ClassGram, program: MulticlassProgram, tol: float) -> S
 class _State:
     """Coefficients in units of the mean C, their multipliers, and those of the sums."""
 
-    def __init__(
-        self,
-        K: NDArray[np.float64],
-        target: Matrix,
-        labels: NDArray[np.intp],
-        program: MulticlassProgram,
-        jitter: float,
-    ) -> None:
-        from kernelmosaic.solvers import _numba_multiclass
-
-        self.loops = _numba_multiclass
-        n, k = target.shape
-        rows = np.arange(n)
+    def __init__(self, K: Array, program: MulticlassProgram, jitter: float) -> None:
+        n, k = program.margins.shape
         self.scale = float(program.sample_C.mean())
-        C = (program.sample_C / self.scale)[:, np.newaxis]
-        own_upper = C * (k - 1) if program.pairwise else C
-        self.lower, self.upper = np.tile(-C, k), np.zeros((n, k))
-        self.lower[rows, labels], self.upper[rows, labels] = 0.0, own_upper[:, 0]
-        self.K, self.target, self.constants = self.scale * K, target, program.constants
-        self.jitter = jitter * float(np.diagonal(self.K, axis1=1, axis2=2).mean() + np.abs(target).max())
+        scaled = replace(program, sample_C=program.sample_C / self.scale)
+        self.lower, self.upper = scaled.bounds()
+        self.K, self.target, self.constants = self.scale * K, program.target, program.constants
+        self.jitter = jitter * float(np.diagonal(self.K, axis1=1, axis2=2).mean() + np.abs(self.target).max())
         # In the middle, every sample's coefficients sum to zero.
-        self.x = np.tile(-0.5 * own_upper / (k - 1), k)
-        self.x[rows, labels] = 0.5 * own_upper[:, 0]
+        self.x = np.where(self.upper > 0, 0.5 * self.upper, -0.5 * scaled.own_upper[:, np.newaxis] / (k - 1))
         self.nu, self.b = np.zeros(n), np.zeros(k)
         force = max(1.0, float(np.abs(self.target - _times(self.K, self.x)).max()))
         both = np.ones((2, n, k))
         self.bounds = Bounds(self._room(), force * both, both > 0)
 
-    def _room(self) -> NDArray[np.float64]:
+    def _room(self) -> Array:
         return np.stack([self.x - self.lower, self.upper - self.x])
 
     def gap(self) -> float:
@@ -434,10 +410,9 @@ class _State:
             for one in A:
                 factorise(one)
                 invert(one)
-                self.loops.mirror_lower(one)
         except np.linalg.LinAlgError:
             return False
-        inverses = A
+        inverses = np.tril(A) + np.tril(A, -1).transpose(0, 2, 1)
         ones = inverses.sum(axis=2)
         # Of the classes' sums the last follows from the others and the samples'.
         free = k - 1 if self.constants else 0
@@ -489,7 +464,7 @@ class _State:
         return bool(np.all(bounds.room > 0))
 
 
-def _times(K: NDArray[np.float64], x: Matrix) -> Matrix:
+def _times(K: Array, x: Matrix) -> Matrix:
     """Return K_c x_c, of the shape of x."""
     if len(K) == 1:
         return np.asarray(K[0] @ x)

@@ -23,13 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 
-from kernelmosaic._typing import ArrayOrTensor, DType
+from kernelmosaic._typing import Array, ArrayOrTensor, DType
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram, as_input
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import MatrixStack
 
-Array = NDArray[np.float64]
 #: Samples that are left out together; None where every sample is left out alone.
 Groups = Sequence[NDArray[np.intp]] | None
 

@@ -20,7 +20,7 @@ from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.solvers.interior_point import solve_interior
 from kernelmosaic.solvers.multiclass_newton import DampedNewton, free_coefficients
-from kernelmosaic.solvers.program import DEFAULTS, Matrix, MulticlassProgram, Solution, SolverOptions, certify
+from kernelmosaic.solvers.program import DEFAULTS, Matrix, MulticlassProgram, Solution, SolverOptions, assess, certify
 from kernelmosaic.solvers.working_set import RoundState, WorkingSet
 
 
@@ -159,12 +159,7 @@ def _maximise_with_constants(
     Given constants are part of the margins, and the quadratic term adds ρ to every entry of the kernels: what is left
     is the program without constants. The answers' sums are mended before they are certified.
     """
-
-    def certified(beta: Matrix, b: NDArray[np.float64], n_iter: int) -> Solution:
-        values = np.asarray(gram.products(beta, exact=True))
-        return certify(program, beta, values, n_iter, intercept=program.best_intercept(values, b))
-
-    best = at = certified(program.balanced(beta), np.zeros(program.n_classes), 0)
+    best = at = assess(gram, program, program.balanced(beta))
     # Both the kernel and, where C is small, the margins can say what a sum of coefficients is worth.
     mean_C = float(program.sample_C.sum()) / program.n_classes
     rho = float(gram.diagonal().mean()) + (float(np.abs(program.margins).max()) / mean_C if mean_C > 0 else 0.0)
@@ -175,7 +170,7 @@ def _maximise_with_constants(
         found = maximise(program.given(b), at.beta.copy(), at.values, inner, limit - steps, rho)
         steps += found.n_iter
         b = b + rho * found.beta.sum(axis=0)
-        at = certified(program.balanced(found.beta), b, steps)
+        at = assess(gram, program, program.balanced(found.beta), steps, near=b)
         # Unless the gap halves, the sums of the classes are penalised by more.
         rho *= 3.0 if at.gap > 0.5 * best.gap else 1.0
         idle = 0 if at.gap < best.gap else idle + 1
@@ -239,8 +234,7 @@ class MultiOutput(WorkingSet[RoundState]):
     def _set_values(self, values: Matrix | None = None) -> None:
         """Compute the slopes from outputs, or from β, as exactly as can be: rounding gathers over many changes."""
         if values is None:
-            exact = self.gram.products(self.beta, exact=True) if self.beta.any() else np.zeros_like(self.beta)
-            values = np.asarray(exact)
+            values = np.asarray(self.gram.products(self.beta, exact=True)) if self.beta.any() else self.beta
         self.residual = np.ascontiguousarray(self.target - (values + self.shift * self.beta.sum(axis=0)).T)
 
     def _solution(self) -> Solution:

@@ -12,11 +12,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex, TargetLike
+from kernelmosaic._typing import Array, ArrayOrTensor, DType, RowIndex, TargetLike
 from kernelmosaic.backend import NUMPY, TINY, Backend, backend_of
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+Vector = Array
+Matrix = Array
 
 #: The attributes of a program with one number per sample.
 VECTORS = ("target", "lower", "upper", "ridge")
@@ -423,9 +423,9 @@ class Solution:
         Whether interior points found it where steps that solve one sample each had stalled.
     """
 
-    beta: NDArray[np.float64]
+    beta: Array
     intercept: Any
-    values: NDArray[np.float64]
+    values: Array
     objective: float
     gap: float
     n_iter: int
@@ -444,12 +444,12 @@ def certify(
     n_iter: int,
     noise: float = 0.0,
     intercept: Any = None,
-    **near: float,
+    **near: float | Vector,
 ) -> Solution:
     """Return the solution with its certified relative duality gap, from β and Kβ where the program is.
 
-    The program is a `Program` or a `MulticlassProgram`; the intercept is the best one unless it is given. Of a
-    `Program` it may be looked for `near` a guess.
+    The program is a `Program` or a `MulticlassProgram`; the intercept is the best one unless it is given. It may be
+    looked for `near` a guess.
     """
     quadratic = 0.5 * float((beta * values).sum())
     dual = require_finite(float(program.linear_value(beta)) - quadratic)
@@ -459,12 +459,12 @@ def certify(
     return Solution(fetch(beta), intercept, fetch(values), dual, relative_gap(primal, dual, noise), n_iter)
 
 
-def assess(gram: Any, program: Any, beta: NDArray[np.float64], n_iter: int = 0) -> Solution:
-    """Return a feasible β as a solution for a kernel, with Kβ as exact as the kernel computes it."""
+def assess(gram: Any, program: Any, beta: Array, n_iter: int = 0, **near: float | Vector) -> Solution:
+    """Return a feasible β as a solution for a kernel, with Kβ as exact as the kernel computes it; see `certify`."""
     noise = 0.0
     if beta.ndim == 1 and not program.target.any():
         noise = program.value_noise(beta, gram.diagonal(), gram.dtype)
-    return certify(program, beta, np.asarray(gram.products(beta, exact=True)), n_iter, noise)
+    return certify(program, beta, np.asarray(gram.products(beta, exact=True)), n_iter, noise, **near)
 
 
 def require_finite(value: float) -> float:
@@ -763,12 +763,12 @@ class MulticlassProgram:
         out[np.arange(self.n_samples), self.labels] += size
         return self.feasible(out)
 
-    def best_intercept(self, values: Matrix, start: Vector | None = None) -> Vector:
+    def best_intercept(self, values: Matrix, near: Vector | None = None) -> Vector:
         """Return constants of mean zero that cost no more than those to start from, class after class the best.
 
         They are zeros unless the classes have constants, and start from zeros by default.
         """
-        b = np.zeros(self.n_classes) if start is None else start.copy()
+        b = np.zeros(self.n_classes) if near is None else near.copy()
         for _ in range(3 if self.constants else 0):
             before = b.copy()
             for c in range(self.n_classes):
