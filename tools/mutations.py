@@ -363,7 +363,7 @@ MUTATIONS = (
         "multiclass-worst-loss-one-sided",
         "worst losses of joint machines without the error of the sample's own class",
         "solvers/program.py",
-        "behind += error + error[rows, self.labels][:, np.newaxis]",
+        "behind += error + error[self.own][:, np.newaxis]",
         "behind += error",
         "machines/test_multiclass.py",
         "estimators/test_certificate.py",

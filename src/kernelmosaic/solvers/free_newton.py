@@ -269,14 +269,12 @@ class GramForm(Form):
         self.A, self.ridge = self.A.take(self.A.backend.nonzero(which)), self.ridge[which]
 
     def direction(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
-        self.factor: Any = None
         K = self.A.matrix
         if K is not None and len(K) <= self.factorised:
             jitter = rounding_jitter(self.A.dtype, K.diagonal() + self.ridge)
             with suppress(np.linalg.LinAlgError):
                 self.factor = Cholesky(K, self.ridge + jitter, 0.01, self.A.backend.dtype(self.ridge))
-        if self.factor is not None:
-            return super().direction(slope, sums)
+                return super().direction(slope, sums)
         # About the direction by conjugate gradients, to a few digits.
         diagonal = (self.A.backend.asarray(self.A.diagonal()) + self.ridge)[:, None]
         added = self.ridge[:, None] + rounding_jitter(self.A.dtype, diagonal)

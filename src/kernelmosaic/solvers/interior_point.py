@@ -21,7 +21,7 @@ from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.gram.linear_algebra import Cholesky
-from kernelmosaic.solvers.multiclass_newton import factorise, invert
+from kernelmosaic.solvers.multiclass_newton import class_products, factorise, invert
 from kernelmosaic.solvers.program import Matrix, MulticlassProgram, Program, Solution, Vector, assess, relative_gap
 
 #: How far towards the nearest bound a step goes.
@@ -382,7 +382,7 @@ class _State:
         # In the middle, every sample's coefficients sum to zero.
         self.x = np.where(self.upper > 0, 0.5 * self.upper, -0.5 * scaled.own_upper[:, np.newaxis] / (k - 1))
         self.nu, self.b = np.zeros(n), np.zeros(k)
-        force = max(1.0, float(np.abs(self.target - _times(self.K, self.x)).max()))
+        force = max(1.0, float(np.abs(self.target - class_products(self.K, self.x)).max()))
         both = np.ones((2, n, k))
         self.bounds = Bounds(self._room(), force * both, both > 0)
 
@@ -392,7 +392,7 @@ class _State:
     def gap(self) -> float:
         """Return about the relative gap: what is left of the products, over the value."""
         left = np.sum(self.bounds.products())
-        value = abs(np.sum(self.target * self.x) - 0.5 * np.sum(self.x * _times(self.K, self.x)))
+        value = abs(np.sum(self.target * self.x) - 0.5 * np.sum(self.x * class_products(self.K, self.x)))
         return float(left / max(value, 1e-300))
 
     def snapped(self) -> Matrix:
@@ -423,21 +423,21 @@ class _State:
         lu, pivots, singular = dgetrf(S, overwrite_a=True)
         if singular:
             return False
-        slopes = self.target - _times(self.K, self.x) - self.nu[:, np.newaxis] - self.b
+        slopes = self.target - class_products(self.K, self.x) - self.nu[:, np.newaxis] - self.b
 
         def solved(right: Matrix, sums: Vector, totals: Vector) -> tuple[Matrix, Vector, Vector]:
-            alone = _times(inverses, right)
+            alone = class_products(inverses, right)
             missing = np.concatenate([alone.sum(axis=1) - sums, (alone.sum(axis=0) - totals)[:free]])
             multipliers = dgetrs(lu, pivots, missing)[0]
             b = np.concatenate([multipliers[n:], np.zeros(k - free)])
-            answer = _times(inverses, multipliers[:n, np.newaxis] + b)
+            answer = class_products(inverses, multipliers[:n, np.newaxis] + b)
             return alone - answer, multipliers[:n], b
 
         def direction(right: Matrix, refined: int = 2) -> tuple[Matrix, Vector, Vector]:
             sums, totals = -self.x.sum(axis=1), -self.x.sum(axis=0)
             dx, dnu, db = solved(right, sums, totals)
             for _ in range(refined):
-                left = right - _times(self.K, dx) - D * dx - dnu[:, np.newaxis] - db
+                left = right - class_products(self.K, dx) - D * dx - dnu[:, np.newaxis] - db
                 lack, owed = sums - dx.sum(axis=1), totals - dx.sum(axis=0)
                 # Where the system is well conditioned, the first solution is as exact as those that follow.
                 off = max(np.abs(lack).max(), np.abs(owed).max() if free else 0.0)
@@ -462,10 +462,3 @@ class _State:
         bounds.room, bounds.force = self._room(), bounds.force + size * change
         self.nu, self.b = self.nu + size * dnu, self.b + size * db
         return bool(np.all(bounds.room > 0))
-
-
-def _times(K: Array, x: Matrix) -> Matrix:
-    """Return K_c x_c, of the shape of x."""
-    if len(K) == 1:
-        return np.asarray(K[0] @ x)
-    return np.asarray((K @ np.ascontiguousarray(x.T)[:, :, np.newaxis])[:, :, 0].T)

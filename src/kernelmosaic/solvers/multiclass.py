@@ -19,7 +19,7 @@ from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.solvers.interior_point import solve_interior
-from kernelmosaic.solvers.multiclass_newton import DampedNewton, free_coefficients
+from kernelmosaic.solvers.multiclass_newton import DampedNewton, class_products, free_coefficients
 from kernelmosaic.solvers.program import DEFAULTS, Matrix, MulticlassProgram, Solution, SolverOptions, assess, certify
 from kernelmosaic.solvers.working_set import RoundState, WorkingSet
 
@@ -140,9 +140,7 @@ class ClassMatrices(ClassGram):
     def products(self, beta: Matrix, exact: bool = False) -> Matrix:
         if exact and self.exact is not None:
             return np.asarray(self.exact.products(beta, exact=True))
-        K, b = self.matrix, beta.astype(self.dtype, copy=False)
-        each = [K[0] @ b] if len(K) == 1 else [k_c @ own[:, np.newaxis] for k_c, own in zip(K, b.T, strict=True)]
-        return np.hstack(each).astype(np.float64, copy=False)
+        return class_products(self.matrix, beta.astype(self.dtype, copy=False)).astype(np.float64, copy=False)
 
     def block(self, rows: NDArray[np.intp]) -> AnyArray:
         return np.asarray(self.matrix[:, rows[:, np.newaxis], rows])

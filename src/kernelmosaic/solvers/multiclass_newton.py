@@ -24,12 +24,17 @@ from kernelmosaic.solvers.program import Matrix, MulticlassProgram
 
 def free_coefficients(program: MulticlassProgram, beta: Matrix) -> NDArray[np.bool_]:
     """Return which coefficients may move both ways; one alone in its sample may not, since a sample's sum to zero."""
-    sample_C, own_upper = program.sample_C[:, np.newaxis], program.own_upper[:, np.newaxis]
-    near = 1e-9 * sample_C  # a coefficient nearer to its bound is at its bound
-    own = np.zeros(beta.shape, dtype=bool)
-    own[np.arange(len(beta)), program.labels] = True
-    free = np.where(own, (beta > near) & (beta < own_upper - near), (beta < -near) & (beta > near - sample_C))
-    return np.asarray(free & (free.sum(axis=1) > 1)[:, np.newaxis])
+    lower, upper = program.bounds()
+    near = 1e-9 * program.sample_C[:, np.newaxis]  # a coefficient nearer to its bound is at its bound
+    free = (beta > lower + near) & (beta < upper - near)
+    return np.asarray(free & (free.sum(axis=1, keepdims=True) > 1))
+
+
+def class_products(K: AnyArray, x: AnyArray) -> AnyArray:
+    """Return K_c x_c, of the shape (n, classes) of x; K has the shape (1, n, n) or (classes, n, n)."""
+    if len(K) == 1:
+        return np.asarray(K[0] @ x)
+    return np.asarray((K @ np.ascontiguousarray(x.T)[:, :, np.newaxis])[:, :, 0].T)
 
 
 def multiclass_curvature(
@@ -188,11 +193,7 @@ class SchurSystem:
     """
 
     def __init__(self, n_shared: int, side: int, dtype: np.dtype[Any], scale: float, damping: float = 0.0) -> None:
-        from kernelmosaic.solvers import _numba_multiclass
-
-        self.loops = _numba_multiclass
-        self.dtype = dtype
-        self.scale, self.damping = scale, damping
+        self.dtype, self.scale, self.damping = dtype, scale, damping
         self.lock = Lock()
         self.H = np.zeros((side, side))
         self.kept: dict[int, tuple[NDArray[np.intp], AnyArray]] = {}
@@ -201,6 +202,8 @@ class SchurSystem:
 
     def add(self, c: int, A: AnyArray, V: NDArray[np.float64], at: NDArray[np.intp]) -> None:
         """Add a class: its block, which is used up, the right-hand sides, and which of the shared samples these are."""
+        from kernelmosaic.solvers._numba_multiclass import add_lower
+
         columns = slice(c * V.shape[1], (c + 1) * V.shape[1])
         A[np.diag_indices_from(A)] += self.damping * self.scale
         answer = self._solve(A, V.astype(self.dtype), self.scale)
@@ -208,7 +211,7 @@ class SchurSystem:
         self.answers[at, columns] = answer
         invert(A)
         with self.lock:
-            self.loops.add_lower(A, at, self.inverses)
+            add_lower(A, at, self.inverses)
             if self.damping:
                 self.kept[c] = at, A
 

@@ -625,8 +625,13 @@ class MulticlassProgram:
     def target(self) -> Matrix:
         """The linear term T."""
         T = -self.margins
-        T[np.arange(self.n_samples), self.labels] = 0.0
+        T[self.own] = 0.0
         return T
+
+    @property
+    def own(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Where the coefficients of the samples' own classes are."""
+        return np.arange(self.n_samples), self.labels
 
     @property
     def own_upper(self) -> Vector:
@@ -644,9 +649,8 @@ class MulticlassProgram:
 
     def _behind(self, values: Matrix) -> Matrix:
         """Return by how much each sample's own class is too little ahead of every other, zero for itself."""
-        rows = np.arange(self.n_samples)
-        behind = self.margins + values - values[rows, self.labels][:, np.newaxis]
-        behind[rows, self.labels] = 0.0
+        behind = self.margins + values - values[self.own][:, np.newaxis]
+        behind[self.own] = 0.0
         return behind
 
     def primal_value(self, quadratic: float, values: Matrix, constants: Vector) -> float:
@@ -655,13 +659,12 @@ class MulticlassProgram:
 
     def worst_losses(self, values: Matrix, constants: Vector, error: Matrix) -> Vector:
         """Return the most that each sample's slacks may cost, where the outputs are `values` up to `error`."""
-        rows = np.arange(self.n_samples)
         outputs = values + constants
         error = error + sum_rounding(1) * np.abs(outputs)
         behind = self._behind(outputs)
-        behind += error + error[rows, self.labels][:, np.newaxis]
+        behind += error + error[self.own][:, np.newaxis]
         behind += sum_rounding(1) * (np.abs(self.margins + outputs) + np.abs(behind))
-        behind[rows, self.labels] = 0.0
+        behind[self.own] = 0.0
         behind = np.maximum(behind, 0.0)
         return np.asarray(self.sample_C * (behind.sum(axis=1) if self.pairwise else behind.max(axis=1)))
 
@@ -688,22 +691,19 @@ class MulticlassProgram:
     def bounds(self) -> tuple[Matrix, Matrix]:
         """Return the least and the largest coefficients."""
         lower, upper = np.tile(-self.sample_C[:, np.newaxis], self.n_classes), np.zeros(self.margins.shape)
-        own = np.arange(self.n_samples), self.labels
-        lower[own], upper[own] = 0.0, self.own_upper
+        lower[self.own], upper[self.own] = 0.0, self.own_upper
         return lower, upper
 
     def feasible(self, beta: Matrix) -> Matrix:
         """Return a feasible point near beta, which it leaves as it is if it is one."""
-        rows = np.arange(self.n_samples)
-        others = np.clip(-beta, 0.0, self.sample_C[:, np.newaxis])
-        others[rows, self.labels] = 0.0
+        C = self.sample_C[:, np.newaxis]
+        others = np.clip(-beta, 0.0, C)
+        others[self.own] = 0.0
         if not self.pairwise:
-            total = others.sum(axis=1)
-            others *= np.divide(self.sample_C, total, out=np.ones(len(total)), where=total > self.sample_C)[
-                :, np.newaxis
-            ]
+            total = others.sum(axis=1, keepdims=True)
+            others *= np.divide(C, total, out=np.ones_like(total), where=total > C)
         out = -others
-        out[rows, self.labels] = np.minimum(others.sum(axis=1), self.own_upper)
+        out[self.own] = np.minimum(others.sum(axis=1), self.own_upper)
         return out
 
     def continued(self, beta: Matrix, before: MulticlassProgram) -> Matrix:
@@ -728,11 +728,10 @@ class MulticlassProgram:
         The excess of the classes is moved between coefficients of the same sample that have room, by the squares of
         their room, so that none leaves its bounds by much. What then is left makes all coefficients smaller.
         """
-        rows, beta = np.arange(self.n_samples), beta.copy()
         # The coefficients of a class without samples are all of one sign.
-        beta[:, self.class_C == 0.0] = 0.0
-        beta[rows, self.labels] = 0.0
-        beta[rows, self.labels] = -beta.sum(axis=1)
+        beta = np.where(self.class_C == 0.0, 0.0, beta)
+        beta[self.own] = 0.0
+        beta[self.own] = -beta.sum(axis=1)
         lower, upper = self.bounds()
         for _ in range(5):
             excess = beta.sum(axis=0)
@@ -760,7 +759,7 @@ class MulticlassProgram:
         # The own samples of each class that lacks something take it, each by its C, from those with too much.
         size = t * np.divide(lack, class_C, out=np.zeros_like(class_C), where=class_C > 0)[self.labels] * self.sample_C
         out = t * beta - np.outer(size, excess / excess.sum())
-        out[np.arange(self.n_samples), self.labels] += size
+        out[self.own] += size
         return self.feasible(out)
 
     def best_intercept(self, values: Matrix, near: Vector | None = None) -> Vector:
