@@ -24,6 +24,9 @@ VECTORS = ("target", "lower", "upper", "ridge")
 #: Below this curvature a direction counts as flat: the kernel is positive semi-definite only up to rounding.
 FLAT = 1e-12
 
+#: Samples that compiled steps handle at once: the keys of a strip stay in the first-level cache.
+STRIP = 512
+
 #: Relative to the sizes summed: a sum of coefficients this near to the total meets it up to rounding.
 MET = 1e-12
 
@@ -388,6 +391,8 @@ class Movable(NamedTuple):
         That of K + diag ρ.
     ridge, lower, upper, epsilon : ndarray, float
         Of the program.
+    keys, bits : ndarray of shape (STRIP,)
+        Room for what compiled steps compare in a strip, and its bits.
     """
 
     beta: Vector
@@ -399,6 +404,8 @@ class Movable(NamedTuple):
     lower: Vector
     upper: Vector
     epsilon: float
+    keys: Vector
+    bits: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
