@@ -88,15 +88,10 @@ class TogetherFold:
     @property
     def key(self) -> Any:
         """What folds have in common whose matrices are the same up to a factor a kernel."""
-        kernels = [
-            (
-                one.kernel,
-                one.columns,
-                None if isinstance(one.normalization, UnitTrace | Unscaled) else one.normalization,
-            )
-            for one in self.data.kernel_set.fitted
-        ]
-        return content_hash([kernels, self.X])
+        fitted = self.data.kernel_set.fitted
+        kernels = [(one.kernel, one.columns) for one in fitted]
+        learned = [None if isinstance(one.normalization, UnitTrace | Unscaled) else one.normalization for one in fitted]
+        return content_hash([kernels, learned, self.X])
 
 
 def follow_together(tasks: Sequence[tuple[Any, ...]], record: Callable[..., Any]) -> list[Any] | None:
