@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from joblib import hash as content_hash
-from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from kernelmosaic._typing import Array
+from kernelmosaic._typing import Array, Rows
 from kernelmosaic.engine.fit import Fit, Recipe, WeightMethod, training_set
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import Task
@@ -25,8 +24,6 @@ from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.program import Program
-
-Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

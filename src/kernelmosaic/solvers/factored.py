@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray
+from kernelmosaic._typing import AnyArray, Rows
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.factored import DenseFactors, FactoredGram
 from kernelmosaic.gram.gram import as_gram
@@ -227,7 +226,7 @@ def round_to_bounds(gram: FactoredGram, program: Program, path: PathEnd) -> Vect
     return beta
 
 
-def _compensation(gram: FactoredGram, program: Program, lost: Vector, beta: Vector, free: NDArray[np.intp]) -> Vector:
+def _compensation(gram: FactoredGram, program: Program, lost: Vector, beta: Vector, free: Rows) -> Vector:
     """Return what the free samples must add for Zᵀβ and Σβ to stay what they were before others were rounded.
 
     Small as each change is, many samples that move one way move the function, and its value with them. Of all answers

@@ -7,11 +7,10 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpstrf
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, RowIndex
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Mask, RowIndex
 from kernelmosaic.backend import NUMPY, backend_of
 from kernelmosaic.gram.gram import Gram
 from kernelmosaic.gram.linear_algebra import Cholesky, conjugate_gradients, keep_sum, rounding_jitter
@@ -178,7 +177,7 @@ def block_form(K: AnyArray, ridge: Vector) -> Form:
 class LowRankForm(Form):
     """The quadratic form L Lᵀ + D with a diagonal D and few columns in L, inverted through them."""
 
-    def __init__(self, L: NDArray[np.float64], D: Vector) -> None:
+    def __init__(self, L: Array, D: Vector) -> None:
         self.L, self.D = L, D
 
     @property
@@ -188,12 +187,12 @@ class LowRankForm(Form):
     def multiply(self, x: Vector) -> Vector:
         return np.asarray(self.L @ (self.L.T @ x) + self.D * x)
 
-    def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
+    def solve(self, right: Array) -> Array:
         scaled = self.L / self.D[:, np.newaxis]
         x = right / self.D[:, np.newaxis]
         return np.asarray(x - scaled @ Cholesky(self.L.T @ scaled, 1.0).solve(self.L.T @ x))
 
-    def keep(self, which: NDArray[np.bool_]) -> None:
+    def keep(self, which: Mask) -> None:
         self.L, self.D = self.L[which], self.D[which]
 
 
@@ -203,10 +202,10 @@ class InverseForm(Form):
     #: What updating an entry of an inverse costs in time, as flops of a factorisation.
     flops_per_entry = 80
 
-    def __init__(self, A: NDArray[np.float64]) -> None:
+    def __init__(self, A: Array) -> None:
         self.A = A
         self.factor = Cholesky(A, most=0.0)
-        self.inverse: NDArray[np.float64] | None = None
+        self.inverse: Array | None = None
         self.kept = np.arange(len(A))
         self.leaving: list[int] = []
 
@@ -218,7 +217,7 @@ class InverseForm(Form):
     def multiply(self, x: Vector) -> Vector:
         return self._apply(self.A, x)
 
-    def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
+    def solve(self, right: Array) -> Array:
         if not self.leaving and self.inverse is None:
             return np.asarray(self.factor.solve(right))
         if self.inverse is None:
@@ -231,11 +230,11 @@ class InverseForm(Form):
         self.leaving.clear()
         return self._apply(self.inverse, right)
 
-    def keep(self, which: NDArray[np.bool_]) -> None:
+    def keep(self, which: Mask) -> None:
         self.leaving.extend(self.kept[~which])
         self.kept = self.kept[which]
 
-    def _apply(self, matrix: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _apply(self, matrix: Array, x: Array) -> Array:
         padded = np.zeros((len(matrix), *x.shape[1:]))
         padded[self.kept] = x
         return np.asarray((matrix @ padded)[self.kept])

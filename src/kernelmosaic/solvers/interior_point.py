@@ -13,10 +13,9 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dgetrf, dgetrs
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Mask
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.gram import ClassGram
@@ -43,8 +42,8 @@ class PathEnd:
     """
 
     beta: Vector
-    at_lower: NDArray[np.bool_]
-    at_upper: NDArray[np.bool_]
+    at_lower: Mask
+    at_upper: Mask
     n_iter: int
 
 
@@ -264,7 +263,7 @@ class CentralPath:
         return self.gram.backend.to_numpy(array)
 
 
-def _middle(gram: FactoredGram, p: Program, lower: Array, upper: Array, has: NDArray[np.bool_]) -> Array:
+def _middle(gram: FactoredGram, p: Program, lower: Array, upper: Array, has: Mask) -> Array:
     """Return variables between their bounds, about as large as coefficients may become."""
     n, total = p.n_samples, p.total or 0.0
     sample = gram.rows(np.unique(np.linspace(0, n - 1, min(n, 200)).astype(np.intp)))

@@ -13,9 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Mask, Rows
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.solvers.interior_point import solve_interior
@@ -142,7 +141,7 @@ class ClassMatrices(ClassGram):
             return np.asarray(self.exact.products(beta, exact=True))
         return class_products(self.matrix, beta.astype(self.dtype, copy=False)).astype(np.float64, copy=False)
 
-    def block(self, rows: NDArray[np.intp]) -> AnyArray:
+    def block(self, rows: Rows) -> AnyArray:
         return np.asarray(self.matrix[:, rows[:, np.newaxis], rows])
 
     def diagonal(self) -> Matrix:
@@ -226,7 +225,7 @@ class MultiOutput(WorkingSet[RoundState]):
         # Among samples with the same to gain, chance chooses: the first of them may all be of one class.
         self.order = np.random.RandomState(0).permutation(program.n_samples)
         self.newton = DampedNewton()
-        self._held: tuple[NDArray[np.intp], AnyArray] | None = None
+        self._held: tuple[Rows, AnyArray] | None = None
         self._set_values(values)
 
     def _set_values(self, values: Matrix | None = None) -> None:
@@ -261,7 +260,7 @@ class MultiOutput(WorkingSet[RoundState]):
         enough = self.rounds.inner * float(violation.max())
         if self.whole:
             return self._move(slice(None), enough, self.n_newton)
-        free: NDArray[np.bool_] = np.any(free_coefficients(self.program, self.beta), axis=1)
+        free: Mask = np.any(free_coefficients(self.program, self.beta), axis=1)
         which, complete = self._working_set(violation, free)
         if len(which) == 0:
             return 0
@@ -316,7 +315,7 @@ class MultiOutput(WorkingSet[RoundState]):
             self._held = which, K
         return self._held[1]
 
-    def _working_set(self, violation: NDArray[np.float64], free: NDArray[np.bool_]) -> tuple[NDArray[np.intp], bool]:
+    def _working_set(self, violation: Array, free: Mask) -> tuple[Rows, bool]:
         """Return the samples of a round, and whether these are all that have something to gain.
 
         They are those with most to gain, then as far as they fit those with free coefficients, which answer to whatever

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import Array, ArrayOrTensor, DType, RowIndex, TargetLike
+from kernelmosaic._typing import Array, ArrayOrTensor, DType, RowIndex, Rows, TargetLike
 from kernelmosaic.backend import NUMPY, TINY, Backend, backend_of
 
 Vector = Array
@@ -614,7 +614,7 @@ class MulticlassProgram:
         Whether every class has a constant.
     """
 
-    labels: NDArray[np.intp]
+    labels: Rows
     margins: Matrix
     sample_C: Vector
     pairwise: bool = False
@@ -636,7 +636,7 @@ class MulticlassProgram:
         return T
 
     @property
-    def own(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def own(self) -> tuple[Rows, Rows]:
         """Where the coefficients of the samples' own classes are."""
         return np.arange(self.n_samples), self.labels
 
@@ -686,7 +686,7 @@ class MulticlassProgram:
         missed = np.abs([fsum(own) for own in beta.T]) if self.constants else np.zeros(self.n_classes)
         return self.linear_value(beta) - sum_rounding(beta.size) * size - float(np.abs(constants) @ missed)
 
-    def take(self, which: NDArray[np.intp] | slice) -> MulticlassProgram:
+    def take(self, which: Rows | slice) -> MulticlassProgram:
         """Return the program of some samples."""
         return replace(self, labels=self.labels[which], margins=self.margins[which], sample_C=self.sample_C[which])
 

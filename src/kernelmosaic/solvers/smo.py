@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray
+from kernelmosaic._typing import AnyArray, Rows
 from kernelmosaic.backend import one_blas_thread
 from kernelmosaic.solvers.free_newton import block_form, newton_on_free
 from kernelmosaic.solvers.program import (
@@ -141,7 +140,7 @@ class SMOState:
         self._subtract(np.flatnonzero(self.beta), self.beta[self.beta != 0])
         self.refreshed_at = self.n_iter
 
-    def _subtract(self, rows: NDArray[np.intp], changes: Vector) -> None:
+    def _subtract(self, rows: Rows, changes: Vector) -> None:
         if len(self.K) <= self.options.few:
             with np.errstate(invalid="ignore"):  # infinity times zero: the residual is refused once it is read
                 self.residual -= changes @ self.K[rows]
@@ -211,7 +210,7 @@ class SMOState:
         self.allowance *= 2
         return self.gap()
 
-    def active(self) -> NDArray[np.intp]:
+    def active(self) -> Rows:
         """Samples that are not pinned to a bound by a slope beyond all slopes still in play."""
         if self.program.total is None:
             return np.arange(self.program.n_samples)
@@ -219,7 +218,7 @@ class SMOState:
         pinned = ((rising == -np.inf) & (falling > rising.max())) | ((falling == np.inf) & (rising < falling.min()))
         return np.flatnonzero(~pinned)
 
-    def run_alone(self, active: NDArray[np.intp], max_steps: int) -> None:
+    def run_alone(self, active: Rows, max_steps: int) -> None:
         """Take steps of the active samples on a copy of their block, then bring all residuals up to date."""
         beta, residual = self.beta[active], self.residual[active]
         part = self.program.take(active, residual, self.program.total)
@@ -227,7 +226,7 @@ class SMOState:
         self.n_iter += maximise(K, part, beta, residual, self.tolerance, max_steps)
         self._place(active, beta)
 
-    def _place(self, rows: NDArray[np.intp], beta: Vector) -> None:
+    def _place(self, rows: Rows, beta: Vector) -> None:
         """Give coefficients their new values and bring all residuals up to date."""
         changes = beta - self.beta[rows]
         self.beta[rows] = beta
