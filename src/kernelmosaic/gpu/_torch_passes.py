@@ -296,8 +296,7 @@ def add_gaussians(S: Tensor, rates: Sequence[float], weights: Sequence[float], o
 
 def _combine(XT: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tensor) -> None:
     features, n = XT.shape
-    constants = _constants(tuple(rates), tuple(weights), XT.device)
-    args = [XT.contiguous(), out, constants[0], constants[1], len(rates), features, n]
+    args = [XT.contiguous(), out, *_constants(tuple(rates), tuple(weights), XT.device), len(rates), features, n]
     _run(_COMBINE, "combine", (-(-n // _THREADS), -(-n // 4)), args)
 
 
@@ -364,7 +363,7 @@ def _splits(rows: int, columns: int) -> tuple[int, int]:
 def _add(S: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tensor) -> None:
     S = S.contiguous()
     constants = _constants(tuple(rates), tuple(weights), S.device)
-    args = [S, out, constants[0], constants[1], len(rates), S.shape[1], out.stride(0), S.numel()]
+    args = [S, out, *constants, len(rates), S.shape[1], out.stride(0), S.numel()]
     _run(_ADD, "add_gaussians", (-(-S.numel() // _THREADS), 1), args)
 
 

@@ -130,10 +130,8 @@ def _by_steps(
             return near
     if gram.shift is None and program.has_losses and program.target.any():
         passes = 0 if near is None else near.n_iter
-        if near is None:
-            newton = ProximalNewton(gram, program, program.feasible(np.zeros(program.n_samples)))
-        else:
-            newton = ProximalNewton(gram, program, near.beta, near.values)
+        known = (program.feasible(np.zeros(program.n_samples)),) if near is None else (near.beta, near.values)
+        newton = ProximalNewton(gram, program, *known)
         # Newton steps slow down below this gap, where working sets are at their best; with a ridge they never do.
         # Working sets may be too small for the samples that are free: then steps go on where they had stopped.
         for goal in dict.fromkeys((max(tol, 3e-4) if newton.sigma else tol, tol)):
@@ -207,10 +205,9 @@ def _has_interior(program: Program) -> bool:
 
 def round_to_bounds(gram: FactoredGram, program: Program, path: PathEnd) -> Vector:
     """Return a feasible β near to the end of the path with every sample at the bound the path leads to."""
-    zero = path.at_lower & path.at_upper
     beta = np.where(path.at_lower, program.lower, np.where(path.at_upper, program.upper, path.beta))
     if program.epsilon:
-        beta = np.where(zero, 0.0, beta)
+        beta = np.where(path.at_lower & path.at_upper, 0.0, beta)
     beta = np.clip(beta, program.lower, program.upper)
     free = program.free(beta)
     if len(free):

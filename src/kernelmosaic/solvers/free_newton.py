@@ -11,7 +11,7 @@ from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpstrf
 
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Mask, RowIndex
-from kernelmosaic.backend import NUMPY, backend_of
+from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.gram import Gram
 from kernelmosaic.gram.linear_algebra import Cholesky, conjugate_gradients, keep_sum, rounding_jitter
 from kernelmosaic.gram.options import BLOCKS
@@ -130,11 +130,10 @@ def _cut_back(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any, sums: bool)
     backend = backend_of(beta)
     if not sums:
         return backend.xp.clip(end, lower, upper)
-    given = end, beta, lower, upper
+    if len(end) > 20_000:
+        return _nearest_of_same_sum(end, beta, lower, upper)
     # Few numbers move to the host: of many small steps, each would wait for the device.
-    if backend is NUMPY or len(end) > 20_000:
-        return _nearest_of_same_sum(*given)
-    return backend.asarray(_nearest_of_same_sum(*map(backend.to_numpy, given)))
+    return backend.asarray(_nearest_of_same_sum(*map(backend.to_numpy, (end, beta, lower, upper))))
 
 
 def _nearest_of_same_sum(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any) -> ArrayOrTensor:

@@ -160,7 +160,16 @@ class CentralPath:
                 self.n_iter += int(moved or self.bounds.count == 0)
                 if not moved:
                     break
-        return self.stop()
+        # A bound is met if its multiplier outgrows the distance to it.
+        p, beta = self.program, self._fetch(self.beta)
+        size = max(float(abs(self.x).max()), 1e-300)
+        slope = max(float(np.abs(p.target).max(initial=0.0)), p.epsilon, float(abs(self.values).max()), 1e-300)
+        near = self.bounds.has & (self.bounds.room / size < self.bounds.force / slope)
+        low, high = self._fetch(near[0] | ~self.moves), self._fetch(near[1])
+        if not p.epsilon:
+            return PathEnd(beta, low[0], high[0], self.n_iter)
+        zero = low.all(axis=0)
+        return PathEnd(beta, high[1] | zero, high[0] | zero, self.n_iter)
 
     @property
     def beta(self) -> ArrayOrTensor:
@@ -247,18 +256,6 @@ class CentralPath:
         self.values = self.values + size * d.values
         return bounds.count > 0
 
-    def stop(self) -> PathEnd:
-        """Say where the path leads: a bound is met if its multiplier outgrows the distance to it."""
-        p, beta = self.program, self._fetch(self.beta)
-        size = max(float(abs(self.x).max()), 1e-300)
-        slope = max(float(np.abs(p.target).max(initial=0.0)), p.epsilon, float(abs(self.values).max()), 1e-300)
-        near = self.bounds.has & (self.bounds.room / size < self.bounds.force / slope)
-        low, high = self._fetch(near[0] | ~self.moves), self._fetch(near[1])
-        if not p.epsilon:
-            return PathEnd(beta, low[0], high[0], self.n_iter)
-        zero = low.all(axis=0)
-        return PathEnd(beta, high[1] | zero, high[0] | zero, self.n_iter)
-
     def _fetch(self, array: ArrayOrTensor) -> AnyArray:
         return self.gram.backend.to_numpy(array)
 
@@ -322,8 +319,7 @@ def solve_interior(gram: ClassGram, program: MulticlassProgram, tol: float) -> S
     K: AnyArray = gram.matrix
     counted = np.flatnonzero(program.sample_C > 0)
     # Constants keep the coefficients of a class without samples at zero.
-    present = program.class_C > 0 if program.constants else np.ones(program.n_classes, dtype=bool)
-    classes = np.flatnonzero(present)
+    classes = np.flatnonzero((program.class_C > 0) | (not program.constants))
 
     def certified(x: Matrix, b: Vector, n_iter: int) -> Solution:
         beta, full = np.zeros(program.margins.shape), np.zeros(program.n_classes)

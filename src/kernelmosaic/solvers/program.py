@@ -231,9 +231,7 @@ class Program:
         def shortfall(s: int) -> float:
             return -self._sum_excess(self.conjugate_argmax(z - middles[s]), apart)
 
-        low = high = (
-            len(segments) // 2 if near is None else min(int(np.searchsorted(knots[1:-1], near)), len(segments) - 1)
-        )
+        low = high = len(segments) // 2 if near is None else int(np.searchsorted(knots[1:-1], near))
         step = 1
         while low > 0 and shortfall(low) >= 0:
             low, step = max(low - step, 0), 2 * step
@@ -292,12 +290,11 @@ class Program:
         # First this many knots to both sides of where the sampled ones have it.
         guess, step = int(np.searchsorted(knots, near)), 8
         low, high = guess - step, guess + step
-        while low >= 0 and self._sum_excess(self.conjugate_argmax(z - knots[min(low, len(knots) - 1)])) <= 0:
+        while low >= 0 and self._sum_excess(self.conjugate_argmax(z - knots[low])) <= 0:
             low, step = low - step, 2 * step
-        while high < len(knots) and self._sum_excess(self.conjugate_argmax(z - knots[max(high, 0)])) >= 0:
+        while high < len(knots) and self._sum_excess(self.conjugate_argmax(z - knots[high])) >= 0:
             high, step = high + step, 2 * step
-        first = knots[min(low, len(knots) - 1)] if low >= 0 else -np.inf
-        last = knots[max(high, 0)] if high < len(knots) else np.inf
+        first, last = knots[low] if low >= 0 else -np.inf, knots[high] if high < len(knots) else np.inf
         with np.errstate(invalid="ignore"):
             over = z - self.epsilon - self.ridge * self.upper > last
             under = z + self.epsilon - self.ridge * self.lower < first
