@@ -55,7 +55,6 @@ class SingleMatrix:
     """A symmetric matrix in the precision of the stack."""
 
     entries: Any
-    is_half = False
 
     def multiply(self, rows: Any) -> Any:
         """Return the product with every row, (B, n), in double precision."""
@@ -74,7 +73,6 @@ class HalfMatrix:
     size: Any
     diagonal: Any
     backend: TorchBackend
-    is_half = True
 
     @classmethod
     def of(cls, matrix: Any, backend: TorchBackend) -> HalfMatrix:
@@ -138,10 +136,6 @@ class ColumnKernels:
         self.n_products += self.n_kernels * len(beta)
         return self.backend.xp.stack([self.backend.astype(own @ K, np.float64) for K in self.matrices])
 
-    def combined(self, eta: Array, half: bool = False) -> CombinedColumns:
-        """Return the K_b of weights η, (B, P), which are sent to the device once; in half precision if it is kept."""
-        return CombinedColumns(self, eta, half and bool(self.halves))
-
     def exact(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return what `each` does from entries in double precision."""
         self.n_products += self.n_kernels * len(beta)
@@ -185,12 +179,12 @@ class CombinedColumns:
     kernels : ColumnKernels
         The matrices.
     eta : ndarray of shape (B, P)
-        The weights.
+        The weights, which are sent to the device once.
     half : bool
-        Whether products are those of the matrices in half precision.
+        Whether products are those of the matrices in half precision, which must be kept.
     """
 
-    def __init__(self, kernels: ColumnKernels, eta: Array, half: bool) -> None:
+    def __init__(self, kernels: ColumnKernels, eta: Array, half: bool = False) -> None:
         self.kernels, self.dtype, self.half = kernels, kernels.stack.dtype, half
         weights = kernels.backend.asarray(eta, self.dtype)
         # Every kernel that has a weight in some column, with its weights in all of them: to read a matrix takes longer
@@ -430,7 +424,7 @@ def take_steps(
         coefficients are from those whose products are known well, so that the error vanishes with it.
     """
     xp, rho, M = kernels.backend.xp, shared.rho, shared.M
-    combined = kernels.combined(eta, half and M.is_half)
+    combined = CombinedColumns(kernels, eta, half and isinstance(M, HalfMatrix))
     weights = kernels.backend.asarray(eta)
     known = xp.einsum("bm,mbn->bn", weights, state.base_values)
     constant = program.target - known
@@ -507,7 +501,7 @@ def solve_free_blocks(
     chosen = free & (xp.floor(place / stride) != xp.floor((place - 1.0) / stride))
     rows = xp.argsort(chosen.to(xp.int8), dim=1, descending=True, stable=True)[:, :q]
     inside = chosen.gather(1, rows)
-    A = kernels.combined(eta).blocks(rows)
+    A = CombinedColumns(kernels, eta).blocks(rows)
     A *= inside[:, :, None]
     A *= inside[:, None, :]
     diagonal = A.diagonal(dim1=1, dim2=2)

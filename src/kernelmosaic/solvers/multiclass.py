@@ -20,7 +20,7 @@ from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.solvers.interior_point import solve_interior
 from kernelmosaic.solvers.multiclass_newton import DampedNewton, class_products, free_coefficients
 from kernelmosaic.solvers.program import DEFAULTS, Matrix, MulticlassProgram, Solution, SolverOptions, assess, certify
-from kernelmosaic.solvers.working_set import RoundState, WorkingSet
+from kernelmosaic.solvers.working_set import WorkingSet
 
 
 def solve_multiclass(
@@ -175,7 +175,7 @@ def _maximise_with_constants(
     return replace(best, n_iter=steps)
 
 
-class MultiOutput(WorkingSet[RoundState]):
+class MultiOutput(WorkingSet[Solution]):
     """Rounds of the program with one output per class; β and the slopes T − K_c β_c are kept in this process.
 
     Parameters
@@ -234,23 +234,19 @@ class MultiOutput(WorkingSet[RoundState]):
             values = np.asarray(self.gram.products(self.beta, exact=True)) if self.beta.any() else self.beta
         self.residual = np.ascontiguousarray(self.target - (values + self.shift * self.beta.sum(axis=0)).T)
 
-    def _solution(self) -> Solution:
+    def evaluate(self) -> Solution:
         return certify(self.program, self.beta, (self.target - self.residual).T, self.n_iter)
-
-    def evaluate(self) -> RoundState:
-        at = self._solution()
-        return RoundState(np.nan, at.objective, at.gap)
 
     def certified(self) -> Solution:
         if not self.trusted:
             self._set_values()
-        return replace(self._solution(), beta=self.beta.copy())
+        return replace(self.evaluate(), beta=self.beta.copy())
 
-    def continues(self, at: RoundState, found: Solution, tol: float) -> bool:
+    def continues(self, at: Solution, found: Solution, tol: float) -> bool:
         self.dtype = np.float64
         return True
 
-    def advance(self, at: RoundState, tol: float, idle: bool) -> RoundState | None:
+    def advance(self, at: Solution, tol: float, idle: bool) -> Solution | None:
         return self.evaluate() if self.round(idle) else None
 
     def round(self, idle: bool = False) -> int:
