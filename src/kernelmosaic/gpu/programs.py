@@ -260,14 +260,13 @@ class ProgramBatch(Program):
 
     Attributes
     ----------
-    is_ridged : bool
+    has_ridge : bool
         Whether a sample has a ridge: to look would wait for the device.
     """
 
-    is_ridged: bool = False
+    has_ridge: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "has_ridge", self.is_ridged)
         object.__setattr__(self, "has_ridge_everywhere", False)
 
     @classmethod
@@ -275,7 +274,7 @@ class ProgramBatch(Program):
         """Return programs that share `epsilon` and `total`, where a backend keeps them."""
         vectors = {name: backend.asarray(np.stack([getattr(p, name) for p in programs])) for name in VECTORS}
         ridged = any(p.has_ridge for p in programs)
-        return cls(**vectors, epsilon=programs[0].epsilon, total=programs[0].total, is_ridged=ridged)
+        return cls(**vectors, epsilon=programs[0].epsilon, total=programs[0].total, has_ridge=ridged)
 
     def rows(self, which: RowIndex) -> ProgramBatch:
         """Return some of the programs."""
@@ -310,7 +309,7 @@ class ProgramBatch(Program):
     def nearest(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return the points of the feasible sets nearest to the rows of beta."""
         xp = backend_of(beta).xp
-        near = replace(self, target=beta, ridge=xp.ones_like(beta), epsilon=0.0, is_ridged=True)
+        near = replace(self, target=beta, ridge=xp.ones_like(beta), epsilon=0.0, has_ridge=True)
         found = near.conjugate_argmax(beta - near.intercepts(beta))
         if self.total is None:
             return found

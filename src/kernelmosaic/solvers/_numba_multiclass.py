@@ -107,17 +107,16 @@ def _violation(beta: Vector, residual: AnyArray, i: int, label: int, C: float, o
     return rise - fall if rise > fall else 0.0
 
 
-def violations(beta: AnyArray, residual: AnyArray, labels: AnyArray, sample_C: Vector, own_upper: Vector) -> Vector:
+def violations(beta: AnyArray, residual: AnyArray, box: Box) -> Vector:
     """Return the slope of each sample's steepest exchange between two classes; 0 where it is optimal."""
     out = np.empty(beta.shape[0])
-    _fill_violations(beta, residual, labels, sample_C, own_upper, out)
+    _fill_violations(beta, residual, box, out)
     return out
 
 
 @njit(cache=True, nogil=True)
-def _fill_violations(
-    beta: AnyArray, residual: AnyArray, labels: AnyArray, sample_C: Vector, own_upper: Vector, out: Vector
-) -> None:
+def _fill_violations(beta: AnyArray, residual: AnyArray, box: Box, out: Vector) -> None:
+    labels, sample_C, own_upper = box
     for i in range(beta.shape[0]):
         out[i] = _violation(beta[i], residual, i, labels[i], sample_C[i], own_upper[i])
 
@@ -182,7 +181,7 @@ def maximise_in_rounds(
     room = np.empty((3, beta.shape[1]))
     taken = 0
     while taken < most:
-        v = violations(beta, residual, *box)
+        v = violations(beta, residual, box)
         if v.max() <= enough:
             break
         threshold = 0.5 * v.max()

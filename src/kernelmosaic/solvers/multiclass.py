@@ -251,8 +251,8 @@ class MultiOutput(WorkingSet[Solution]):
 
     def round(self, idle: bool = False) -> int:
         """Solve the problem of those with most to gain, all other samples fixed; return the steps taken."""
-        bounds = self.labels, self.program.sample_C, self.own_upper
-        violation = self.loops.violations(self.beta, self.residual, *bounds)
+        box = self.labels, self.program.sample_C, self.own_upper
+        violation = self.loops.violations(self.beta, self.residual, box)
         enough = self.rounds.inner * float(violation.max())
         if self.whole:
             return self._move(slice(None), enough, self.n_newton)
@@ -276,14 +276,14 @@ class MultiOutput(WorkingSet[Solution]):
         """
         K, program = self._block(which), self.program.take(which)
         beta, slopes = self.beta[which], np.ascontiguousarray(self.residual[:, which])
-        bounds = self.labels[which], program.sample_C, program.own_upper
+        box = self.labels[which], program.sample_C, program.own_upper
         taken = 0
         for newton in range(n_newton + 1):
             if newton and self.newton.step(K, program, beta, slopes, self.shift) <= 0.0:
                 break
             left = self.limit - self.n_iter - taken
             most = min(self.rounds.steps * len(beta), left)
-            steps = self.loops.maximise_in_rounds(K, float(self.shift), bounds, beta, slopes, most, enough)
+            steps = self.loops.maximise_in_rounds(K, float(self.shift), box, beta, slopes, most, enough)
             taken += steps
             if steps < most or steps == left:
                 break
