@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 
 #: A NumPy array of numbers in double precision.
 Array: TypeAlias = NDArray[np.float64]
+#: Numbers of rows.
+Rows: TypeAlias = NDArray[np.intp]
+#: One truth value per row.
+Mask: TypeAlias = NDArray[np.bool_]
 #: A NumPy array of whatever numbers.
 AnyArray: TypeAlias = NDArray[Any]
 #: A NumPy array, or a torch tensor on a device.

@@ -296,20 +296,18 @@ def add_gaussians(S: Tensor, rates: Sequence[float], weights: Sequence[float], o
 
 def _combine(XT: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tensor) -> None:
     features, n = XT.shape
-    constants = _constants(tuple(rates), tuple(weights), XT.device)
-    args = [XT.contiguous(), out, constants[0], constants[1], len(rates), features, n]
+    args = [XT.contiguous(), out, *_constants(tuple(rates), tuple(weights), XT.device), len(rates), features, n]
     _run(_COMBINE, "combine", (-(-n // _THREADS), -(-n // 4)), args)
 
 
 def _multiply(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor, exact: bool) -> Tensor:
     (features, rows), columns, count = LT.shape, R.shape[0], len(rates)
-    splits, span = _splits(rows, columns)
-    out = torch.empty((splits, count, rows), dtype=torch.float64, device=LT.device)
+    out, span = _room(LT.device, count, rows, columns)
     constants = torch.tensor(list(rates), dtype=torch.float64, device=LT.device)
     args: list[Any] = [LT.contiguous(), R.contiguous(), constants, beta.contiguous(), out]
     args += [features, rows, columns, span, int(exact)]
     # The number of kernels is written into the source, so that the sums stay in registers.
-    _run(_MULTIPLY.replace("COUNT", str(count)), "multiply", (-(-rows // _THREADS), splits), args)
+    _run(_MULTIPLY.replace("COUNT", str(count)), "multiply", (-(-rows // _THREADS), len(out)), args)
     return out.sum(0)
 
 
@@ -341,8 +339,7 @@ def _rough_available(device: torch.device) -> bool:
 
 def _multiply_roughly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor) -> Tensor:
     (features, rows), columns, count = LT.shape, R.shape[0], len(rates)
-    splits, span = _splits(rows, columns)
-    out = torch.empty((splits, count, rows), dtype=torch.float64, device=LT.device)
+    out, span = _room(LT.device, count, rows, columns)
     powers = torch.tensor(rates, dtype=torch.float64, device=LT.device) / math.log(2.0)
     wide = -(-features // 4) * 4
     L = torch.zeros((wide, rows), dtype=torch.float32, device=LT.device)
@@ -350,21 +347,21 @@ def _multiply_roughly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tenso
     L[:features], others[:, :features] = LT, R
     args: list[Any] = [L, others, powers.float(), beta.float().contiguous(), out, rows, columns, span]
     source = _ROUGHLY.replace("COUNT", str(count)).replace("FEATURES", str(wide)).replace("TILE", str(_TILE))
-    _run(source, "multiply_roughly", (-(-rows // _THREADS), splits), args)
+    _run(source, "multiply_roughly", (-(-rows // _THREADS), len(out)), args)
     return out.sum(0)
 
 
-def _splits(rows: int, columns: int) -> tuple[int, int]:
-    """Return among how many threads the columns of a row are split, and how many each has."""
+def _room(device: torch.device, count: int, rows: int, columns: int) -> tuple[Tensor, int]:
+    """Return room for the sums of all threads among which the columns of a row are split, and how many each has."""
     # So many threads keep a device busy: a product with fewer rows splits its columns among more of them.
     span = -(-columns // max(1, min(2**18 // rows, columns // 64, 1024)))
-    return -(-columns // span), span
+    return torch.empty((-(-columns // span), count, rows), dtype=torch.float64, device=device), span
 
 
 def _add(S: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tensor) -> None:
     S = S.contiguous()
     constants = _constants(tuple(rates), tuple(weights), S.device)
-    args = [S, out, constants[0], constants[1], len(rates), S.shape[1], out.stride(0), S.numel()]
+    args = [S, out, *constants, len(rates), S.shape[1], out.stride(0), S.numel()]
     _run(_ADD, "add_gaussians", (-(-S.numel() // _THREADS), 1), args)
 
 

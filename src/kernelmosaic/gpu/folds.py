@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from joblib import hash as content_hash
-from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
+from kernelmosaic._typing import Array, Rows
 from kernelmosaic.engine.fit import Fit, Recipe, WeightMethod, training_set
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import Task
@@ -24,9 +24,6 @@ from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.program import Program
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -88,15 +85,10 @@ class TogetherFold:
     @property
     def key(self) -> Any:
         """What folds have in common whose matrices are the same up to a factor a kernel."""
-        kernels = [
-            (
-                one.kernel,
-                one.columns,
-                None if isinstance(one.normalization, UnitTrace | Unscaled) else one.normalization,
-            )
-            for one in self.data.kernel_set.fitted
-        ]
-        return content_hash([kernels, self.X])
+        fitted = self.data.kernel_set.fitted
+        kernels = [(one.kernel, one.columns) for one in fitted]
+        learned = [None if isinstance(one.normalization, UnitTrace | Unscaled) else one.normalization for one in fitted]
+        return content_hash([kernels, learned, self.X])
 
 
 def follow_together(tasks: Sequence[tuple[Any, ...]], record: Callable[..., Any]) -> list[Any] | None:
@@ -155,33 +147,28 @@ def _follow_group(folds: list[TogetherFold], record: Callable[..., Any]) -> list
     sizes = data.kernel_set.diagonals(views) + removed[:, np.newaxis]
     by_fold: list[list[Any]] = [[] for _ in folds]
     for p in range(len(folds[0].recipes)):
-        columns, learners, factors, by_value = [], [], [], []
+        columns, learners, each = [], [], []
         for fold in folds:
             factor = folds[0].scales / fold.scales
             machines = [task.machines(fold.y, fold.weight) for task in fold.tasks[p]]
             method = fold.recipes[p][0].method
             assert isinstance(method, WeightMethod)
             learner = make_learner(method.parameters, stack, machines[0])
-            if not all(_is_plain(one, machines[0][0]) for each in machines for one in each):
+            if not all(_is_plain(one, machines[0][0]) for at_value in machines for one in at_value):
                 return None
             scaled = _on_scale(learner, factor)
             if scaled is None:
                 return None
             for c in range(len(machines[0])):
-                columns.append([each[c].spread(fold.rows, stack.n_samples) for each in machines])
+                columns.append([at_value[c].spread(fold.rows, stack.n_samples) for at_value in machines])
                 learners.append(scaled)
-            factors.append(factor)
-            by_value.append(machines)
+            each.append((fold, factor, machines))
         learned = learn_paths(stack, sizes, columns, learners)
         outputs = len(columns) // len(folds)
-        for f, fold in enumerate(folds):
-            own = learned[f * outputs : (f + 1) * outputs]
-            by_fold[f].append(
-                [
-                    record(**_held_out(fold, (p, i), machines, [path[i] for path in own], factors[f]))
-                    for i, machines in enumerate(by_value[f])
-                ]
-            )
+        for f, (fold, factor, machines) in enumerate(each):
+            own = zip(*learned[f * outputs : (f + 1) * outputs], strict=True)
+            by_value = zip(fold.recipes[p], fold.tasks[p], machines, own, strict=True)
+            by_fold[f].append([record(**_held_out(fold, *one, factor)) for one in by_value])
     return by_fold
 
 
@@ -203,12 +190,11 @@ def _on_scale(learner: Any, factor: Array) -> Any:
 
 
 def _held_out(
-    fold: TogetherFold, place: tuple[int, int], machines: list[Any], learned: list[Learned], factor: Array
+    fold: TogetherFold, recipe: Recipe, task: Task, machines: list[Any], learned: Sequence[Learned], factor: Array
 ) -> dict[str, Any]:
     """Return the attributes of a `HeldOut`: those of the fit of a norm and a value to the fold's own kernels."""
-    p, i = place
     outputs = np.column_stack([one.solution.values[fold.held] + one.solution.intercept for one in learned])
-    recipe, task, own = fold.recipes[p][i], fold.tasks[p][i], []
+    own = []
     for one in learned:
         solution = one.solution
         solution = replace(solution, beta=solution.beta[fold.rows], values=solution.values[fold.rows])

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor
+from kernelmosaic._typing import Array, ArrayOrTensor, Rows
 from kernelmosaic.gpu.programs import (
     BatchState,
     ColumnKernels,
@@ -26,8 +25,6 @@ from kernelmosaic.learning.certificate import AIM, Iteration, Learned, Start, kn
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.problem import Learner, steepest_curvature
 from kernelmosaic.solvers.program import Solution, relative_gap
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -109,14 +106,13 @@ def learn_paths(
     """
     options, counts = options or BatchOptions(), counts or Counts()
     kernels = ColumnKernels(stack, options.half)
-    task = _Task(kernels, sizes, options, counts)
     search: _Search | None = None
     found: list[list[Learned]] = [[] for _ in paths]
     for some in _neighbours(paths[0], max(1, options.columns // len(paths)), options.apart):
         machines = [machine for path in paths for machine in path[some]]
         many = len(machines) // len(paths)
         each = [learner for learner in learners for _ in range(many)]
-        search = _Search(task, machines, each, many, search)
+        search = _Search(kernels, sizes, options, counts, machines, each, many, search)
         for column, one in enumerate(search.learn()):
             found[column // many].append(one)
     return found
@@ -137,42 +133,34 @@ def _neighbours(path: Sequence[Any], most: int, apart: float) -> Iterator[slice]
             first = i
 
 
-@dataclass(frozen=True)
-class _Task:
-    """What the problems of all paths share."""
-
-    kernels: ColumnKernels
-    sizes: Array
-    options: BatchOptions
-    counts: Counts
-
-
 class _Search:
     """The problems that advance together; every array has one row per problem.
 
     Parameters
     ----------
-    task : _Task
-        What they share with all others.
+    kernels, sizes, options, counts
+        What they share with all others; see `learn_paths`.
     machines, learners : list
         Theirs, `many` of each path in turn.
     before : _Search, optional
         The problems whose ends are where these start.
     """
 
-    eta: Array
     beta: Any
     shared: SharedInverse | None
 
     def __init__(
         self,
-        task: _Task,
+        kernels: ColumnKernels,
+        sizes: Array,
+        options: BatchOptions,
+        counts: Counts,
         machines: list[Any],
         learners: list[Learner],
         many: int,
         before: _Search | None,
     ) -> None:
-        self.kernels, self.sizes, self.options, self.counts = task.kernels, task.sizes, task.options, task.counts
+        self.kernels, self.sizes, self.options, self.counts = kernels, sizes, options, counts
         self.machines, self.learners, self.many = machines, learners, many
         self.backend, self.xp = self.kernels.backend, self.kernels.backend.xp
         self.program = ProgramBatch.of([machine.program for machine in machines], self.backend)
@@ -236,7 +224,7 @@ class _Search:
             self.best[b] = self._alone(int(b))
         return [one for one in self.best if one is not None]
 
-    def _advance(self, left: NDArray[np.intp], half: bool) -> None:
+    def _advance(self, left: Rows, half: bool) -> None:
         """Take rounds until the bounds of all these columns, in the entries' precision, are close enough."""
         rho, idle, lowest = None, 0, np.full(len(self.machines), np.inf)
         for _ in range(self.options.rounds):
@@ -263,7 +251,7 @@ class _Search:
             lowest[left] = np.where(lower, gaps, lowest[left])
             left = left[~(gaps <= 0.9 * self.tol)]
 
-    def _sharing(self, left: NDArray[np.intp], rho: float | None) -> SharedInverse:
+    def _sharing(self, left: Rows, rho: float | None) -> SharedInverse:
         """Return the matrix that the columns share, made anew where their weights have left its range, or for ρ."""
         eta, shared = self.eta[left], self.shared
         if shared is None:
@@ -286,52 +274,49 @@ class _Search:
         return SharedInverse.of(self.kernels, eta.max(axis=0) + floor, rho)
 
     def _look(
-        self, left: NDArray[np.intp], program: ProgramBatch, state: BatchState, residuals: tuple[Any, Any]
+        self, left: Rows, program: ProgramBatch, state: BatchState, residuals: tuple[Any, Any]
     ) -> tuple[Array, float]:
         """Return the gaps of columns, and by which factor ρ would balance their residuals; move their weights."""
-        at = self._bounds(program, state.base, state.base_values, program.nearest(state.z), self.eta[left])
+        xp, beta = self.xp, program.nearest(state.z)
+        at = self._bounds(program, beta, state.base_values + self.kernels.each(beta - state.base), self.eta[left])
         free = free_samples(program, at.beta)
         packed = self._fetch(at.numbers, free.sum(1), *residuals)
         counts, primal, dual = packed[:, -3:].T
-        here = _Look(left, program, state, at, self._worth(left, packed[:, :-3]), free, counts)
-        gap = here.worth.gap
-        settled = self.learns & (here.worth.own <= self.options.settled * gap)
+        worth = self._worth(left, packed[:, :-3])
+        settled = self.learns & (worth.own <= self.options.settled * worth.gap)
         most = int(np.sqrt(self.entries / len(left)))
         # What a Newton step may improve: coefficients, where all that are free fit a block, or weights.
-        some = np.flatnonzero(~(gap <= 0.9 * self.tol) & ((counts <= most) | settled))
+        some = np.flatnonzero(~(worth.gap <= 0.9 * self.tol) & ((counts <= most) | settled))
         if len(some):
             # Where blocks are for weights alone, half as many samples stand for all.
             most = int(np.sqrt(self.entries / len(some)))
-            self._improve(here, some, most if np.any(counts[some] <= most) else most // 2)
+            most = most if np.any(counts[some] <= most) else most // 2
+            which = self.backend.index(some)
+            own, mine, known, eta = program.rows(which), at.rows(which), worth.rows(some), self.eta[left[some]]
+            rows, step, H, share = self._newton(own, mine, free[which], counts[some], eta, most)
+            exact = self.backend.asarray(share == 1, np.bool_)[:, None]
+            near = own.nearest(mine.beta.scatter_add(1, rows, xp.where(exact, step, 0.0)))
+            polished = self._bounds(own, near, mine.each + self.kernels.each(near - mine.beta), eta)
+            width, packed = mine.numbers.shape[1], self._fetch(polished.numbers, H.flatten(1))
+            other = self._worth(left[some], packed[:, :width])
+            better = other.own < known.own
+            take = self.backend.asarray(better, np.bool_)
+            mine, known = polished.where(take, mine), other.where(better, known)
+            # Where the Newton step is better, the steps go on from it.
+            take = take[:, None]
+            state.x[which] = xp.where(take, mine.beta, state.x[which])
+            state.z[which] = xp.where(take, mine.beta, state.z[which])
+            state.y[which] = xp.where(take, own.target - mine.values - mine.intercept, state.y[which])
+            if self.learns:
+                P = self.kernels.n_kernels
+                change = self._move_weights(left[some], known, packed[:, width:].reshape(-1, P, P))
+                # The multipliers follow the outputs.
+                state.y[which] -= xp.einsum("bm,mbn->bn", self.backend.asarray(change), mine.each)
+            at.store(which, mine)
+            worth.store(some, known)
         state.base, state.base_values = at.beta, at.each
         balance = np.sqrt(np.maximum(primal, 1e-300) / np.maximum(dual, 1e-300))
-        return gap, float(np.clip(np.median(balance), 0.1, 10.0))
-
-    def _improve(self, here: _Look, some: NDArray[np.intp], most: int) -> None:
-        """Take Newton steps of some columns, on their coefficients where that is better, and on their weights."""
-        xp, which, state, left = self.xp, self.backend.index(some), here.state, here.left[some]
-        eta, own, mine, known = self.eta[left], here.program.rows(which), here.at.rows(which), here.worth.rows(some)
-        rows, step, H, share = self._newton(own, mine, here.free[which], here.counts[some], eta, most)
-        exact = self.backend.asarray(share == 1, np.bool_)[:, None]
-        near = own.nearest(mine.beta.scatter_add(1, rows, xp.where(exact, step, 0.0)))
-        polished = self._bounds(own, mine.beta, mine.each, near, eta)
-        width, packed = mine.numbers.shape[1], self._fetch(polished.numbers, H.flatten(1))
-        other = self._worth(left, packed[:, :width])
-        better = other.own < known.own
-        take = self.backend.asarray(better, np.bool_)
-        mine, known = polished.where(take, mine), other.where(better, known)
-        # Where the Newton step is better, the steps go on from it.
-        take = take[:, None]
-        state.x[which] = xp.where(take, mine.beta, state.x[which])
-        state.z[which] = xp.where(take, mine.beta, state.z[which])
-        state.y[which] = xp.where(take, own.target - mine.values - mine.intercept, state.y[which])
-        if self.learns:
-            P = self.kernels.n_kernels
-            change = self._move_weights(left, known, packed[:, width:].reshape(-1, P, P))
-            # The multipliers follow the outputs.
-            state.y[which] -= xp.einsum("bm,mbn->bn", self.backend.asarray(change), mine.each)
-        here.at.store(which, mine)
-        here.worth.store(some, known)
+        return worth.gap, float(np.clip(np.median(balance), 0.1, 10.0))
 
     def _fetch(self, *numbers: Any) -> Array:
         """Bring numbers of the columns to this process, all at once."""
@@ -354,11 +339,8 @@ class _Search:
         step = keep_sum(step, ones) if sums else step
         return rows, step, H * self.backend.asarray(share)[:, None, None], share
 
-    def _bounds(self, program: ProgramBatch, base: Any, known: Any, beta: ArrayOrTensor, eta: Array) -> _Bounds:
-        """Return what feasible coefficients are worth; products are those of the difference from known ones."""
-        return self._bounds_of(program, beta, known + self.kernels.each(beta - base), eta)
-
-    def _bounds_of(self, program: ProgramBatch, beta: ArrayOrTensor, each: Any, eta: Array) -> _Bounds:
+    def _bounds(self, program: ProgramBatch, beta: ArrayOrTensor, each: Any, eta: Array) -> _Bounds:
+        """Return what feasible coefficients are worth, whose products with every kernel are given."""
         xp = self.xp
         values = xp.einsum("bm,mbn->bn", self.backend.asarray(eta), each)
         intercept = program.intercepts(program.target - values)
@@ -366,7 +348,7 @@ class _Search:
         sums = xp.stack([program.linear_value(beta), program.losses(values, intercept)], 1)
         return _Bounds(beta, each, values, intercept, xp.cat([sums, q], 1))
 
-    def _worth(self, left: NDArray[np.intp], numbers: Array) -> _Worth:
+    def _worth(self, left: Rows, numbers: Array) -> _Worth:
         """Return the bounds of columns, and their gaps."""
         linear, losses, q, eta = numbers[:, 0], numbers[:, 1], numbers[:, 2:], self.eta[left]
         quadratic = (eta * q).sum(axis=1)
@@ -376,7 +358,7 @@ class _Search:
         own = np.array([relative_gap(*both) for both in zip(upper, dual, strict=True)])
         return _Worth(gap, own, upper, dual, q)
 
-    def _move_weights(self, left: NDArray[np.intp], worth: _Worth, curvature: Array) -> Array:
+    def _move_weights(self, left: Rows, worth: _Worth, curvature: Array) -> Array:
         """Take Newton steps on the weights where machines are solved well enough, or shorten and damp them.
 
         Returns the changes.
@@ -412,11 +394,11 @@ class _Search:
 
     # The certificate -----------------------------------------------------------------------------------------------
 
-    def _certify(self, left: NDArray[np.intp]) -> NDArray[np.intp]:
+    def _certify(self, left: Rows) -> Rows:
         """Certify columns from exact products; return those whose gap is too large, which go on from these."""
         at = self.backend.index(left)
         beta, program, eta = self.beta[at], self.program.rows(at), self.eta[left]
-        exact = self._bounds_of(program, beta, self.kernels.exact(beta), eta)
+        exact = self._bounds(program, beta, self.kernels.exact(beta), eta)
         V, coefficients, sums, constants = map(
             self.backend.to_numpy, (exact.values, beta, exact.numbers, exact.intercept[:, 0])
         )
@@ -467,16 +449,3 @@ class _Worth(Columns):
     upper: Array
     dual: Array
     q: Array
-
-
-@dataclass(frozen=True)
-class _Look:
-    """What the columns `left` are worth where they stand, and which of their samples are free."""
-
-    left: NDArray[np.intp]
-    program: ProgramBatch
-    state: BatchState
-    at: _Bounds
-    worth: _Worth
-    free: Any
-    counts: Array

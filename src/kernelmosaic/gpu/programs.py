@@ -12,16 +12,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor, RowIndex
+from kernelmosaic._typing import Array, ArrayOrTensor, RowIndex
 from kernelmosaic.backend import Backend, TorchBackend, backend_of
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.solvers.program import VECTORS, Program
-
-Array = NDArray[np.float64]
-
 
 # Kernels with columns of coefficients side by side, each with weights of its own -------------------------------------
 
@@ -59,7 +55,6 @@ class SingleMatrix:
     """A symmetric matrix in the precision of the stack."""
 
     entries: Any
-    is_half = False
 
     def multiply(self, rows: Any) -> Any:
         """Return the product with every row, (B, n), in double precision."""
@@ -78,7 +73,6 @@ class HalfMatrix:
     size: Any
     diagonal: Any
     backend: TorchBackend
-    is_half = True
 
     @classmethod
     def of(cls, matrix: Any, backend: TorchBackend) -> HalfMatrix:
@@ -142,10 +136,6 @@ class ColumnKernels:
         self.n_products += self.n_kernels * len(beta)
         return self.backend.xp.stack([self.backend.astype(own @ K, np.float64) for K in self.matrices])
 
-    def combined(self, eta: Array, half: bool = False) -> CombinedColumns:
-        """Return the K_b of weights η, (B, P), which are sent to the device once; in half precision if it is kept."""
-        return CombinedColumns(self, eta, half and bool(self.halves))
-
     def exact(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return what `each` does from entries in double precision."""
         self.n_products += self.n_kernels * len(beta)
@@ -189,12 +179,12 @@ class CombinedColumns:
     kernels : ColumnKernels
         The matrices.
     eta : ndarray of shape (B, P)
-        The weights.
+        The weights, which are sent to the device once.
     half : bool
-        Whether products are those of the matrices in half precision.
+        Whether products are those of the matrices in half precision, which must be kept.
     """
 
-    def __init__(self, kernels: ColumnKernels, eta: Array, half: bool) -> None:
+    def __init__(self, kernels: ColumnKernels, eta: Array, half: bool = False) -> None:
         self.kernels, self.dtype, self.half = kernels, kernels.stack.dtype, half
         weights = kernels.backend.asarray(eta, self.dtype)
         # Every kernel that has a weight in some column, with its weights in all of them: to read a matrix takes longer
@@ -270,14 +260,13 @@ class ProgramBatch(Program):
 
     Attributes
     ----------
-    is_ridged : bool
+    has_ridge : bool
         Whether a sample has a ridge: to look would wait for the device.
     """
 
-    is_ridged: bool = False
+    has_ridge: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "has_ridge", self.is_ridged)
         object.__setattr__(self, "has_ridge_everywhere", False)
 
     @classmethod
@@ -285,7 +274,7 @@ class ProgramBatch(Program):
         """Return programs that share `epsilon` and `total`, where a backend keeps them."""
         vectors = {name: backend.asarray(np.stack([getattr(p, name) for p in programs])) for name in VECTORS}
         ridged = any(p.has_ridge for p in programs)
-        return cls(**vectors, epsilon=programs[0].epsilon, total=programs[0].total, is_ridged=ridged)
+        return cls(**vectors, epsilon=programs[0].epsilon, total=programs[0].total, has_ridge=ridged)
 
     def rows(self, which: RowIndex) -> ProgramBatch:
         """Return some of the programs."""
@@ -320,7 +309,7 @@ class ProgramBatch(Program):
     def nearest(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return the points of the feasible sets nearest to the rows of beta."""
         xp = backend_of(beta).xp
-        near = replace(self, target=beta, ridge=xp.ones_like(beta), epsilon=0.0, is_ridged=True)
+        near = replace(self, target=beta, ridge=xp.ones_like(beta), epsilon=0.0, has_ridge=True)
         found = near.conjugate_argmax(beta - near.intercepts(beta))
         if self.total is None:
             return found
@@ -412,7 +401,6 @@ def take_steps(
     shared: SharedInverse,
     steps: int,
     half: bool = False,
-    relaxed: float = 1.6,
 ) -> tuple[Any, Any]:
     """Take steps of all columns, and return the sizes of their last primal and dual residuals, relative, (B,).
 
@@ -433,11 +421,9 @@ def take_steps(
     half : bool
         Whether kernels multiply in half precision, if the shared matrix is in it: what is multiplied is how far
         coefficients are from those whose products are known well, so that the error vanishes with it.
-    relaxed : float
-        Over-relaxation, between 1 and 2.
     """
     xp, rho, M = kernels.backend.xp, shared.rho, shared.M
-    combined = kernels.combined(eta, half and M.is_half)
+    combined = CombinedColumns(kernels, eta, half and isinstance(M, HalfMatrix))
     weights = kernels.backend.asarray(eta)
     known = xp.einsum("bm,mbn->bn", weights, state.base_values)
     constant = program.target - known
@@ -454,7 +440,7 @@ def take_steps(
             left = x.sum(1, keepdim=True) + step.sum(1, keepdim=True) - program.total
             step = step - left / shared.ones.sum() * shared.ones
         x = x + step
-        ahead = relaxed * x + (1.0 - relaxed) * z
+        ahead = 1.6 * x - 0.6 * z  # over-relaxed: a factor between 1 and 2
         v = rho * ahead + y
         before = z
         shrunk = v if not program.epsilon else xp.sign(v) * xp.clip(abs(v) - program.epsilon, 0.0, None)
@@ -514,7 +500,7 @@ def solve_free_blocks(
     chosen = free & (xp.floor(place / stride) != xp.floor((place - 1.0) / stride))
     rows = xp.argsort(chosen.to(xp.int8), dim=1, descending=True, stable=True)[:, :q]
     inside = chosen.gather(1, rows)
-    A = kernels.combined(eta).blocks(rows)
+    A = CombinedColumns(kernels, eta).blocks(rows)
     A *= inside[:, :, None]
     A *= inside[:, None, :]
     diagonal = A.diagonal(dim1=1, dim2=2)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
-from kernelmosaic._typing import ArrayOrTensor
+from kernelmosaic._typing import Array, ArrayOrTensor
 from kernelmosaic.backend import backend_of, threads_for
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.gram import Gram
@@ -25,7 +25,6 @@ from kernelmosaic.gram.pairs import PairStack
 from kernelmosaic.gram.stack import GramStack, MatrixStack, StoredStack
 from kernelmosaic.kernels.numeric import RadialWidths
 from kernelmosaic.solvers.leave_one_out import (
-    Array,
     FeatureInverse,
     FeatureSystem,
     Groups,

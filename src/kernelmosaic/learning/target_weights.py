@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.vq import kmeans2, vq
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType
 from kernelmosaic.backend import NUMPY, Backend, backend_of, default_budget, is_tensor, row_strips, to_host
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.linear_algebra import conjugate_gradients
@@ -36,7 +36,6 @@ from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.learning.ridge_weights import centre_and_unit
 from kernelmosaic.solvers.leave_one_out import (
-    Array,
     FeatureInverse,
     FeatureSystem,
     Groups,

@@ -7,25 +7,13 @@ code takes longer to compile than the solver itself.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray
 from kernelmosaic.files import njit
+from kernelmosaic.solvers.program import Vector
 
-Vector = NDArray[np.float64]
 #: Of every sample the class, C, and the upper bound of the coefficient of its class.
 Box = tuple[AnyArray, Vector, Vector]
-
-
-@njit(inline="always")
-def _rate(floored: float, slope: float, shift: float, low: float, high: float) -> tuple[float, bool]:
-    """Return the class's coefficient at a multiplier, and whether it is free there."""
-    value = (slope - shift) / floored
-    if value <= low:
-        return low, False
-    if value >= high:
-        return high, False
-    return value, True
 
 
 @njit(inline="always")
@@ -50,10 +38,12 @@ def solve_sample(slopes: Vector, curvature: Vector, label: int, C: float, own_up
         total, size, rate = 0.0, 0.0, 0.0
         for c in range(k):
             floor, ceiling = (0.0, own_upper) if c == label else (-C, 0.0)
-            out[c], free = _rate(curvature[c], slopes[c], shift, floor, ceiling)
-            total += out[c]
-            size += abs(out[c])
-            rate += 1.0 / curvature[c] if free else 0.0
+            value = (slopes[c] - shift) / curvature[c]
+            rate += 1.0 / curvature[c] if floor < value < ceiling else 0.0
+            value = floor if value <= floor else ceiling if value >= ceiling else value
+            out[c] = value
+            total += value
+            size += abs(value)
         balanced = abs(total) <= 1e-15 * size  # rounding
         if balanced:
             break
@@ -117,17 +107,16 @@ def _violation(beta: Vector, residual: AnyArray, i: int, label: int, C: float, o
     return rise - fall if rise > fall else 0.0
 
 
-def violations(beta: AnyArray, residual: AnyArray, labels: AnyArray, sample_C: Vector, own_upper: Vector) -> Vector:
+def violations(beta: AnyArray, residual: AnyArray, box: Box) -> Vector:
     """Return the slope of each sample's steepest exchange between two classes; 0 where it is optimal."""
     out = np.empty(beta.shape[0])
-    _fill_violations(beta, residual, labels, sample_C, own_upper, out)
+    _fill_violations(beta, residual, box, out)
     return out
 
 
 @njit(cache=True, nogil=True)
-def _fill_violations(
-    beta: AnyArray, residual: AnyArray, labels: AnyArray, sample_C: Vector, own_upper: Vector, out: Vector
-) -> None:
+def _fill_violations(beta: AnyArray, residual: AnyArray, box: Box, out: Vector) -> None:
+    labels, sample_C, own_upper = box
     for i in range(beta.shape[0]):
         out[i] = _violation(beta[i], residual, i, labels[i], sample_C[i], own_upper[i])
 
@@ -192,7 +181,7 @@ def maximise_in_rounds(
     room = np.empty((3, beta.shape[1]))
     taken = 0
     while taken < most:
-        v = violations(beta, residual, *box)
+        v = violations(beta, residual, box)
         if v.max() <= enough:
             break
         threshold = 0.5 * v.max()
@@ -229,11 +218,3 @@ def add_lower(block: AnyArray, rows: AnyArray, out: AnyArray) -> None:
         target = out[rows[i]]
         for j in range(i + 1):
             target[rows[j]] += block[i, j]
-
-
-@njit(cache=True, nogil=True)
-def mirror_lower(A: AnyArray) -> None:
-    """Fill the upper half of a symmetric matrix by its lower half."""
-    for i in range(len(A)):
-        for j in range(i):
-            A[j, i] = A[i, j]

@@ -8,7 +8,8 @@ is looked up only in its strip.
 Compiling takes seconds where Numba's cache is empty, so each loop is one compiled function with its parts written into
 it (``inline="always"``): a part with a function of its own would be compiled twice, alone and within its caller, and
 linked to the one or the other copy, which round differently, as the cache is cold or warm. The caller allocates and
-fills the arrays: what Numba puts in the place of `np.diag` or `min` is compiled anew for every function.
+fills the arrays: what Numba puts in the place of `np.diag` or `min` is compiled anew for every function. Parts of the
+loop over pairs are given arrays, not the tuple of them: to take one out of it counts its references, at every step.
 """
 
 from __future__ import annotations
@@ -16,12 +17,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray
+from kernelmosaic._typing import AnyArray, Rows
 from kernelmosaic.files import njit
-from kernelmosaic.solvers.program import FLAT, Movable, Vector
+from kernelmosaic.solvers.program import FLAT, STRIP, Movable, Vector
 
-#: Samples handled at once: the keys of a strip stay in the first-level cache.
-STRIP = 512
 #: No `ninf`: infinities are how fixed coefficients are left out.
 _MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 
@@ -94,7 +93,8 @@ def _subtract_two(
     row_j: AnyArray,
     change_i: float,
     change_j: float,
-    at: Movable,
+    residual: Vector,
+    rising: Vector,
     floor: float,
     keys: Vector,
     bits: NDArray[np.int64],
@@ -103,7 +103,6 @@ def _subtract_two(
 
     Rises to at most the floor do not count; −1 if there is no other.
     """
-    residual, rising = at.residual, at.rising
     n = residual.shape[0]
     best = -1
     where = -1
@@ -124,24 +123,6 @@ def _subtract_two(
 
 
 @njit(inline="always")
-def _pair_ends(
-    beta_i: float, beta_j: float, upper_i: float, lower_j: float, epsilon: float, size: float
-) -> tuple[float, float]:
-    """Return where β_i and β_j get to as one grows by the size and the other shrinks by it, as far as both may."""
-    # A coefficient stops where it changes sign: the slope jumps by 2ε there.
-    end_i = 0.0 if epsilon > 0.0 and beta_i < 0.0 else upper_i
-    end_j = 0.0 if epsilon > 0.0 and beta_j > 0.0 else lower_j
-    room_i = end_i - beta_i
-    room_j = beta_j - end_j
-    size = room_i if room_i < size else size
-    size = room_j if room_j < size else size
-    # Ends are met exactly, or rounding would leave a coefficient just inside its bound.
-    new_i = end_i if size >= room_i else beta_i + size
-    new_j = end_j if size >= room_j else beta_j - size
-    return new_i, new_j
-
-
-@njit(inline="always")
 def _place(at: Movable, k: int, new: float) -> float:
     """Give one coefficient its new value and return the change; the kernel's part of the residual is left to do."""
     epsilon = at.epsilon
@@ -155,11 +136,10 @@ def _place(at: Movable, k: int, new: float) -> float:
 
 # No `fastmath`: `smo.maximise_pairs` takes the same steps in NumPy, to the last bit.
 @njit(cache=True, nogil=True)
-def maximise_pairs(
-    K: AnyArray, at: Movable, tolerance: float, max_steps: int, keys: Vector, bits: NDArray[np.int64]
-) -> int:
-    """As `smo.maximise_pairs`, with room for the keys of a strip and for the bits of the keys."""
+def maximise_pairs(K: AnyArray, at: Movable, tolerance: float, max_steps: int) -> int:
+    """As `smo.maximise_pairs`."""
     beta, residual, rising, falling, diagonal = at.beta, at.residual, at.rising, at.falling, at.diagonal
+    keys, bits = at.keys, at.bits
     n = beta.shape[0]
     start, stop = 0, n
     for step in range(max_steps):
@@ -173,13 +153,19 @@ def maximise_pairs(
         floor = residual[j] + falling[j]
         curvature = diagonal[i] + diagonal[j] - 2.0 * K[i, j]
         size = (steepest - floor) / (curvature if curvature > FLAT else FLAT)
-        new_i, new_j = _pair_ends(beta[i], beta[j], at.upper[i], at.lower[j], at.epsilon, size)
-        change_i = _place(at, i, new_i)
-        change_j = _place(at, j, new_j)
+        # A coefficient stops where it changes sign: the slope jumps by 2ε there.
+        end_i = 0.0 if at.epsilon > 0.0 and beta[i] < 0.0 else at.upper[i]
+        end_j = 0.0 if at.epsilon > 0.0 and beta[j] > 0.0 else at.lower[j]
+        room_i, room_j = end_i - beta[i], beta[j] - end_j
+        size = room_i if room_i < size else size
+        size = room_j if room_j < size else size
+        # Ends are met exactly, or rounding would leave a coefficient just inside its bound.
+        change_i = _place(at, i, end_i if size >= room_i else beta[i] + size)
+        change_j = _place(at, j, end_j if size >= room_j else beta[j] - size)
         # A step too small for the coefficients' rounding would be chosen again for ever.
         if change_i == 0.0 and change_j == 0.0:
             return step
-        strip = _subtract_two(K[i], K[j], change_i, change_j, at, floor, keys, bits)
+        strip = _subtract_two(K[i], K[j], change_i, change_j, residual, rising, floor, keys, bits)
         start, stop = 0, n
         if strip >= 0:
             start, stop = strip, (strip + STRIP if strip + STRIP < n else n)
@@ -187,16 +173,16 @@ def maximise_pairs(
 
 
 @njit(inline="always")
-def _best_single(diagonal: Vector, residual: Vector, rising: Vector, falling: Vector) -> tuple[int, float, float]:
+def _best_single(at: Movable) -> tuple[int, float, float]:
     """Return the sample that gains most by moving alone (−1 if none gains), its full step, and the steepest slope."""
     violation = 0.0
     best = 0.0
     where = -1
     step = 0.0
-    for k in range(residual.shape[0]):
-        curvature = diagonal[k] if diagonal[k] > FLAT else FLAT
-        up = residual[k] + rising[k]
-        down = residual[k] + falling[k]
+    for k in range(at.residual.shape[0]):
+        curvature = at.diagonal[k] if at.diagonal[k] > FLAT else FLAT
+        up = at.residual[k] + at.rising[k]
+        down = at.residual[k] + at.falling[k]
         slope = up if up > 0.0 else (down if down < 0.0 else 0.0)
         violation = abs(slope) if abs(slope) > violation else violation
         if slope * slope > best * curvature:
@@ -212,7 +198,7 @@ def maximise_singles(K: AnyArray, at: Movable, tolerance: float, max_steps: int)
     beta, residual, epsilon = at.beta, at.residual, at.epsilon
     n = beta.shape[0]
     for step in range(max_steps):
-        i, change, violation = _best_single(at.diagonal, residual, at.rising, at.falling)
+        i, change, violation = _best_single(at)
         if i < 0 or violation <= tolerance:
             return step
         if change > 0.0:
@@ -231,7 +217,7 @@ def maximise_singles(K: AnyArray, at: Movable, tolerance: float, max_steps: int)
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
-def subtract_rows(K: AnyArray, rows: NDArray[np.intp], changes: Vector, residual: Vector) -> None:
+def subtract_rows(K: AnyArray, rows: Rows, changes: Vector, residual: Vector) -> None:
     """residual −= Σ changes[r] K[rows[r]], four rows per pass over a strip that stays in the first-level cache."""
     n = residual.shape[0]
     fours = rows.shape[0] - rows.shape[0] % 4

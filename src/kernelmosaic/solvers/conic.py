@@ -7,15 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.line_search import Trials, descend
-from kernelmosaic.solvers.program import Vector
-
-Matrix = NDArray[np.float64]
+from kernelmosaic.solvers.program import Matrix, Vector
 
 #: Clarabel's names of the cones, by ours.
 _CONES = {
@@ -93,7 +90,7 @@ def pack_symmetric(M: AnyArray) -> Vector:
     return np.asarray(M[..., row, column] * np.where(row == column, 1.0, np.sqrt(2.0)))
 
 
-def unpack_symmetric(packed: Vector) -> NDArray[np.float64]:
+def unpack_symmetric(packed: Vector) -> Array:
     """Return the matrix that `pack_symmetric` packed."""
     n = _order("semidefinite", len(packed))
     column, row = np.tril_indices(n)
@@ -253,7 +250,7 @@ def _barrier(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P:
 # Cutting planes over the simplex -------------------------------------------------------------------------------------
 
 
-def solve_master(constants: Vector, slopes: NDArray[np.float64]) -> tuple[Vector, float, Vector]:
+def solve_master(constants: Vector, slopes: Array) -> tuple[Vector, float, Vector]:
     """Minimise the largest of constants_k − ⟨slopes_k, θ⟩ over θ ≥ 0 with Σθ = 1.
 
     Parameters

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray
+from kernelmosaic._typing import AnyArray, Rows
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.factored import DenseFactors, FactoredGram
 from kernelmosaic.gram.gram import as_gram
@@ -131,10 +130,8 @@ def _by_steps(
             return near
     if gram.shift is None and program.has_losses and program.target.any():
         passes = 0 if near is None else near.n_iter
-        if near is None:
-            newton = ProximalNewton(gram, program, program.feasible(np.zeros(program.n_samples)))
-        else:
-            newton = ProximalNewton(gram, program, near.beta, near.values)
+        known = (program.feasible(np.zeros(program.n_samples)),) if near is None else (near.beta, near.values)
+        newton = ProximalNewton(gram, program, *known)
         # Newton steps slow down below this gap, where working sets are at their best; with a ridge they never do.
         # Working sets may be too small for the samples that are free: then steps go on where they had stopped.
         for goal in dict.fromkeys((max(tol, 3e-4) if newton.sigma else tol, tol)):
@@ -208,10 +205,9 @@ def _has_interior(program: Program) -> bool:
 
 def round_to_bounds(gram: FactoredGram, program: Program, path: PathEnd) -> Vector:
     """Return a feasible β near to the end of the path with every sample at the bound the path leads to."""
-    zero = path.at_lower & path.at_upper
     beta = np.where(path.at_lower, program.lower, np.where(path.at_upper, program.upper, path.beta))
     if program.epsilon:
-        beta = np.where(zero, 0.0, beta)
+        beta = np.where(path.at_lower & path.at_upper, 0.0, beta)
     beta = np.clip(beta, program.lower, program.upper)
     free = program.free(beta)
     if len(free):
@@ -227,7 +223,7 @@ def round_to_bounds(gram: FactoredGram, program: Program, path: PathEnd) -> Vect
     return beta
 
 
-def _compensation(gram: FactoredGram, program: Program, lost: Vector, beta: Vector, free: NDArray[np.intp]) -> Vector:
+def _compensation(gram: FactoredGram, program: Program, lost: Vector, beta: Vector, free: Rows) -> Vector:
     """Return what the free samples must add for Zᵀβ and Σβ to stay what they were before others were rounded.
 
     Small as each change is, many samples that move one way move the function, and its value with them. Of all answers

@@ -7,12 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpstrf
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, RowIndex
-from kernelmosaic.backend import NUMPY, backend_of
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Mask, RowIndex
+from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.gram import Gram
 from kernelmosaic.gram.linear_algebra import Cholesky, conjugate_gradients, keep_sum, rounding_jitter
 from kernelmosaic.gram.options import BLOCKS
@@ -131,11 +130,10 @@ def _cut_back(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any, sums: bool)
     backend = backend_of(beta)
     if not sums:
         return backend.xp.clip(end, lower, upper)
-    given = end, beta, lower, upper
+    if len(end) > 20_000:
+        return _nearest_of_same_sum(end, beta, lower, upper)
     # Few numbers move to the host: of many small steps, each would wait for the device.
-    if backend is NUMPY or len(end) > 20_000:
-        return _nearest_of_same_sum(*given)
-    return backend.asarray(_nearest_of_same_sum(*map(backend.to_numpy, given)))
+    return backend.asarray(_nearest_of_same_sum(*map(backend.to_numpy, (end, beta, lower, upper))))
 
 
 def _nearest_of_same_sum(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any) -> ArrayOrTensor:
@@ -178,7 +176,7 @@ def block_form(K: AnyArray, ridge: Vector) -> Form:
 class LowRankForm(Form):
     """The quadratic form L Lᵀ + D with a diagonal D and few columns in L, inverted through them."""
 
-    def __init__(self, L: NDArray[np.float64], D: Vector) -> None:
+    def __init__(self, L: Array, D: Vector) -> None:
         self.L, self.D = L, D
 
     @property
@@ -188,12 +186,12 @@ class LowRankForm(Form):
     def multiply(self, x: Vector) -> Vector:
         return np.asarray(self.L @ (self.L.T @ x) + self.D * x)
 
-    def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
+    def solve(self, right: Array) -> Array:
         scaled = self.L / self.D[:, np.newaxis]
         x = right / self.D[:, np.newaxis]
         return np.asarray(x - scaled @ Cholesky(self.L.T @ scaled, 1.0).solve(self.L.T @ x))
 
-    def keep(self, which: NDArray[np.bool_]) -> None:
+    def keep(self, which: Mask) -> None:
         self.L, self.D = self.L[which], self.D[which]
 
 
@@ -203,10 +201,10 @@ class InverseForm(Form):
     #: What updating an entry of an inverse costs in time, as flops of a factorisation.
     flops_per_entry = 80
 
-    def __init__(self, A: NDArray[np.float64]) -> None:
+    def __init__(self, A: Array) -> None:
         self.A = A
         self.factor = Cholesky(A, most=0.0)
-        self.inverse: NDArray[np.float64] | None = None
+        self.inverse: Array | None = None
         self.kept = np.arange(len(A))
         self.leaving: list[int] = []
 
@@ -218,7 +216,7 @@ class InverseForm(Form):
     def multiply(self, x: Vector) -> Vector:
         return self._apply(self.A, x)
 
-    def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
+    def solve(self, right: Array) -> Array:
         if not self.leaving and self.inverse is None:
             return np.asarray(self.factor.solve(right))
         if self.inverse is None:
@@ -231,11 +229,11 @@ class InverseForm(Form):
         self.leaving.clear()
         return self._apply(self.inverse, right)
 
-    def keep(self, which: NDArray[np.bool_]) -> None:
+    def keep(self, which: Mask) -> None:
         self.leaving.extend(self.kept[~which])
         self.kept = self.kept[which]
 
-    def _apply(self, matrix: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _apply(self, matrix: Array, x: Array) -> Array:
         padded = np.zeros((len(matrix), *x.shape[1:]))
         padded[self.kept] = x
         return np.asarray((matrix @ padded)[self.kept])
@@ -269,14 +267,12 @@ class GramForm(Form):
         self.A, self.ridge = self.A.take(self.A.backend.nonzero(which)), self.ridge[which]
 
     def direction(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
-        self.factor: Any = None
         K = self.A.matrix
         if K is not None and len(K) <= self.factorised:
             jitter = rounding_jitter(self.A.dtype, K.diagonal() + self.ridge)
             with suppress(np.linalg.LinAlgError):
                 self.factor = Cholesky(K, self.ridge + jitter, 0.01, self.A.backend.dtype(self.ridge))
-        if self.factor is not None:
-            return super().direction(slope, sums)
+                return super().direction(slope, sums)
         # About the direction by conjugate gradients, to a few digits.
         diagonal = (self.A.backend.asarray(self.A.diagonal()) + self.ridge)[:, None]
         added = self.ridge[:, None] + rounding_jitter(self.A.dtype, diagonal)

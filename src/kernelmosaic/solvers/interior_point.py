@@ -13,18 +13,15 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dgetrf, dgetrs
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Mask
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.gram.linear_algebra import Cholesky
-from kernelmosaic.solvers.multiclass_newton import factorise, invert
-from kernelmosaic.solvers.program import Matrix, MulticlassProgram, Program, Solution, Vector, certify, relative_gap
-
-Array = NDArray[np.float64]
+from kernelmosaic.solvers.multiclass_newton import class_products, factorise, invert
+from kernelmosaic.solvers.program import Matrix, MulticlassProgram, Program, Solution, Vector, assess, relative_gap
 
 #: How far towards the nearest bound a step goes.
 SHORT = 0.995
@@ -45,8 +42,8 @@ class PathEnd:
     """
 
     beta: Vector
-    at_lower: NDArray[np.bool_]
-    at_upper: NDArray[np.bool_]
+    at_lower: Mask
+    at_upper: Mask
     n_iter: int
 
 
@@ -163,7 +160,16 @@ class CentralPath:
                 self.n_iter += int(moved or self.bounds.count == 0)
                 if not moved:
                     break
-        return self.stop()
+        # A bound is met if its multiplier outgrows the distance to it.
+        p, beta = self.program, self._fetch(self.beta)
+        size = max(float(abs(self.x).max()), 1e-300)
+        slope = max(float(np.abs(p.target).max(initial=0.0)), p.epsilon, float(abs(self.values).max()), 1e-300)
+        near = self.bounds.has & (self.bounds.room / size < self.bounds.force / slope)
+        low, high = self._fetch(near[0] | ~self.moves), self._fetch(near[1])
+        if not p.epsilon:
+            return PathEnd(beta, low[0], high[0], self.n_iter)
+        zero = low.all(axis=0)
+        return PathEnd(beta, high[1] | zero, high[0] | zero, self.n_iter)
 
     @property
     def beta(self) -> ArrayOrTensor:
@@ -188,16 +194,16 @@ class CentralPath:
         stiffness = self.ridge + bounds.stiffness()
         moving = self.moves & (stiffness > 0)
         self.inverse_stiffness = self.xp.where(moving, 1.0 / self.xp.where(moving, stiffness, 1.0), 0.0)
-        system = _System(self.gram, self.inverse_stiffness.sum(axis=0), self.program.total is not None)
+        self._factorise(self.inverse_stiffness.sum(axis=0))
         products = bounds.products()
-        predictor = self._direction(system, -products)
+        predictor = self._direction(-products)
         if bounds.count == 0:
             return self._move(predictor, 1.0)
         size = min(bounds.longest_step(predictor.x, predictor.force), 1.0)
         ahead = float(bounds.products(predictor.x, predictor.force, size).sum()) / bounds.count
         aim = centring(float(products.sum()) / bounds.count, ahead)
         right = bounds.aimed(aim, predictor.x, predictor.force)
-        chosen = self._direction(system, right)
+        chosen = self._direction(right)
         longest = bounds.longest_step(chosen.x, chosen.force)
         # Corrections of products that are too small or too large, which makes steps short, unless the step is long
         # enough; each is to make it longer by 0.3.
@@ -205,21 +211,35 @@ class CentralPath:
             products, mu = bounds.products(chosen.x, chosen.force, min(longest + 0.3, 1.0)), max(aim, ahead)
             outside = self.xp.clip(products, 0.1 * mu, 10 * mu) - products
             right = right + bounds.only(self.xp.clip(outside, -10 * mu, None))
-            other = self._direction(system, right)
+            other = self._direction(right)
             longer = bounds.longest_step(other.x, other.force)
             if longer < longest + 0.03:
                 break
             chosen, longest = other, longer
         return self._move(chosen, min(SHORT * longest, 1.0))
 
-    def _direction(self, system: _System, right: ArrayOrTensor) -> _Direction:
-        """Solve the Newton system for the given right-hand sides of the products with the multipliers."""
+    def _factorise(self, theta: ArrayOrTensor) -> None:
+        """Factorise the matrix of w and the intercept; without an intercept that of w alone."""
+        each = np.arange(self.gram.n_features)
+        # Rows that add next to nothing are left out.
+        M = self.gram.normal_matrix(self.xp.where(theta > 1e-14 * theta.mean(), theta, 0.0))
+        M[each, each] += 1.0
+        self.factor = Cholesky(M if self.program.total is not None else M[:-1, :-1])
+
+    def _direction(self, right: ArrayOrTensor) -> _Direction:
+        """Solve the Newton system for the given right-hand sides r of the products with the multipliers.
+
+        (I + ZᵀΘZ) dw + ZᵀΘ1 db = Zᵀr,  1ᵀΘZ dw + 1ᵀΘ1 db = 1ᵀr − what β misses of the total.
+        """
         slope = self.ridge * self.x + self.sign * (self.values + self.intercept) + self.cost
         pull = self.bounds.pull(right) - slope
         free = (self.sign * pull * self.inverse_stiffness).sum(axis=0)
-        total = self.program.total
-        missing = 0.0 if total is None else total - float(self.beta.sum())
-        change, intercept = system.solve(free, missing)
+        side, total, D = self.gram.adjoint(free), self.program.total, self.gram.n_features
+        if total is not None:
+            missing = total - float(self.beta.sum())
+            side = self.xp.concatenate([side, (free.sum() - missing).reshape(1)])
+        solution = self.factor.solve(side)
+        change, intercept = self.gram.apply(solution[:D]), 0.0 if total is None else float(solution[D])
         dx = self.inverse_stiffness * (pull - self.sign * (change + intercept))
         return _Direction(dx, self.bounds.change(dx, right), intercept, change)
 
@@ -236,23 +256,11 @@ class CentralPath:
         self.values = self.values + size * d.values
         return bounds.count > 0
 
-    def stop(self) -> PathEnd:
-        """Say where the path leads: a bound is met if its multiplier outgrows the distance to it."""
-        p, beta = self.program, self._fetch(self.beta)
-        size = max(float(abs(self.x).max()), 1e-300)
-        slope = max(float(np.abs(p.target).max(initial=0.0)), p.epsilon, float(abs(self.values).max()), 1e-300)
-        near = self.bounds.has & (self.bounds.room / size < self.bounds.force / slope)
-        low, high = self._fetch(near[0] | ~self.moves), self._fetch(near[1])
-        if not p.epsilon:
-            return PathEnd(beta, low[0], high[0], self.n_iter)
-        zero = low.all(axis=0)
-        return PathEnd(beta, high[1] | zero, high[0] | zero, self.n_iter)
-
     def _fetch(self, array: ArrayOrTensor) -> AnyArray:
         return self.gram.backend.to_numpy(array)
 
 
-def _middle(gram: FactoredGram, p: Program, lower: Array, upper: Array, has: NDArray[np.bool_]) -> Array:
+def _middle(gram: FactoredGram, p: Program, lower: Array, upper: Array, has: Mask) -> Array:
     """Return variables between their bounds, about as large as coefficients may become."""
     n, total = p.n_samples, p.total or 0.0
     sample = gram.rows(np.unique(np.linspace(0, n - 1, min(n, 200)).astype(np.intp)))
@@ -288,27 +296,6 @@ class _Direction:
     values: ArrayOrTensor
 
 
-class _System:
-    """(I + ZᵀΘZ) dw + ZᵀΘ1 db = Zᵀr,  1ᵀΘZ dw + 1ᵀΘ1 db = 1ᵀr − missing; without an intercept the first alone."""
-
-    def __init__(self, gram: FactoredGram, theta: ArrayOrTensor, has_intercept: bool) -> None:
-        self.gram, self.has_intercept = gram, has_intercept
-        xp, each = gram.backend.xp, np.arange(gram.n_features)
-        # Rows that add next to nothing are left out.
-        M = gram.normal_matrix(xp.where(theta > 1e-14 * theta.mean(), theta, 0.0))
-        M[each, each] += 1.0
-        self.factor = Cholesky(M if has_intercept else M[:-1, :-1])
-
-    def solve(self, free: ArrayOrTensor, missing: float) -> tuple[Any, float]:
-        """Return the change of Kβ and that of the intercept."""
-        right = self.gram.adjoint(free)
-        if self.has_intercept:
-            right = self.gram.backend.xp.concatenate([right, (free.sum() - missing).reshape(1)])
-        solution = self.factor.solve(right)
-        D = self.gram.n_features
-        return self.gram.apply(solution[:D]), float(solution[D]) if self.has_intercept else 0.0
-
-
 # Several classes, of a few samples: a few dozen steps, however badly the program is conditioned ----------------------
 
 
@@ -332,8 +319,7 @@ def solve_interior(gram: ClassGram, program: MulticlassProgram, tol: float) -> S
     K: AnyArray = gram.matrix
     counted = np.flatnonzero(program.sample_C > 0)
     # Constants keep the coefficients of a class without samples at zero.
-    present = program.class_C > 0 if program.constants else np.ones(program.n_classes, dtype=bool)
-    classes = np.flatnonzero(present)
+    classes = np.flatnonzero((program.class_C > 0) | (not program.constants))
 
     def certified(x: Matrix, b: Vector, n_iter: int) -> Solution:
         beta, full = np.zeros(program.margins.shape), np.zeros(program.n_classes)
@@ -341,14 +327,13 @@ def solve_interior(gram: ClassGram, program: MulticlassProgram, tol: float) -> S
         beta, full[classes] = program.feasible(beta), b
         if program.constants:
             beta = program.balanced(beta)
-        values = np.asarray(gram.products(beta, exact=True))
-        return certify(program, beta, values, n_iter, intercept=program.best_intercept(values, full))
+        return assess(gram, program, beta, n_iter, near=full)
 
     best = most = certified(np.zeros((len(counted), len(classes))), np.zeros(len(classes)), 0)
     if len(counted) == 0 or len(classes) < 2:
         return best
     part = program.take(counted)
-    labels = np.searchsorted(classes, part.labels)
+    part = replace(part, labels=np.searchsorted(classes, part.labels), margins=part.margins[:, classes])
     each = classes if len(K) > 1 else np.zeros(1, dtype=np.intp)
     kernels = K[np.ix_(each, counted, counted)].astype(np.float64)
     n_iter = 0
@@ -356,7 +341,7 @@ def solve_interior(gram: ClassGram, program: MulticlassProgram, tol: float) -> S
     # the kernel nor the barrier bends the value is short; and less, which rounding bears less often, if these are too
     # short.
     for jitter in (1e-10, 1e-13):
-        state, left = _State(kernels, part.target[:, classes], labels, part, jitter), np.inf
+        state, left = _State(kernels, part, jitter), np.inf
         halved, since = np.inf, 0
         # Far below the gap asked for, coefficients that are not at their bounds are worth as much; six certified steps
         # that do not halve the gap show rounding.
@@ -382,41 +367,27 @@ def solve_interior(gram: ClassGram, program: MulticlassProgram, tol: float) -> S
 class _State:
     """Coefficients in units of the mean C, their multipliers, and those of the sums."""
 
-    def __init__(
-        self,
-        K: NDArray[np.float64],
-        target: Matrix,
-        labels: NDArray[np.intp],
-        program: MulticlassProgram,
-        jitter: float,
-    ) -> None:
-        from kernelmosaic.solvers import _numba_multiclass
-
-        self.loops = _numba_multiclass
-        n, k = target.shape
-        rows = np.arange(n)
+    def __init__(self, K: Array, program: MulticlassProgram, jitter: float) -> None:
+        n, k = program.margins.shape
         self.scale = float(program.sample_C.mean())
-        C = (program.sample_C / self.scale)[:, np.newaxis]
-        own_upper = C * (k - 1) if program.pairwise else C
-        self.lower, self.upper = np.tile(-C, k), np.zeros((n, k))
-        self.lower[rows, labels], self.upper[rows, labels] = 0.0, own_upper[:, 0]
-        self.K, self.target, self.constants = self.scale * K, target, program.constants
-        self.jitter = jitter * float(np.diagonal(self.K, axis1=1, axis2=2).mean() + np.abs(target).max())
+        scaled = replace(program, sample_C=program.sample_C / self.scale)
+        self.lower, self.upper = scaled.bounds()
+        self.K, self.target, self.constants = self.scale * K, program.target, program.constants
+        self.jitter = jitter * float(np.diagonal(self.K, axis1=1, axis2=2).mean() + np.abs(self.target).max())
         # In the middle, every sample's coefficients sum to zero.
-        self.x = np.tile(-0.5 * own_upper / (k - 1), k)
-        self.x[rows, labels] = 0.5 * own_upper[:, 0]
+        self.x = np.where(self.upper > 0, 0.5 * self.upper, -0.5 * scaled.own_upper[:, np.newaxis] / (k - 1))
         self.nu, self.b = np.zeros(n), np.zeros(k)
-        force = max(1.0, float(np.abs(self.target - _times(self.K, self.x)).max()))
+        force = max(1.0, float(np.abs(self.target - class_products(self.K, self.x)).max()))
         both = np.ones((2, n, k))
         self.bounds = Bounds(self._room(), force * both, both > 0)
 
-    def _room(self) -> NDArray[np.float64]:
+    def _room(self) -> Array:
         return np.stack([self.x - self.lower, self.upper - self.x])
 
     def gap(self) -> float:
         """Return about the relative gap: what is left of the products, over the value."""
         left = np.sum(self.bounds.products())
-        value = abs(np.sum(self.target * self.x) - 0.5 * np.sum(self.x * _times(self.K, self.x)))
+        value = abs(np.sum(self.target * self.x) - 0.5 * np.sum(self.x * class_products(self.K, self.x)))
         return float(left / max(value, 1e-300))
 
     def snapped(self) -> Matrix:
@@ -434,10 +405,9 @@ class _State:
             for one in A:
                 factorise(one)
                 invert(one)
-                self.loops.mirror_lower(one)
         except np.linalg.LinAlgError:
             return False
-        inverses = A
+        inverses = np.tril(A) + np.tril(A, -1).transpose(0, 2, 1)
         ones = inverses.sum(axis=2)
         # Of the classes' sums the last follows from the others and the samples'.
         free = k - 1 if self.constants else 0
@@ -448,21 +418,21 @@ class _State:
         lu, pivots, singular = dgetrf(S, overwrite_a=True)
         if singular:
             return False
-        slopes = self.target - _times(self.K, self.x) - self.nu[:, np.newaxis] - self.b
+        slopes = self.target - class_products(self.K, self.x) - self.nu[:, np.newaxis] - self.b
 
         def solved(right: Matrix, sums: Vector, totals: Vector) -> tuple[Matrix, Vector, Vector]:
-            alone = _times(inverses, right)
+            alone = class_products(inverses, right)
             missing = np.concatenate([alone.sum(axis=1) - sums, (alone.sum(axis=0) - totals)[:free]])
             multipliers = dgetrs(lu, pivots, missing)[0]
             b = np.concatenate([multipliers[n:], np.zeros(k - free)])
-            answer = _times(inverses, multipliers[:n, np.newaxis] + b)
+            answer = class_products(inverses, multipliers[:n, np.newaxis] + b)
             return alone - answer, multipliers[:n], b
 
         def direction(right: Matrix, refined: int = 2) -> tuple[Matrix, Vector, Vector]:
             sums, totals = -self.x.sum(axis=1), -self.x.sum(axis=0)
             dx, dnu, db = solved(right, sums, totals)
             for _ in range(refined):
-                left = right - _times(self.K, dx) - D * dx - dnu[:, np.newaxis] - db
+                left = right - class_products(self.K, dx) - D * dx - dnu[:, np.newaxis] - db
                 lack, owed = sums - dx.sum(axis=1), totals - dx.sum(axis=0)
                 # Where the system is well conditioned, the first solution is as exact as those that follow.
                 off = max(np.abs(lack).max(), np.abs(owed).max() if free else 0.0)
@@ -487,10 +457,3 @@ class _State:
         bounds.room, bounds.force = self._room(), bounds.force + size * change
         self.nu, self.b = self.nu + size * dnu, self.b + size * db
         return bool(np.all(bounds.room > 0))
-
-
-def _times(K: NDArray[np.float64], x: Matrix) -> Matrix:
-    """Return K_c x_c, of the shape of x."""
-    if len(K) == 1:
-        return np.asarray(K[0] @ x)
-    return np.asarray((K @ np.ascontiguousarray(x.T)[:, :, np.newaxis])[:, :, 0].T)

@@ -13,15 +13,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Mask, Rows
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.solvers.interior_point import solve_interior
-from kernelmosaic.solvers.multiclass_newton import DampedNewton, free_coefficients
-from kernelmosaic.solvers.program import DEFAULTS, Matrix, MulticlassProgram, Solution, SolverOptions, certify
-from kernelmosaic.solvers.working_set import RoundState, WorkingSet
+from kernelmosaic.solvers.multiclass_newton import DampedNewton, class_products, free_coefficients
+from kernelmosaic.solvers.program import DEFAULTS, Matrix, MulticlassProgram, Solution, SolverOptions, assess, certify
+from kernelmosaic.solvers.working_set import WorkingSet
 
 
 def solve_multiclass(
@@ -140,11 +139,9 @@ class ClassMatrices(ClassGram):
     def products(self, beta: Matrix, exact: bool = False) -> Matrix:
         if exact and self.exact is not None:
             return np.asarray(self.exact.products(beta, exact=True))
-        K, b = self.matrix, beta.astype(self.dtype, copy=False)
-        each = [K[0] @ b] if len(K) == 1 else [k_c @ own[:, np.newaxis] for k_c, own in zip(K, b.T, strict=True)]
-        return np.hstack(each).astype(np.float64, copy=False)
+        return class_products(self.matrix, beta.astype(self.dtype, copy=False)).astype(np.float64, copy=False)
 
-    def block(self, rows: NDArray[np.intp]) -> AnyArray:
+    def block(self, rows: Rows) -> AnyArray:
         return np.asarray(self.matrix[:, rows[:, np.newaxis], rows])
 
     def diagonal(self) -> Matrix:
@@ -159,12 +156,7 @@ def _maximise_with_constants(
     Given constants are part of the margins, and the quadratic term adds ρ to every entry of the kernels: what is left
     is the program without constants. The answers' sums are mended before they are certified.
     """
-
-    def certified(beta: Matrix, b: NDArray[np.float64], n_iter: int) -> Solution:
-        values = np.asarray(gram.products(beta, exact=True))
-        return certify(program, beta, values, n_iter, intercept=program.best_intercept(values, b))
-
-    best = at = certified(program.balanced(beta), np.zeros(program.n_classes), 0)
+    best = at = assess(gram, program, program.balanced(beta))
     # Both the kernel and, where C is small, the margins can say what a sum of coefficients is worth.
     mean_C = float(program.sample_C.sum()) / program.n_classes
     rho = float(gram.diagonal().mean()) + (float(np.abs(program.margins).max()) / mean_C if mean_C > 0 else 0.0)
@@ -175,7 +167,7 @@ def _maximise_with_constants(
         found = maximise(program.given(b), at.beta.copy(), at.values, inner, limit - steps, rho)
         steps += found.n_iter
         b = b + rho * found.beta.sum(axis=0)
-        at = certified(program.balanced(found.beta), b, steps)
+        at = assess(gram, program, program.balanced(found.beta), steps, near=b)
         # Unless the gap halves, the sums of the classes are penalised by more.
         rho *= 3.0 if at.gap > 0.5 * best.gap else 1.0
         idle = 0 if at.gap < best.gap else idle + 1
@@ -183,7 +175,7 @@ def _maximise_with_constants(
     return replace(best, n_iter=steps)
 
 
-class MultiOutput(WorkingSet[RoundState]):
+class MultiOutput(WorkingSet[Solution]):
     """Rounds of the program with one output per class; β and the slopes T − K_c β_c are kept in this process.
 
     Parameters
@@ -233,43 +225,38 @@ class MultiOutput(WorkingSet[RoundState]):
         # Among samples with the same to gain, chance chooses: the first of them may all be of one class.
         self.order = np.random.RandomState(0).permutation(program.n_samples)
         self.newton = DampedNewton()
-        self._held: tuple[NDArray[np.intp], AnyArray] | None = None
+        self._held: tuple[Rows, AnyArray] | None = None
         self._set_values(values)
 
     def _set_values(self, values: Matrix | None = None) -> None:
         """Compute the slopes from outputs, or from β, as exactly as can be: rounding gathers over many changes."""
         if values is None:
-            exact = self.gram.products(self.beta, exact=True) if self.beta.any() else np.zeros_like(self.beta)
-            values = np.asarray(exact)
+            values = np.asarray(self.gram.products(self.beta, exact=True)) if self.beta.any() else self.beta
         self.residual = np.ascontiguousarray(self.target - (values + self.shift * self.beta.sum(axis=0)).T)
 
-    def _solution(self) -> Solution:
+    def evaluate(self) -> Solution:
         return certify(self.program, self.beta, (self.target - self.residual).T, self.n_iter)
-
-    def evaluate(self) -> RoundState:
-        at = self._solution()
-        return RoundState(np.nan, at.objective, at.gap)
 
     def certified(self) -> Solution:
         if not self.trusted:
             self._set_values()
-        return replace(self._solution(), beta=self.beta.copy())
+        return replace(self.evaluate(), beta=self.beta.copy())
 
-    def continues(self, at: RoundState, found: Solution, tol: float) -> bool:
+    def continues(self, at: Solution, found: Solution, tol: float) -> bool:
         self.dtype = np.float64
         return True
 
-    def advance(self, at: RoundState, tol: float, idle: bool) -> RoundState | None:
+    def advance(self, at: Solution, tol: float, idle: bool) -> Solution | None:
         return self.evaluate() if self.round(idle) else None
 
     def round(self, idle: bool = False) -> int:
         """Solve the problem of those with most to gain, all other samples fixed; return the steps taken."""
-        bounds = self.labels, self.program.sample_C, self.own_upper
-        violation = self.loops.violations(self.beta, self.residual, *bounds)
+        box = self.labels, self.program.sample_C, self.own_upper
+        violation = self.loops.violations(self.beta, self.residual, box)
         enough = self.rounds.inner * float(violation.max())
         if self.whole:
             return self._move(slice(None), enough, self.n_newton)
-        free: NDArray[np.bool_] = np.any(free_coefficients(self.program, self.beta), axis=1)
+        free: Mask = np.any(free_coefficients(self.program, self.beta), axis=1)
         which, complete = self._working_set(violation, free)
         if len(which) == 0:
             return 0
@@ -289,14 +276,14 @@ class MultiOutput(WorkingSet[RoundState]):
         """
         K, program = self._block(which), self.program.take(which)
         beta, slopes = self.beta[which], np.ascontiguousarray(self.residual[:, which])
-        bounds = self.labels[which], program.sample_C, program.own_upper
+        box = self.labels[which], program.sample_C, program.own_upper
         taken = 0
         for newton in range(n_newton + 1):
             if newton and self.newton.step(K, program, beta, slopes, self.shift) <= 0.0:
                 break
             left = self.limit - self.n_iter - taken
             most = min(self.rounds.steps * len(beta), left)
-            steps = self.loops.maximise_in_rounds(K, float(self.shift), bounds, beta, slopes, most, enough)
+            steps = self.loops.maximise_in_rounds(K, float(self.shift), box, beta, slopes, most, enough)
             taken += steps
             if steps < most or steps == left:
                 break
@@ -324,7 +311,7 @@ class MultiOutput(WorkingSet[RoundState]):
             self._held = which, K
         return self._held[1]
 
-    def _working_set(self, violation: NDArray[np.float64], free: NDArray[np.bool_]) -> tuple[NDArray[np.intp], bool]:
+    def _working_set(self, violation: Array, free: Mask) -> tuple[Rows, bool]:
         """Return the samples of a round, and whether these are all that have something to gain.
 
         They are those with most to gain, then as far as they fit those with free coefficients, which answer to whatever

@@ -13,34 +13,38 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_solve, get_blas_funcs
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Mask, Rows
 from kernelmosaic.backend import NUMPY, one_blas_thread, run_threads
 from kernelmosaic.gram.factored import FeatureBlock
 from kernelmosaic.solvers.program import Matrix, MulticlassProgram
 
 
-def free_coefficients(program: MulticlassProgram, beta: Matrix) -> NDArray[np.bool_]:
+def free_coefficients(program: MulticlassProgram, beta: Matrix) -> Mask:
     """Return which coefficients may move both ways; one alone in its sample may not, since a sample's sum to zero."""
-    sample_C, own_upper = program.sample_C[:, np.newaxis], program.own_upper[:, np.newaxis]
-    near = 1e-9 * sample_C  # a coefficient nearer to its bound is at its bound
-    own = np.zeros(beta.shape, dtype=bool)
-    own[np.arange(len(beta)), program.labels] = True
-    free = np.where(own, (beta > near) & (beta < own_upper - near), (beta < -near) & (beta > near - sample_C))
-    return np.asarray(free & (free.sum(axis=1) > 1)[:, np.newaxis])
+    lower, upper = program.bounds()
+    near = 1e-9 * program.sample_C[:, np.newaxis]  # a coefficient nearer to its bound is at its bound
+    free = (beta > lower + near) & (beta < upper - near)
+    return np.asarray(free & (free.sum(axis=1, keepdims=True) > 1))
+
+
+def class_products(K: AnyArray, x: AnyArray) -> AnyArray:
+    """Return K_c x_c, of the shape (n, classes) of x; K has the shape (1, n, n) or (classes, n, n)."""
+    if len(K) == 1:
+        return np.asarray(K[0] @ x)
+    return np.asarray((K @ np.ascontiguousarray(x.T)[:, :, np.newaxis])[:, :, 0].T)
 
 
 def multiclass_curvature(
     K: ArrayOrTensor,
     program: MulticlassProgram,
     beta: Matrix,
-    products: NDArray[np.float64],
-    rows: NDArray[np.intp] | None = None,
+    products: Array,
+    rows: Rows | None = None,
     *,
     single: bool = False,
-) -> NDArray[np.float64]:
+) -> Array:
     """Return ∂²J/∂d² of J(d) = max_β Σ T∘β − ½ Σ_c β_cᵀ(Σ_m d_cm K_m)β_c, as a matrix of side classes·P.
 
     Where the weights of class c change by δ, the free β_c answer with −K_c⁻¹(Σ_m δ_m K_mβ_c + ν), all on the free
@@ -80,7 +84,7 @@ def multiclass_curvature(
     system = SchurSystem(len(shared), k * sides, dtype, blocks.scale)
     given = np.arange(len(beta)) if rows is None else rows
 
-    def right(c: int, at: NDArray[np.intp]) -> NDArray[np.float64]:
+    def right(c: int, at: Rows) -> Array:
         V = np.ones((len(at), sides))
         V[:, :P] = products[:, np.searchsorted(given, at), c].T
         return V
@@ -102,9 +106,9 @@ def multiclass_curvature(
 def eliminate(
     system: SchurSystem,
     blocks: FreeBlocks,
-    free: NDArray[np.bool_],
-    shared: NDArray[np.intp],
-    sides: Callable[[int, NDArray[np.intp]], NDArray[np.float64]],
+    free: Mask,
+    shared: Rows,
+    sides: Callable[[int, Rows], Array],
 ) -> None:
     """Add every class to the system, with the right-hand sides that sides(c, its free samples) returns.
 
@@ -136,11 +140,11 @@ class FreeBlocks:
     """
 
     K: ArrayOrTensor
-    samples: NDArray[np.intp] | None
+    samples: Rows | None
     shift: float = 0.0
 
     @classmethod
-    def of(cls, K: ArrayOrTensor, shared: NDArray[np.intp]) -> FreeBlocks:
+    def of(cls, K: ArrayOrTensor, shared: Rows) -> FreeBlocks:
         """Return those of an array, or of a kernel of another form."""
         if isinstance(K, np.ndarray):
             return cls(K, None)
@@ -160,7 +164,7 @@ class FreeBlocks:
             return self.K.mean_diagonal()
         return float(np.diagonal(self.K, axis1=-2, axis2=-1).mean())
 
-    def take(self, c: int, at: NDArray[np.intp], dtype: np.dtype[Any]) -> AnyArray:
+    def take(self, c: int, at: Rows, dtype: np.dtype[Any]) -> AnyArray:
         """Return the block of a class at these samples in an array of its own, at least the lower half of it."""
         from kernelmosaic.solvers._numba_multiclass import take_lower
 
@@ -188,19 +192,17 @@ class SchurSystem:
     """
 
     def __init__(self, n_shared: int, side: int, dtype: np.dtype[Any], scale: float, damping: float = 0.0) -> None:
-        from kernelmosaic.solvers import _numba_multiclass
-
-        self.loops = _numba_multiclass
-        self.dtype = dtype
-        self.scale, self.damping = scale, damping
+        self.dtype, self.scale, self.damping = dtype, scale, damping
         self.lock = Lock()
         self.H = np.zeros((side, side))
-        self.kept: dict[int, tuple[NDArray[np.intp], AnyArray]] = {}
+        self.kept: dict[int, tuple[Rows, AnyArray]] = {}
         self.inverses = np.zeros((n_shared, n_shared), dtype=dtype)
         self.answers = np.zeros((n_shared, side), dtype=dtype)
 
-    def add(self, c: int, A: AnyArray, V: NDArray[np.float64], at: NDArray[np.intp]) -> None:
+    def add(self, c: int, A: AnyArray, V: Array, at: Rows) -> None:
         """Add a class: its block, which is used up, the right-hand sides, and which of the shared samples these are."""
+        from kernelmosaic.solvers._numba_multiclass import add_lower
+
         columns = slice(c * V.shape[1], (c + 1) * V.shape[1])
         A[np.diag_indices_from(A)] += self.damping * self.scale
         answer = self._solve(A, V.astype(self.dtype), self.scale)
@@ -208,11 +210,11 @@ class SchurSystem:
         self.answers[at, columns] = answer
         invert(A)
         with self.lock:
-            self.loops.add_lower(A, at, self.inverses)
+            add_lower(A, at, self.inverses)
             if self.damping:
                 self.kept[c] = at, A
 
-    def direction(self) -> NDArray[np.float64]:
+    def direction(self) -> Array:
         """Return the answers to one right-hand side a class, of shape (n_shared, classes), the samples' sums kept."""
         multipliers = self._solve(self.inverses, self.answers.sum(axis=1))
         out = self.answers.astype(np.float64)
@@ -221,7 +223,7 @@ class SchurSystem:
             out[at, c] -= symv(1.0, A.T, multipliers[at])
         return out
 
-    def curvature(self) -> NDArray[np.float64]:
+    def curvature(self) -> Array:
         """Return that of all right-hand sides, the samples' sums kept."""
         multipliers = self._solve(self.inverses, self.answers)
         return np.asarray(self.H - self.answers.T @ multipliers, dtype=np.float64)
@@ -338,9 +340,7 @@ class DampedNewton:
         residual -= size * moves
         return size * (slope - 0.5 * size * bend)
 
-    def _direction(
-        self, K: AnyArray, free: NDArray[np.bool_], shared: NDArray[np.intp], residual: Matrix, shift: float
-    ) -> NDArray[np.float64]:
+    def _direction(self, K: AnyArray, free: Mask, shared: Rows, residual: Matrix, shift: float) -> Array:
         """Return the step to the damped maximum, of shape (n_shared, classes); zeros if rounding is in the way."""
         blocks = replace(FreeBlocks.of(K, shared), shift=shift)
         system = SchurSystem(len(shared), free.shape[1], blocks.dtype, blocks.scale, self.damping)
@@ -355,7 +355,7 @@ class DampedNewton:
         return step
 
 
-def _products(K: AnyArray, shared: NDArray[np.intp], step: NDArray[np.float64]) -> NDArray[np.float64]:
+def _products(K: AnyArray, shared: Rows, step: Array) -> Array:
     """Return K_c times the step of every class, of shape (classes, n)."""
     columns = step.T.astype(K.dtype)
     if len(K) == 1:

@@ -12,17 +12,20 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex, TargetLike
+from kernelmosaic._typing import Array, ArrayOrTensor, DType, RowIndex, Rows, TargetLike
 from kernelmosaic.backend import NUMPY, TINY, Backend, backend_of
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+Vector = Array
+Matrix = Array
 
 #: The attributes of a program with one number per sample.
 VECTORS = ("target", "lower", "upper", "ridge")
 
 #: Below this curvature a direction counts as flat: the kernel is positive semi-definite only up to rounding.
 FLAT = 1e-12
+
+#: Samples that compiled steps handle at once: the keys of a strip stay in the first-level cache.
+STRIP = 512
 
 #: Relative to the sizes summed: a sum of coefficients this near to the total meets it up to rounding.
 MET = 1e-12
@@ -228,9 +231,7 @@ class Program:
         def shortfall(s: int) -> float:
             return -self._sum_excess(self.conjugate_argmax(z - middles[s]), apart)
 
-        low = high = (
-            len(segments) // 2 if near is None else min(int(np.searchsorted(knots[1:-1], near)), len(segments) - 1)
-        )
+        low = high = len(segments) // 2 if near is None else int(np.searchsorted(knots[1:-1], near))
         step = 1
         while low > 0 and shortfall(low) >= 0:
             low, step = max(low - step, 0), 2 * step
@@ -289,12 +290,11 @@ class Program:
         # First this many knots to both sides of where the sampled ones have it.
         guess, step = int(np.searchsorted(knots, near)), 8
         low, high = guess - step, guess + step
-        while low >= 0 and self._sum_excess(self.conjugate_argmax(z - knots[min(low, len(knots) - 1)])) <= 0:
+        while low >= 0 and self._sum_excess(self.conjugate_argmax(z - knots[low])) <= 0:
             low, step = low - step, 2 * step
-        while high < len(knots) and self._sum_excess(self.conjugate_argmax(z - knots[max(high, 0)])) >= 0:
+        while high < len(knots) and self._sum_excess(self.conjugate_argmax(z - knots[high])) >= 0:
             high, step = high + step, 2 * step
-        first = knots[min(low, len(knots) - 1)] if low >= 0 else -np.inf
-        last = knots[max(high, 0)] if high < len(knots) else np.inf
+        first, last = knots[low] if low >= 0 else -np.inf, knots[high] if high < len(knots) else np.inf
         with np.errstate(invalid="ignore"):
             over = z - self.epsilon - self.ridge * self.upper > last
             under = z + self.epsilon - self.ridge * self.lower < first
@@ -388,6 +388,8 @@ class Movable(NamedTuple):
         That of K + diag ρ.
     ridge, lower, upper, epsilon : ndarray, float
         Of the program.
+    keys, bits : ndarray of shape (STRIP,)
+        Room for what compiled steps compare in a strip, and its bits.
     """
 
     beta: Vector
@@ -399,6 +401,8 @@ class Movable(NamedTuple):
     lower: Vector
     upper: Vector
     epsilon: float
+    keys: Vector
+    bits: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -423,9 +427,9 @@ class Solution:
         Whether interior points found it where steps that solve one sample each had stalled.
     """
 
-    beta: NDArray[np.float64]
+    beta: Array
     intercept: Any
-    values: NDArray[np.float64]
+    values: Array
     objective: float
     gap: float
     n_iter: int
@@ -444,12 +448,12 @@ def certify(
     n_iter: int,
     noise: float = 0.0,
     intercept: Any = None,
-    **near: float,
+    **near: float | Vector,
 ) -> Solution:
     """Return the solution with its certified relative duality gap, from β and Kβ where the program is.
 
-    The program is a `Program` or a `MulticlassProgram`; the intercept is the best one unless it is given. Of a
-    `Program` it may be looked for `near` a guess.
+    The program is a `Program` or a `MulticlassProgram`; the intercept is the best one unless it is given. It may be
+    looked for `near` a guess.
     """
     quadratic = 0.5 * float((beta * values).sum())
     dual = require_finite(float(program.linear_value(beta)) - quadratic)
@@ -459,12 +463,12 @@ def certify(
     return Solution(fetch(beta), intercept, fetch(values), dual, relative_gap(primal, dual, noise), n_iter)
 
 
-def assess(gram: Any, program: Any, beta: NDArray[np.float64], n_iter: int = 0) -> Solution:
-    """Return a feasible β as a solution for a kernel, with Kβ as exact as the kernel computes it."""
+def assess(gram: Any, program: Any, beta: Array, n_iter: int = 0, **near: float | Vector) -> Solution:
+    """Return a feasible β as a solution for a kernel, with Kβ as exact as the kernel computes it; see `certify`."""
     noise = 0.0
     if beta.ndim == 1 and not program.target.any():
         noise = program.value_noise(beta, gram.diagonal(), gram.dtype)
-    return certify(program, beta, np.asarray(gram.products(beta, exact=True)), n_iter, noise)
+    return certify(program, beta, np.asarray(gram.products(beta, exact=True)), n_iter, noise, **near)
 
 
 def require_finite(value: float) -> float:
@@ -607,7 +611,7 @@ class MulticlassProgram:
         Whether every class has a constant.
     """
 
-    labels: NDArray[np.intp]
+    labels: Rows
     margins: Matrix
     sample_C: Vector
     pairwise: bool = False
@@ -625,8 +629,13 @@ class MulticlassProgram:
     def target(self) -> Matrix:
         """The linear term T."""
         T = -self.margins
-        T[np.arange(self.n_samples), self.labels] = 0.0
+        T[self.own] = 0.0
         return T
+
+    @property
+    def own(self) -> tuple[Rows, Rows]:
+        """Where the coefficients of the samples' own classes are."""
+        return np.arange(self.n_samples), self.labels
 
     @property
     def own_upper(self) -> Vector:
@@ -644,9 +653,8 @@ class MulticlassProgram:
 
     def _behind(self, values: Matrix) -> Matrix:
         """Return by how much each sample's own class is too little ahead of every other, zero for itself."""
-        rows = np.arange(self.n_samples)
-        behind = self.margins + values - values[rows, self.labels][:, np.newaxis]
-        behind[rows, self.labels] = 0.0
+        behind = self.margins + values - values[self.own][:, np.newaxis]
+        behind[self.own] = 0.0
         return behind
 
     def primal_value(self, quadratic: float, values: Matrix, constants: Vector) -> float:
@@ -655,13 +663,12 @@ class MulticlassProgram:
 
     def worst_losses(self, values: Matrix, constants: Vector, error: Matrix) -> Vector:
         """Return the most that each sample's slacks may cost, where the outputs are `values` up to `error`."""
-        rows = np.arange(self.n_samples)
         outputs = values + constants
         error = error + sum_rounding(1) * np.abs(outputs)
         behind = self._behind(outputs)
-        behind += error + error[rows, self.labels][:, np.newaxis]
+        behind += error + error[self.own][:, np.newaxis]
         behind += sum_rounding(1) * (np.abs(self.margins + outputs) + np.abs(behind))
-        behind[rows, self.labels] = 0.0
+        behind[self.own] = 0.0
         behind = np.maximum(behind, 0.0)
         return np.asarray(self.sample_C * (behind.sum(axis=1) if self.pairwise else behind.max(axis=1)))
 
@@ -676,7 +683,7 @@ class MulticlassProgram:
         missed = np.abs([fsum(own) for own in beta.T]) if self.constants else np.zeros(self.n_classes)
         return self.linear_value(beta) - sum_rounding(beta.size) * size - float(np.abs(constants) @ missed)
 
-    def take(self, which: NDArray[np.intp] | slice) -> MulticlassProgram:
+    def take(self, which: Rows | slice) -> MulticlassProgram:
         """Return the program of some samples."""
         return replace(self, labels=self.labels[which], margins=self.margins[which], sample_C=self.sample_C[which])
 
@@ -688,22 +695,19 @@ class MulticlassProgram:
     def bounds(self) -> tuple[Matrix, Matrix]:
         """Return the least and the largest coefficients."""
         lower, upper = np.tile(-self.sample_C[:, np.newaxis], self.n_classes), np.zeros(self.margins.shape)
-        own = np.arange(self.n_samples), self.labels
-        lower[own], upper[own] = 0.0, self.own_upper
+        lower[self.own], upper[self.own] = 0.0, self.own_upper
         return lower, upper
 
     def feasible(self, beta: Matrix) -> Matrix:
         """Return a feasible point near beta, which it leaves as it is if it is one."""
-        rows = np.arange(self.n_samples)
-        others = np.clip(-beta, 0.0, self.sample_C[:, np.newaxis])
-        others[rows, self.labels] = 0.0
+        C = self.sample_C[:, np.newaxis]
+        others = np.clip(-beta, 0.0, C)
+        others[self.own] = 0.0
         if not self.pairwise:
-            total = others.sum(axis=1)
-            others *= np.divide(self.sample_C, total, out=np.ones(len(total)), where=total > self.sample_C)[
-                :, np.newaxis
-            ]
+            total = others.sum(axis=1, keepdims=True)
+            others *= np.divide(C, total, out=np.ones_like(total), where=total > C)
         out = -others
-        out[rows, self.labels] = np.minimum(others.sum(axis=1), self.own_upper)
+        out[self.own] = np.minimum(others.sum(axis=1), self.own_upper)
         return out
 
     def continued(self, beta: Matrix, before: MulticlassProgram) -> Matrix:
@@ -728,11 +732,10 @@ class MulticlassProgram:
         The excess of the classes is moved between coefficients of the same sample that have room, by the squares of
         their room, so that none leaves its bounds by much. What then is left makes all coefficients smaller.
         """
-        rows, beta = np.arange(self.n_samples), beta.copy()
         # The coefficients of a class without samples are all of one sign.
-        beta[:, self.class_C == 0.0] = 0.0
-        beta[rows, self.labels] = 0.0
-        beta[rows, self.labels] = -beta.sum(axis=1)
+        beta = np.where(self.class_C == 0.0, 0.0, beta)
+        beta[self.own] = 0.0
+        beta[self.own] = -beta.sum(axis=1)
         lower, upper = self.bounds()
         for _ in range(5):
             excess = beta.sum(axis=0)
@@ -760,15 +763,15 @@ class MulticlassProgram:
         # The own samples of each class that lacks something take it, each by its C, from those with too much.
         size = t * np.divide(lack, class_C, out=np.zeros_like(class_C), where=class_C > 0)[self.labels] * self.sample_C
         out = t * beta - np.outer(size, excess / excess.sum())
-        out[np.arange(self.n_samples), self.labels] += size
+        out[self.own] += size
         return self.feasible(out)
 
-    def best_intercept(self, values: Matrix, start: Vector | None = None) -> Vector:
+    def best_intercept(self, values: Matrix, near: Vector | None = None) -> Vector:
         """Return constants of mean zero that cost no more than those to start from, class after class the best.
 
         They are zeros unless the classes have constants, and start from zeros by default.
         """
-        b = np.zeros(self.n_classes) if start is None else start.copy()
+        b = np.zeros(self.n_classes) if near is None else near.copy()
         for _ in range(3 if self.constants else 0):
             before = b.copy()
             for c in range(self.n_classes):

@@ -110,10 +110,15 @@ class ProximalNewton:
         self.softened = replace(p, target=p.target + self.sigma * centre, ridge=p.ridge + self.sigma)
         self._look()
 
-    def _look(self) -> None:
-        """Read β, its adjoint Zᵀβ and the curvature off the present w and its best intercept."""
-        self.intercept = self.softened.best_intercept(self.values)
-        self._take(self._newton_pass(None, self.intercept))
+    def _look(self, seen: NewtonPass | None = None) -> None:
+        """Read β, its adjoint Zᵀβ and the curvature off the present w, at its best intercept if no pass is given."""
+        p = self.softened
+        if seen is None:
+            self.intercept = p.best_intercept(self.values)
+            seen = self._newton_pass(None, self.intercept)
+        self.beta: ArrayOrTensor = p.conjugate_argmax(p.target - self.values - self.intercept)
+        self.adjoint, self.matrix = seen.adjoint, seen.matrix
+        self.value = self._value(self.w, self.values, self.intercept)
 
     def _newton_pass(self, direction: ArrayOrTensor, intercept: float) -> NewtonPass:
         """Make the one pass of a step: from w and the intercept if there is no direction, else from its end."""
@@ -121,12 +126,6 @@ class ProximalNewton:
         residual = self.softened.target - self.values - intercept
         rule = BoxRule(p.epsilon, self.sigma)
         return self.gram.newton_pass(direction, residual, rule, (p.lower, p.upper, p.ridge))
-
-    def _take(self, seen: NewtonPass) -> None:
-        p = self.softened
-        self.beta: ArrayOrTensor = p.conjugate_argmax(p.target - self.values - self.intercept)
-        self.adjoint, self.matrix = seen.adjoint, seen.matrix
-        self.value = self._value(self.w, self.values, self.intercept)
 
     def _value(self, w: ArrayOrTensor, values: ArrayOrTensor, intercept: float) -> float:
         return 0.5 * float(w @ w) + float(self.softened.losses(values, intercept))
@@ -172,9 +171,7 @@ class ProximalNewton:
         _, self.w, self.values = found[1]
         if whole:
             self.intercept = intercept
-            self._take(seen)
-        else:
-            self._look()
+        self._look(seen if whole else None)
         return True
 
     def _direction(self) -> tuple[Any, float]:

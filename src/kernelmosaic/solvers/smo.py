@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray
+from kernelmosaic._typing import AnyArray, Rows
 from kernelmosaic.backend import one_blas_thread
 from kernelmosaic.solvers.free_newton import block_form, newton_on_free
 from kernelmosaic.solvers.program import (
     DEFAULTS,
     FLAT,
+    STRIP,
     Movable,
     Program,
     Solution,
@@ -87,12 +87,9 @@ class SMOState:
     """The state of one solve: β, the residual t − Kβ − ρβ, and the steepness aimed at."""
 
     def __init__(self, K: AnyArray, program: Program, beta: Vector, options: SolverOptions) -> None:
-        self.K = K
-        self.program = program
+        self.K, self.program, self.options = K, program, options
         self.beta = np.ascontiguousarray(beta)
-        self.options = options
-        self.n_iter = 0
-        self.last_newton = 0
+        self.n_iter = self.last_newton = 0
         self.is_few = program.n_samples <= options.few
         self.newton_after = options.newton_after / 6 if self.is_few else options.newton_after
         self.allowance = float(options.flops_per_step)
@@ -143,7 +140,7 @@ class SMOState:
         self._subtract(np.flatnonzero(self.beta), self.beta[self.beta != 0])
         self.refreshed_at = self.n_iter
 
-    def _subtract(self, rows: NDArray[np.intp], changes: Vector) -> None:
+    def _subtract(self, rows: Rows, changes: Vector) -> None:
         if len(self.K) <= self.options.few:
             with np.errstate(invalid="ignore"):  # infinity times zero: the residual is refused once it is read
                 self.residual -= changes @ self.K[rows]
@@ -207,15 +204,13 @@ class SMOState:
         # One thread: many small steps lose much where the cores are busy.
         with one_blas_thread():
             form = block_form(self.K[np.ix_(free, free)], self.program.ridge[free])
-            self.beta[free], _ = newton_on_free(form, before, slope, limits, self.program.total is not None, flops)
-        changes = self.beta[free] - before
-        moved = changes != 0
-        self._subtract(free[moved], changes[moved])
+            new, _ = newton_on_free(form, before, slope, limits, self.program.total is not None, flops)
+        self._place(free, new)
         self.last_newton = self.n_iter
         self.allowance *= 2
         return self.gap()
 
-    def active(self) -> NDArray[np.intp]:
+    def active(self) -> Rows:
         """Samples that are not pinned to a bound by a slope beyond all slopes still in play."""
         if self.program.total is None:
             return np.arange(self.program.n_samples)
@@ -223,16 +218,19 @@ class SMOState:
         pinned = ((rising == -np.inf) & (falling > rising.max())) | ((falling == np.inf) & (rising < falling.min()))
         return np.flatnonzero(~pinned)
 
-    def run_alone(self, active: NDArray[np.intp], max_steps: int) -> None:
+    def run_alone(self, active: Rows, max_steps: int) -> None:
         """Take steps of the active samples on a copy of their block, then bring all residuals up to date."""
         beta, residual = self.beta[active], self.residual[active]
         part = self.program.take(active, residual, self.program.total)
         K = self.K[np.ix_(active, active)]
         self.n_iter += maximise(K, part, beta, residual, self.tolerance, max_steps)
-        changes = beta - self.beta[active]
-        moved = changes != 0
-        self.beta[active] = beta
-        self._subtract(active[moved], changes[moved])
+        self._place(active, beta)
+
+    def _place(self, rows: Rows, beta: Vector) -> None:
+        """Give coefficients their new values and bring all residuals up to date."""
+        changes = beta - self.beta[rows]
+        self.beta[rows] = beta
+        self._subtract(rows[changes != 0], changes[changes != 0])
 
 
 # Steps of one coefficient or two -------------------------------------------------------------------------------------
@@ -254,17 +252,15 @@ def maximise(
     steps, to the last bit. Returns the steps taken.
     """
     rising, falling = program.slopes(beta, np.zeros(len(beta)))  # what shifts the residual
-    diagonal = np.diagonal(K) + program.ridge
+    diagonal, keys = np.diagonal(K) + program.ridge, np.empty(STRIP)
     box = program.ridge, program.lower, program.upper, float(program.epsilon)
-    at = Movable(beta, residual, rising, falling, diagonal, *box)
+    at = Movable(beta, residual, rising, falling, diagonal, *box, keys, keys.view(np.int64))
     if program.total is not None and not compiled:
         return maximise_pairs(K, at, tolerance, max_steps)
     from kernelmosaic.solvers import _numba_smo
 
-    if program.total is None:
-        return int(_numba_smo.maximise_singles(K, at, tolerance, max_steps))
-    keys = np.empty(_numba_smo.STRIP)
-    return int(_numba_smo.maximise_pairs(K, at, tolerance, max_steps, keys, keys.view(np.int64)))
+    steps = _numba_smo.maximise_singles if program.total is None else _numba_smo.maximise_pairs
+    return int(steps(K, at, tolerance, max_steps))
 
 
 def maximise_pairs(K: AnyArray, at: Movable, tolerance: float, max_steps: int) -> int:
@@ -272,7 +268,7 @@ def maximise_pairs(K: AnyArray, at: Movable, tolerance: float, max_steps: int) -
 
     `_numba_smo.maximise_pairs` does the same in the same order, and rounds alike.
     """
-    beta, residual, rising, falling, diagonal, ridge, lower, upper, epsilon = at
+    beta, residual, rising, falling, diagonal, ridge, lower, upper, epsilon, *_ = at
     K = np.asarray(K, dtype=np.float64)  # so that products round in double precision
     curvatures = np.add.outer(diagonal, diagonal) - 2.0 * K
     np.maximum(curvatures, FLAT, out=curvatures)

@@ -17,14 +17,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelmosaic._typing import Array
 from kernelmosaic.gram.linear_algebra import conjugate_gradients
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.solvers.line_search import Trials, descend
 from kernelmosaic.solvers.program import Solution, Vector, relative_gap, require_finite, sum_rounding
-
-Array = NDArray[np.float64]
 
 
 class LossPoint(NamedTuple):

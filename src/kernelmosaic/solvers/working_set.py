@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor, RowIndex
+from kernelmosaic._typing import ArrayOrTensor, RowIndex, Rows
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram
@@ -39,15 +38,21 @@ from kernelmosaic.solvers.smo import initial_point, maximise, require_numbers, s
 
 
 @dataclass(frozen=True)
-class RoundState:
-    """Where a solve stands: the largest violation of optimality, the dual value and the gap."""
+class Slopes:
+    """Where a solve of one output stands: the largest violation of optimality, the dual value and the gap.
+
+    `rising` and `falling` are what the objective gains as each β grows or shrinks; infinite where the box forbids it.
+    """
 
     violation: float
-    dual: float
+    objective: float
     gap: float
+    rising: ArrayOrTensor
+    falling: ArrayOrTensor
 
 
-At = TypeVar("At", bound=RoundState)
+#: Where a solve stands.
+At = TypeVar("At", Slopes, Solution)
 
 
 class WorkingSet(ABC, Generic[At]):
@@ -92,10 +97,10 @@ class WorkingSet(ABC, Generic[At]):
         n_certificates = idle = 0
         highest, least = -np.inf, np.inf
         while True:
-            require_numbers(at.dual)
-            pays = at.dual > highest + rounds.rounding * abs(highest) or at.gap < rounds.lower * least
+            require_numbers(at.objective)
+            pays = at.objective > highest + rounds.rounding * abs(highest) or at.gap < rounds.lower * least
             idle = 0 if pays else idle + 1
-            highest, least = max(highest, at.dual), min(least, at.gap) if pays else least
+            highest, least = max(highest, at.objective), min(least, at.gap) if pays else least
             goes_on = at.gap > goal and not exhausted() and idle < rounds.idle
             reached = self.advance(at, goal, idle > 0) if goes_on else None
             if reached is not None:
@@ -194,14 +199,6 @@ def _first_point(gram: Gram, program: Program, options: SolverOptions) -> Vector
     softened = replace(program, ridge=program.ridge + rest)
     start = softened.feasible(np.zeros(program.n_samples))
     return program.feasible(ProximalNewton(factors, softened, start).solve(0.1).beta)
-
-
-@dataclass(frozen=True)
-class Slopes(RoundState):
-    """What the objective gains as each β grows or shrinks; infinite where the box forbids it."""
-
-    rising: ArrayOrTensor
-    falling: ArrayOrTensor
 
 
 class SingleOutput(WorkingSet[Slopes]):
@@ -309,7 +306,7 @@ class SingleOutput(WorkingSet[Slopes]):
             return after if steps else None
         reached = self.evaluate()
         # What a round gains is what Newton steps must gain to come again soon.
-        worse = reached.dual - after.dual < after.dual - at.dual
+        worse = reached.objective - after.objective < after.objective - at.objective
         self.wait = min(2 * self.wait + 1, self.rounds.longest_wait) if worse else 0
         self.waited = 0
         return reached
@@ -419,7 +416,7 @@ class FreeThenViolating:
         # Rounds are solved to this share of the gap that is left, and to this share of what that asks for.
         self.early, self.sharper, self.last_gap = 0.01 if gram.factored else 0.1, 1.0, np.inf
 
-    def rows(self, state: SingleOutput, at: Slopes) -> NDArray[np.intp]:
+    def rows(self, state: SingleOutput, at: Slopes) -> Rows:
         """Return the free samples, then those that violate optimality most; none if the free ones are too many."""
         gram, fetch = state.gram, state.backend.to_numpy
         size = min(gram.block_samples, state.program.n_samples)
@@ -445,9 +442,7 @@ class FreeThenViolating:
             chosen = np.concatenate([chosen, best])
         return np.sort(chosen)
 
-    def solve(
-        self, state: SingleOutput, rows: NDArray[np.intp], at: Slopes, tol: float
-    ) -> tuple[Vector, int, Gram | None]:
+    def solve(self, state: SingleOutput, rows: Rows, at: Slopes, tol: float) -> tuple[Vector, int, Gram | None]:
         """Maximise the objective over these samples, all other coefficients fixed; this counts as one step."""
         p, placed = state.program, state.backend.index(rows)
         own, residual = (np.array(state.backend.to_numpy(one[placed])) for one in (state.beta, state.residual))
