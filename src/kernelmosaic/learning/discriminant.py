@@ -19,7 +19,7 @@ from scipy.linalg import helmert
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import GramStack
-from kernelmosaic.learning.certificate import COLD, Iteration, Learned, Start, raised_forms, ridge_rounding
+from kernelmosaic.learning.certificate import Iteration, Learned, Start, raised_forms, ridge_rounding
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
     BoundTracker,
@@ -174,12 +174,8 @@ class DiscriminantProblem(WeightProblem):
         return np.asarray(self.scale * (np.append(np.sum(beta**2), forms) if self.joint else forms))
 
 
-@make_problem.register
-def _discriminant_problem(
-    machine: Discriminant, stack: GramStack, options: LearnerOptions, start: Start = COLD
-) -> DiscriminantProblem:
-    """Return the problem of discriminant analysis; a linear system needs no start."""
-    return DiscriminantProblem(stack, machine, options)
+# A linear system needs no start.
+make_problem.register(Discriminant, lambda machine, stack, options, start: DiscriminantProblem(stack, machine, options))
 
 
 def centered_traces(stack: GramStack, diagonals: NDArray[np.float64]) -> Weights:
@@ -679,19 +675,19 @@ class _MatrixInequalities:
     def solve(self, groups: list[list[int]]) -> BarrierSolution:
         """Return the solution, t in the problem's units."""
         P, k = len(self.matrices), self.H.shape[1]
-        found = _minimise([self._inequality(group) for group in groups], np.append(np.zeros(P), np.ones(k)))
+        m = self.problem.stack.n_samples - 1
+        inequalities = []
+        for group in groups:
+            order = m + len(group)
+            matrices, constant = np.zeros((P, order, order)), np.zeros((order, order))
+            matrices[:, :m, :m] = self.matrices
+            constant[:m, :m] = (m + 1) * (self.problem.machine.alpha or 0.0) * np.eye(m)
+            constant[:m, m:] = self.H[:, group] / self.unit
+            constant[m:, :m] = constant[:m, m:].T
+            inequalities.append(MatrixInequality(constant, matrices, [(j, m + i) for i, j in enumerate(group)]))
+        found = _minimise(inequalities, np.append(np.zeros(P), np.ones(k)))
         # t was scaled with the matrices, which are n times what the problem has.
         return replace(found, t=found.t * self.unit**2 * self.problem.stack.n_samples)
-
-    def _inequality(self, group: list[int]) -> MatrixInequality:
-        m, g = self.problem.stack.n_samples - 1, len(group)
-        matrices = np.zeros((len(self.matrices), m + g, m + g))
-        matrices[:, :m, :m] = self.matrices
-        constant = np.zeros((m + g, m + g))
-        constant[:m, :m] = (m + 1) * (self.problem.machine.alpha or 0.0) * np.eye(m)
-        constant[:m, m:] = self.H[:, group] / self.unit
-        constant[m:, :m] = constant[:m, m:].T
-        return MatrixInequality(constant, matrices, [(j, m + place) for place, j in enumerate(group)])
 
 
 def _minimise(inequalities: list[MatrixInequality], linear: Weights) -> BarrierSolution:

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import LbfgsInvHessProduct
 
 from kernelmosaic._checks import check_choice
 from kernelmosaic.gating import Gating
@@ -419,10 +420,13 @@ class QuasiNewtonStep(Step):
             found = line_search(lambda size: evaluate(x + size * direction), at, steep, trials)
             return None if found is None else (x + found[0] * direction, found[1])
 
-        direction = self._direction(slope)
-        if not self.pairs or float(direction @ slope) >= 0:
+        if not self.pairs:
             return search(-slope, self.first_length / norm, grow=True)
-        found = search(direction, 1.0, grow=False)
+        s, y = self.pairs[-1]
+        # The inverse of the curvature is that along the last step in all directions, and then updated by all pairs.
+        unit = np.sqrt((s @ y) / (y @ y))
+        S, Y = map(np.array, zip(*self.pairs, strict=True))
+        found = search(-unit * (LbfgsInvHessProduct(S / unit, Y * unit) @ (unit * slope)), 1.0, grow=False)
         if found is None:
             # What was learned of the curvature does not hold here: start again downhill.
             self.pairs.clear()
@@ -435,21 +439,6 @@ class QuasiNewtonStep(Step):
             if s @ y > 1e-10 * np.linalg.norm(s) * np.linalg.norm(y):
                 self.pairs.append((s, y))
         self.last = (x.copy(), slope.copy())
-
-    def _direction(self, slope: Array) -> Array:
-        """The two-loop recursion."""
-        q = slope.copy()
-        kept = []
-        for s, y in reversed(self.pairs):
-            a = (s @ q) / (s @ y)
-            q -= a * y
-            kept.append(a)
-        if self.pairs:
-            s, y = self.pairs[-1]
-            q *= (s @ y) / (y @ y)
-        for (s, y), a in zip(self.pairs, reversed(kept), strict=True):
-            q += (a - (y @ q) / (s @ y)) * s
-        return -q
 
 
 #: Steps by the name an estimator's `step` gives them.

@@ -535,7 +535,7 @@ def joint_curvature(K: Any, program: Any, at: Evaluation, most: int, single: boo
 
 
 @singledispatch
-def make_problem(machine: Any, stack: GramStack, options: LearnerOptions, start: Start = COLD) -> WeightProblem:
+def make_problem(machine: Any, stack: GramStack, options: LearnerOptions, start: Start) -> WeightProblem:
     """Return the problem of a machine with one weight per kernel; modules of other machines register theirs."""
     if not machine.has_box:
         return SmoothProblem(stack, machine, options, start)
@@ -644,6 +644,21 @@ class BoundTracker:
         exact, options = self.inner <= self.problem.options.sharpest, self.problem.options
         self.inner = max(options.sharper * self.inner, options.sharpest)
         return not exact
+
+    def note_planes(self, planes: list[tuple[float, Weights, Array]]) -> Weights | None:
+        """Take note of the bound that the planes of several β prove; return where it is least, or None if unknown.
+
+        The value of the dual is concave: the mixture of the β bounds the optimum no less than that of the planes.
+        """
+        constants, slopes, betas = zip(*planes, strict=True)
+        found = self.problem.norm.lowest_plane_point(np.array(constants), np.array(slopes))
+        if found is None:
+            return None
+        corner, lower, shares = found
+        mixture = sum(share * beta for share, beta in zip(shares, betas, strict=True) if share)
+        self.lower = max(self.lower, lower)
+        self.note(self.problem.assess(self.best.theta, mixture))
+        return corner
 
     def record(self) -> float:
         """Add a line to the history and return the gap."""
