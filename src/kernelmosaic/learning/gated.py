@@ -304,18 +304,21 @@ class Projections:
 
     def _slope(self, m: int, U: Array) -> Array:
         kernel, scale, view = self.kernel(m), self.kernel_set.fitted[m].normalization, self.views[m]
-        support = nonzero_rows(U)
+        support, share = nonzero_rows(U), self.weight / self.weight.sum()
         if len(support) == 0:
             return np.zeros_like(kernel.W_)
         if isinstance(scale, Centered):
-            return self._centered_slope(kernel, scale, view, U)
+            # uᵀHKHᵀu with H = I − 1wᵀ reads K through Hᵀu, which is zero nowhere: the mean is made of all samples.
+            U, support = U - np.outer(share, U.sum(axis=0)), np.arange(len(U))
         X = view[support]
         G = -0.5 * U[support] @ U[support].T
-        if isinstance(scale, UnitTrace):
-            # k / mean k(x, x): the scale answers to W as well.
-            total = float(np.sum(G * kernel._block(X, X))) / scale.scale_**2
-            share = self.weight / self.weight.sum()
-            return kernel.vjp(X, G / scale.scale_) - kernel.diagonal_vjp(view, total * share)
+        if isinstance(scale, UnitTrace | Centered):
+            # The kernel is divided by Σ_i w_i k(x_i, x_i), less wᵀKw if it is centred, which answers to W as well.
+            G /= scale.scale_
+            total = float(np.sum(G * kernel._block(X, X))) / scale.scale_
+            if isinstance(scale, Centered):
+                G += total * np.outer(share, share)
+            return kernel.vjp(X, G) - kernel.diagonal_vjp(view, total * share)
         if isinstance(scale, UnitDiagonal):
             norms = np.sqrt(kernel._diagonal(X))
             norms[norms == 0] = 1.0
@@ -323,17 +326,6 @@ class Projections:
             own = np.sum(G * kernel._block(X, X), axis=1) / norms**2
             return kernel.vjp(X, G) - kernel.diagonal_vjp(X, own)
         return kernel.vjp(X, G)
-
-    @staticmethod
-    def _centered_slope(kernel: Projected, scale: Centered, view: Any, U: Array) -> Array:
-        """The kernel is HKHᵀ / s, with H = I − 1wᵀ, s = Σ_i w_i k(x_i, x_i) − wᵀKw and w the samples' shares."""
-        w = scale.share_
-        # uᵀHKHᵀu reads K through Hᵀu, which is zero nowhere: the mean is made of all samples.
-        V = U - np.outer(w, U.sum(axis=0))
-        G = -0.5 * V @ V.T / scale.scale_
-        total = float(np.sum(G * kernel._block(view, view))) / scale.scale_
-        G += total * np.outer(w, w)
-        return kernel.vjp(view, G) - kernel.diagonal_vjp(view, total * w)
 
 
 def projected_kernels(kernel_set: KernelSet) -> list[int]:

@@ -181,7 +181,6 @@ class LearnedC(Learner):
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> LearnedWithC:
         """Learn for a machine with 2-norm slack, whatever its C; of the start it takes the coefficients."""
-        self.require("newton", self.options.norm, machine)
         joined = WithIdentity(stack, identity(machine.program))
         found = Newton(self.joint_options())._learn(joined, HardMargin(machine.program), Start(beta=start.beta))
         if not np.isfinite(found.objective):

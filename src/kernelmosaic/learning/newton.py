@@ -45,9 +45,7 @@ class Newton(Learner):
         problem = make_problem(machine, stack, self.options, start)
         weights = self._from_a_part(stack, machine) if start.weights is None else start.weights
         theta = None if weights is None else problem.norm.opened(problem.scaled(weights))
-        search = NewtonSearch(problem, start.beta, theta, problem.known(start), start.weights is not None)
-        search.improve()
-        return search
+        return NewtonSearch(problem, start.beta, theta, problem.known(start), start.weights is not None).improve()
 
     def _from_a_part(self, stack: GramStack, machine: Any, share: float = 0.2) -> Weights | None:
         """Return the weights of a share of the samples, which are near those of all and cost little; None if few."""
@@ -71,10 +69,9 @@ def polish(found: BoundTracker) -> Learned:
     if found.gap <= tol or found.known_gap > tol:
         return found.learned()
     try:
-        search = NewtonSearch(found.problem, found.best.solution.beta, found.best.theta)
+        search = NewtonSearch(found.problem, found.best.solution.beta, found.best.theta).improve()
     except ExhaustedError:
         return found.learned()
-    search.improve()
     closer = search if search.gap < found.gap else found
     return replace(closer.learned(), history=[*found.history[:-1], Iteration(closer.proved.upper, closer.gap)])
 

@@ -30,9 +30,7 @@ class ReducedGradient(Learner):
     stalled = ROUNDING
 
     def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
-        descent = _Descent(make_problem(machine, stack, self.options, start), start.beta)
-        descent.improve()
-        return descent.learned()
+        return _Descent(make_problem(machine, stack, self.options, start), start.beta).improve().learned()
 
 
 class _Descent(BoundTracker):
@@ -135,9 +133,7 @@ class SILP(Learner):
     stalled = ROUNDING
 
     def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
-        master = _Master(make_problem(machine, stack, self.options, start), start.beta)
-        master.improve()
-        return polish(master)
+        return polish(_Master(make_problem(machine, stack, self.options, start), start.beta).improve())
 
 
 class _Master(BoundTracker):
