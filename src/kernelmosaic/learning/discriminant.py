@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from scipy.linalg import helmert
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import GramStack
-from kernelmosaic.learning.certificate import Iteration, Learned, Start, raised_forms, ridge_rounding
+from kernelmosaic.learning.certificate import Iteration, Learned, LearnedRidge, Start
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
     BoundTracker,
@@ -42,25 +42,6 @@ from kernelmosaic.solvers.program import relative_gap, require_finite
 _CONSTANT = 1e-12
 #: A solution in features is refined until it is this exact, relative to its size; smaller residuals are rounding.
 _EXACT = 1e-10
-
-
-@dataclass(frozen=True)
-class LearnedRidge(Learned):
-    """What is learned of least squares, whose bounds are β's own."""
-
-    def certified(
-        self, stack: GramStack, sizes: Weights, machine: Discriminant, learner: Any, products: Any = None
-    ) -> Self:
-        """Return the same with the gap of the search plus the rounding of both bounds.
-
-        The lower bound is ⟨H, β⟩² over λ‖β‖² and what the kernel of the largest form takes, whether that has a weight
-        or not: raised by what rounding may hide of the forms, this takes a share of the bound.
-        """
-        size, beta, forms = abs(self.objective), self.solution.beta, self.solution.forms
-        error = ridge_rounding(self.weights @ sizes, beta)
-        raised = raised_forms(sizes, beta, forms, learner.options.penalties**2)
-        hidden = learner.lower_bound(0.0, forms, self.weights) - learner.lower_bound(0.0, raised, self.weights)
-        return self.with_gap(self.objective, self.gap + error / size + 1.0 - size / (size + hidden))
 
 
 class DiscriminantProblem(WeightProblem):
