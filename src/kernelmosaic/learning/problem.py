@@ -24,7 +24,7 @@ from kernelmosaic.learning.certificate import COLD, CombinedKernel, Iteration, L
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
-from kernelmosaic.solvers.program import certify, relative_gap
+from kernelmosaic.solvers.program import assess, certify, relative_gap
 from kernelmosaic.solvers.smooth_newton import solve_curved
 
 Array = NDArray[np.float64]
@@ -389,7 +389,7 @@ class MachineProblem(WeightProblem):
 
     def assess(self, theta: Weights, beta: Array) -> Any:
         """Return what a feasible β is worth at θ."""
-        return self.evaluation(theta, self.machine.assess(self.combine(theta), beta))
+        return self.evaluation(theta, assess(self.combine(theta), self.machine.program, beta))
 
     def evaluation(self, theta: Weights, solution: Any, kernels: Numbers = None) -> Evaluation:
         """Return what a solution at θ is worth, with the slopes of these kernels (all if None)."""

@@ -23,7 +23,6 @@ from kernelmosaic.solvers.program import (
     Solution,
     SolverOptions,
     Vector,
-    assess,
     certify,
 )
 from kernelmosaic.solvers.smo import most_steps, solve_smo
@@ -100,10 +99,6 @@ class Machine:
             return solve_working_set(gram, self.program, warm_start, tol, options=self.options)
         solve = solve_stored if gram.n_samples <= self.options.few else solve_smo
         return solve(gram.matrix, self.program, warm_start, tol, options=self.options)
-
-    def assess(self, gram: Any, beta: Array) -> Solution:
-        """Return a feasible β as a solution for a kernel, with what it is worth."""
-        return assess(gram, self.program, beta)
 
     def continued(self, beta: Array, before: Machine) -> Array:
         """Return coefficients to start from where the solution of a like machine, with another C say, ended."""
