@@ -331,10 +331,11 @@ class OneClass(Machine):
         self.program = Program(zero, zero, bound, ridge, total=1.0)
 
 
-class PosteriorSVC(Machine):
+class PosteriorSVC(SVC):
     """Two classes: min ½‖w‖² + Σ Cᵢ ξᵢ with ŷᵢ f(xᵢ) ≥ ŷᵢ² (1 − ξᵢ), where ŷ = 2 Pr(+1 | x) − 1 (Tao et al. 2005).
 
-    Hard posteriors give the plain machine; a sample with ŷ = 0 has no influence and is taken out.
+    The program is that of `SVC` for targets ŷ and bounds Cᵢ/|ŷᵢ|. Hard posteriors give the plain machine; a sample with
+    ŷ = 0 has no influence and is taken out.
 
     Parameters
     ----------
@@ -349,10 +350,8 @@ class PosteriorSVC(Machine):
     def __init__(self, soft: Array, C: float = 1.0, sample_weight: Array | None = None) -> None:
         # A soft label below this is none: its bound C/|ŷ| would leave the range of the arithmetic.
         target = np.where(np.abs(soft) > 1e-8, soft, 0.0)
-        sample_C, ridge, _ = slack_terms(C, 1, len(target), sample_weight)
-        bound = np.divide(sample_C, np.abs(target), out=np.zeros(len(target)), where=target != 0)
-        lower, upper = np.where(target > 0, 0.0, -bound), np.where(target > 0, bound, 0.0)
-        self.program = Program(target, lower, upper, ridge)
+        weight = np.ones(len(target)) if sample_weight is None else sample_weight
+        super().__init__(target, C, 1, np.divide(weight, np.abs(target), out=np.zeros(len(target)), where=target != 0))
         self.has_labels = bool(np.all(np.abs(target) == 1))
 
 
