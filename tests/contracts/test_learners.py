@@ -11,14 +11,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 import kernelmosaic.learning
-from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.certificate import Learned
 from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.learning.problem import Learner
 
 pytest.importorskip("clarabel")
-from tests.learning.problems import KINDS, learn, make_problem, options
+from tests.learning.problems import KINDS, learn, make_problem
 from tests.reference.conic import solve_mkl_conic, solve_program_conic
 
 #: Learners that reach the optimum over Σ d² η = 1, η ≥ 0.
@@ -181,14 +180,14 @@ def test_refuses_by_name_what_it_does_not_serve(name):
             with pytest.raises(ValueError, match=message):
                 learner.require(name, norm)
     for kind in KINDS:
-        Ks, machine, _ = make_problem(kind, 0)
+        machine = make_problem(kind, 0)[1]
         if all(getattr(machine, need) for need in learner.machine_needs):
             learner.require(name, machine=machine)
         else:
             with pytest.raises(
                 ValueError, match=f"solver='{name}' supports machines .*, not {type(machine).__name__}; use"
             ):
-                learner(options(len(Ks))).learn(StoredStack(Ks), machine)
+                learner.require(name, machine=machine)
 
 
 def test_machines_declare_what_their_programs_are():

@@ -134,7 +134,7 @@ def ridge_form(targets: RidgeTargets, **options: int) -> tuple[PairForm, np.ndar
     stack = make_pair_stack(kernel_set, views, options=StackOptions(few_pairs=0))
     precise = RidgeOptions(product_tol=1e-10, product_steps=2000, **options)
     Ks = np.array([K for _, K in sorted(kernel_set.blocks(views, views, range(4)))])
-    return PairForm(stack, targets, "loo", precise), Ks
+    return PairForm(stack, targets, precise), Ks
 
 
 def ridge_targets(classes: bool) -> RidgeTargets:

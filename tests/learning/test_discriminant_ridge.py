@@ -63,12 +63,16 @@ def test_solutions_by_plain_algebra(form, alpha, classes):
         )
 
 
-def test_any_coefficients_have_their_forms():
+def test_any_coefficients_have_the_bound_of_their_forms():
     Zs, machine = make_case()
-    beta = np.random.RandomState(1).standard_normal((N, 3))
-    beta -= beta.mean(axis=0)
+    beta = np.random.RandomState(1).standard_normal((N, 3)) + machine.targets
+    centred = beta - beta.mean(axis=0)
+    gain = np.sum(machine.targets * centred)
+    largest = max(np.sum((Z.T @ centred) ** 2) for Z in Zs)
     for one in ridges(Zs, machine):
-        np.testing.assert_allclose(one.forms(beta), [np.sum((Z.T @ beta) ** 2) for Z in Zs], rtol=1e-10)
+        problem = DiscriminantProblem(one.stack, machine, LearnerOptions(SumNorm(), np.ones(3)))
+        bound = gain**2 / (0.3 * np.sum(centred**2) + largest)
+        assert problem.guarantee(beta, machine.targets) == pytest.approx(bound, rel=1e-10)
 
 
 def test_values_bound_the_optimum_from_above_wherever_they_are_taken():

@@ -14,9 +14,14 @@ from kernelmosaic import (
     MKLRegressor,
     MKLSurvival,
 )
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.inspection import kernel_importance
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Subsets, by_group
+from kernelmosaic.learning.certificate import Start
+from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import BesideFixed, make_norm
+from kernelmosaic.learning.problem import LearnerOptions
+from kernelmosaic.machines.base import SVC
 
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((60, 6))
@@ -73,6 +78,17 @@ def test_the_support_is_the_largest_inner_product_over_the_set(norm):
     points = np.array([beside.retract(theta) for theta in RNG.gamma(0.3, size=(4000, 4)) + 1e-12])
     assert_allclose(points[:, 1], 0.7)
     assert 0.99 * beside.support(q) <= (points @ q).max() <= beside.support(q) * (1 + 1e-12)
+
+
+def test_a_kernel_without_a_weight_at_the_start_may_get_one():
+    Ks = np.array([X[:, one] @ X[:, one].T for one in ([0, 1], [2, 3], [4, 5])])
+    norm = BesideFixed(make_norm(2), np.array([np.nan, np.nan, 0.5]))
+    learner = Newton(LearnerOptions(norm, np.ones(3), 1e-4, near=0.0))
+    start = Start(weights=np.array([1.0, 0.0, 0.5]))
+    found = learner.learn(StoredStack(Ks), SVC(np.where(CLASSES, 1.0, -1.0)), start)
+    assert found.gap <= 1e-4
+    assert found.weights[1] > 0.1
+    assert len(found.history) < 20
 
 
 def test_views_have_all_of_their_kernels_fixed():

@@ -12,6 +12,7 @@ from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.hard_margin import HardMargin, LearnedC, WithIdentity
 from kernelmosaic.learning.newton import Newton
+from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.machines.base import SVC
 from kernelmosaic.solvers.smo import solve_smo
 
@@ -92,9 +93,9 @@ def test_refusals():
     with pytest.raises(ValueError, match="C='learn' needs slack=2"):
         learn(LearnedC, Ks, SVC(y, 1.0))
     with pytest.raises(ValueError, match="C='learn' needs norm=1"):
-        learn(LearnedC, Ks, SVC(y, 1.0, slack=2), norm=2)
+        LearnedC.require("newton", make_norm(2))
     with pytest.raises(ValueError, match="C='learn' is for classification with two classes"):
-        learn(LearnedC, *make_problem("svr", 0)[:2])
+        LearnedC.require("newton", machine=make_problem("svr", 0)[1])
 
 
 def test_a_working_set_of_one_class_stands_still():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import KW_ONLY, replace
 from typing import Any, NamedTuple, Self
 
@@ -264,7 +263,8 @@ class Inference:
         (n, K), P = labels.shape, stack.n_kernels
         self.squares = np.zeros((n, n))
         for m in range(P):
-            for rows in matrix_rows(stack, m):
+            for strip in stack.row_strips(n):
+                rows = stack.row_block(m, strip)
                 self.squares += rows.T @ rows
         # Every kernel says what the labels do, with weight one: nothing is drawn, and (−a, −e) is out of sight.
         self.f = labels * (1.0 + model.margin)
@@ -406,13 +406,6 @@ def cut_off(mean: Array, labels: Array, margin: float) -> tuple[Array, Array]:
     inside = labels * mean - margin
     log_inside = log_ndtr(inside)
     return mean + labels * np.exp(-0.5 * inside**2 - 0.5 * np.log(2.0 * np.pi) - log_inside), log_inside
-
-
-def matrix_rows(stack: GramStack, m: int) -> Iterator[Array]:
-    """Yield the rows of a Gram matrix, a strip at a time."""
-    n = stack.n_samples
-    for strip in stack.row_strips(n):
-        yield next(iter(stack.blocks([m], strip, slice(0, n))))[1]
 
 
 class Precisions(NamedTuple):

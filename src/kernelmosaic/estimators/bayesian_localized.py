@@ -15,7 +15,7 @@ from kernelmosaic._typing import Array, MatrixLike, Seed, TargetLike
 from kernelmosaic.engine.expansion import Expansion, Function, SupportSums
 from kernelmosaic.engine.gates import GateInputs
 from kernelmosaic.estimators._base import parameters
-from kernelmosaic.estimators.bayesian import BayesianMKLClassifier, Precisions, cut_off, matrix_rows, prior_of
+from kernelmosaic.estimators.bayesian import BayesianMKLClassifier, Precisions, cut_off, prior_of
 
 
 @parameters(without=("sample_prior", "noise"))
@@ -134,7 +134,7 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
                 raise ValueError("gating_columns=None: gates read numbers; name numeric columns.")
             self._inputs = GateInputs.fit(data.samples, data.table, self.gating_columns, None, data.weight)
         Z = _with_ones(self._inputs(data.samples))
-        matrices = [_leading(np.concatenate(list(matrix_rows(data.stack, m)))) for m in range(P)]
+        matrices = [_leading(data.stack.row_block(m, slice(0, len(labels)))) for m in range(P)]
         rng, best = check_random_state(self.random_state), None
         for _ in range(self.n_init if P > 1 or R < K else 1):
             inference = Inference(matrices, labels, model, Z, R, rng)

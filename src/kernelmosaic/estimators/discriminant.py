@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from kernelmosaic._checks import check_count, check_positive
 from kernelmosaic._typing import Array, ArrayOrTensor, MatrixLike, TargetLike
@@ -241,5 +241,5 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             At most classes − 1 columns, the most discriminative first, centred on the training set, whose regularised
             total scatter in them is the identity.
         """
-        check_is_fitted(self)
-        return np.asarray(self.function_.projections(self._validate(X, reset=False)))
+        X = self.read(X)
+        return np.asarray(self.function_.projections(X))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import KW_ONLY, replace
 from typing import Any, ClassVar, Self
 
@@ -199,7 +198,7 @@ def neighbor_posteriors(X: Array, members: Array, n_neighbors: int, at_once: int
     """
     P = np.empty(members.shape)
     weight = members.sum(axis=1)
-    each = (row for _, strip in _distance_strips(X, "euclidean", at_once) for row in strip)
+    each = (row for rows in row_strips(len(X), at_once // len(X)) for row in cdist(X[rows], X))
     for i, distances in enumerate(each):
         order = np.argsort(distances, kind="stable")
         reached = int(np.searchsorted(np.cumsum(weight[order]), n_neighbors))
@@ -226,7 +225,8 @@ def density_posteriors(X: Array, members: Array, bandwidth: Any, at_once: int = 
     h = scott_bandwidth(X, members) if isinstance(bandwidth, str) else float(bandwidth)
     counted = members.any(axis=1)
     sums = np.empty(members.shape)
-    for rows, distances in _distance_strips(X, "sqeuclidean", at_once):
+    for rows in row_strips(len(X), at_once // len(X)):
+        distances = cdist(X[rows], X, "sqeuclidean")
         # From the nearest sample that counts: the sums cannot all vanish, however narrow the Gaussians are.
         distances -= distances[:, counted].min(axis=1, keepdims=True)
         with np.errstate(over="ignore"):
@@ -241,9 +241,3 @@ def scott_bandwidth(X: Array, members: Array) -> float:
     means = (members.T @ X) / sizes[:, np.newaxis]
     within = sum(float(m @ ((X - mean) ** 2).mean(axis=1)) for m, mean in zip(members.T, means, strict=True))
     return float(np.sqrt(within / sizes.sum()) * sizes.mean() ** (-1.0 / (X.shape[1] + 4)))
-
-
-def _distance_strips(X: Array, metric: str, at_once: int) -> Iterator[tuple[slice, Array]]:
-    """Yield (rows, their distances from all samples), a strip at a time."""
-    for rows in row_strips(len(X), at_once // len(X)):
-        yield rows, cdist(X[rows], X, metric)

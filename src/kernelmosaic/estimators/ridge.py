@@ -720,12 +720,13 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         data, weight = prepared.data, prepared.targets.weight
         stack = _columns_of(data) or data.stack
         Y = given.y if len(prepared.rows) == len(given.y) else given.y[prepared.rows]
-        seeds = [] if T > 1 and self.weights is not None else self._learn_seeds(prepared, stack, T)
-        first = np.array([one.weights / one.alpha for one in seeds]) if seeds else None
         if T > 1 and self.weights is not None:
             eta = given_weights(self.weights, stack.n_kernels)
             sums = np.geomspace(1e-4, 1e6, 101) if self.alpha == "learn" else eta.sum() / np.array([float(self.alpha)])
-            first = eta / eta.sum() * sums[:, np.newaxis]
+            seeds, first = [], eta / eta.sum() * sums[:, np.newaxis]
+        else:
+            seeds = self._learn_seeds(prepared, stack, T)
+            first = np.array([one.weights / one.alpha for one in seeds]) if seeds else None
         # One target has no others to be compared with: its weights are those by exact slopes.
         options = replace(TargetOptions.of(self.n_candidates), verbose=bool(self.verbose))
         if T == 1 or self.weights is not None:
@@ -884,9 +885,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         -------
         ndarray of shape (P,) or (P, targets)
         """
-        check_is_fitted(self)
         check_row_names(X, y=y)
-        Z = self._validate(X, reset=False)
+        Z = self.read(X)
         given = np.asarray(to_host(y))
         y, outputs = given[:, np.newaxis] if given.ndim == 1 else given, len(self.intercept_)
         if y.shape != (Z.shape[0], outputs):

@@ -390,10 +390,9 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
         X : array-like of shape (n_samples, n_features)
             Samples, which may lack views. By a graph, their coordinates are those of their nearest training samples.
         """
-        check_is_fitted(self)
-        if self._graph is None:
-            return unit_rows(self._outputs(X) / self.eigenvalues_**0.25)
         new = self.read(X)
+        if self._graph is None:
+            return unit_rows(self.function_.outputs(new) / self.eigenvalues_**0.25)
         out = np.empty((new.shape[0], len(self._graph.values)))
         for rows in row_strips(len(out), 2**24 // len(self.labels_)):
             K = self.function_.combined(new[rows], self._X)[0]

@@ -262,6 +262,30 @@ class LearnedClasses(Learned):
         return self.state(program, forms, lower, regulariser=0.5 * float(theta.sum()))
 
 
+@dataclass(frozen=True)
+class LearnedRidge(Learned):
+    """What is learned of least squares, whose bounds are β's own."""
+
+    def certified(
+        self, stack: GramStack, sizes: Array, machine: Any, learner: Any, products: SharedProducts | None = None
+    ) -> Self:
+        """Return the same with the gap of the search plus the rounding of both bounds.
+
+        Both sum terms of the size of Σ_j (Σ_i √D_i |β_ij|)². The lower bound is ⟨H, β⟩² over λ‖β‖² and what the kernel
+        of the largest form takes, whether that has a weight or not: raised by what rounding may hide of the forms
+        Σ_j β_jᵀG̃_mβ_j, measured by the traces r_m of the centred kernels, this takes a share of the bound. The forms
+        are off by u Σ_j s_mj², and r_m by u Σ_i D_mi, which is much where centring leaves little of a kernel. Traces
+        of one are given, not summed.
+        """
+        beta, forms, traces = self.solution.beta, self.solution.forms, learner.options.penalties**2
+        size, u = abs(self.objective), rounding(np.float64, len(beta))
+        error = 2.0 * u * float(np.sum(_spread((self.weights @ sizes)[np.newaxis], beta) ** 2))
+        raised = np.maximum(forms, 0.0) + u * np.sum(_spread(sizes, beta) ** 2, axis=1)
+        raised *= 1.0 + np.where(traces == 1.0, 0.0, u * np.abs(sizes).sum(axis=1) / traces)
+        hidden = learner.lower_bound(0.0, forms, self.weights) - learner.lower_bound(0.0, raised, self.weights)
+        return self.with_gap(self.objective, self.gap + error / size + 1.0 - size / (size + hidden))
+
+
 def certified_gap(objective: float, upper: float, lower: float) -> float:
     """Return the most that (primal − dual) / max(|primal|, |dual|) may be; infinite where the bounds prove nothing.
 
@@ -378,22 +402,6 @@ def gated_forms(stack: GramStack, sizes: Array, beta: Array, gates: Array) -> Fo
     combined = np.einsum("im,mi->i", gates**2, np.broadcast_to(sizes, gates.T.shape))[np.newaxis]
     values = stack.exact_gated_products(beta, gates)
     return known_forms(combined, beta, np.ones(1), values, _quadratic(values[np.newaxis], beta))
-
-
-def ridge_rounding(sizes: Array, beta: Array) -> float:
-    """Return how far the bounds of least squares are off: they sum terms of the size of Σ_j (Σ_i √D_i |β_ij|)²."""
-    return 2.0 * rounding(np.float64, len(beta)) * float(np.sum(_spread(sizes[np.newaxis], beta) ** 2))
-
-
-def raised_forms(sizes: Array, beta: Array, forms: Array, traces: Array) -> Array:
-    """Return the most that Σ_j β_jᵀG̃_mβ_j of centred kernels may be where these are measured by their traces r_m.
-
-    The forms are off by u Σ_j s_mj², and r_m by u Σ_i D_mi, which is much where centring leaves little of a kernel.
-    Traces of one are given, not summed.
-    """
-    u = rounding(np.float64, len(beta))
-    most = np.maximum(forms, 0.0) + u * np.sum(_spread(sizes, beta) ** 2, axis=1)
-    return np.asarray(most * (1.0 + np.where(traces == 1.0, 0.0, u * np.abs(sizes).sum(axis=1) / traces)))
 
 
 def _spread(sizes: Array, beta: Array) -> Array:

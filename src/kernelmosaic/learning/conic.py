@@ -140,7 +140,6 @@ class SDP(Learner):
         super().__init__(options)
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
-        self.require("sdp", self.options.norm, machine)
         n, most = stack.n_samples, self.options.most_sdp_samples
         if n > most:
             raise MemoryError(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from scipy.linalg import helmert
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import GramStack
-from kernelmosaic.learning.certificate import COLD, Iteration, Learned, Start, raised_forms, ridge_rounding
+from kernelmosaic.learning.certificate import Iteration, Learned, LearnedRidge, Start
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
     BoundTracker,
@@ -42,25 +42,6 @@ from kernelmosaic.solvers.program import relative_gap, require_finite
 _CONSTANT = 1e-12
 #: A solution in features is refined until it is this exact, relative to its size; smaller residuals are rounding.
 _EXACT = 1e-10
-
-
-@dataclass(frozen=True)
-class LearnedRidge(Learned):
-    """What is learned of least squares, whose bounds are β's own."""
-
-    def certified(
-        self, stack: GramStack, sizes: Weights, machine: Discriminant, learner: Any, products: Any = None
-    ) -> Self:
-        """Return the same with the gap of the search plus the rounding of both bounds.
-
-        The lower bound is ⟨H, β⟩² over λ‖β‖² and what the kernel of the largest form takes, whether that has a weight
-        or not: raised by what rounding may hide of the forms, this takes a share of the bound.
-        """
-        size, beta, forms = abs(self.objective), self.solution.beta, self.solution.forms
-        error = ridge_rounding(self.weights @ sizes, beta)
-        raised = raised_forms(sizes, beta, forms, learner.options.penalties**2)
-        hidden = learner.lower_bound(0.0, forms, self.weights) - learner.lower_bound(0.0, raised, self.weights)
-        return self.with_gap(self.objective, self.gap + error / size + 1.0 - size / (size + hidden))
 
 
 class DiscriminantProblem(WeightProblem):
@@ -150,7 +131,7 @@ class DiscriminantProblem(WeightProblem):
     def guarantee(self, beta: Matrix, targets: Matrix) -> float:
         """Return the lower bound of any β, its columns centred first, for these targets."""
         beta = beta - beta.mean(axis=0)
-        return self._lower(beta, self._slopes(beta, self.ridge.forms(beta)), targets)
+        return self._lower(beta, self._slopes(beta, 2.0 * self.stack.quadratic_forms(beta)), targets)
 
     def curvature(self, at: Evaluation) -> NDArray[np.float64]:
         """Return 2 Σ_j (N_iβ_j)ᵀ(λI + G̃)⁻¹(N_lβ_j)."""
@@ -174,12 +155,8 @@ class DiscriminantProblem(WeightProblem):
         return np.asarray(self.scale * (np.append(np.sum(beta**2), forms) if self.joint else forms))
 
 
-@make_problem.register
-def _discriminant_problem(
-    machine: Discriminant, stack: GramStack, options: LearnerOptions, start: Start = COLD
-) -> DiscriminantProblem:
-    """Return the problem of discriminant analysis; a linear system needs no start."""
-    return DiscriminantProblem(stack, machine, options)
+# A linear system needs no start.
+make_problem.register(Discriminant, lambda machine, stack, options, start: DiscriminantProblem(stack, machine, options))
 
 
 def centered_traces(stack: GramStack, diagonals: NDArray[np.float64]) -> Weights:
@@ -274,10 +251,6 @@ class Ridge(ABC):
             If λ is so small that λI + G̃ is not positive definite to machine precision.
         """
 
-    @abstractmethod
-    def forms(self, beta: Matrix) -> Weights:
-        """Return Σ_j β_jᵀG̃_iβ_j for every kernel and any β whose columns sum to zero."""
-
     def dual_value(self, beta: Matrix, theta: Weights, alpha: float, forms: Weights) -> float:
         """Return 2⟨H, β⟩ − λ‖β‖² − Σ_j β_jᵀG̃β_j."""
         return 2.0 * float(np.sum(self.machine.targets * beta)) - alpha * float(np.sum(beta**2)) - float(theta @ forms)
@@ -309,22 +282,15 @@ class MatrixRidge(Ridge):
     def solve(self, theta: Weights, alpha: float) -> MatrixSolution:
         system = self.machine.system(self.stack.combine(theta), alpha)
         beta = system.solve(self.machine.targets)
-        products = self._products(beta)
+        products = self.stack.products(beta)
+        # Coefficients sum to zero, so centring what comes out is enough.
+        products -= products.mean(axis=1, keepdims=True)
         forms = np.einsum("inj,nj->i", products, beta)
         values = np.tensordot(theta, products, 1)
         # The problem itself, by the same products as the forms: no less than its optimum whatever β is.
         value = float(np.sum((self.machine.targets - values) ** 2) / alpha + theta @ forms)
         dual = self.dual_value(beta, theta, alpha, forms)
         return MatrixSolution(beta, values, value, dual, forms, alpha, system, products)
-
-    def forms(self, beta: Matrix) -> Weights:
-        return np.asarray(np.einsum("inj,nj->i", self._products(beta), beta))
-
-    def _products(self, beta: Matrix) -> NDArray[np.float64]:
-        # Coefficients sum to zero, so centring what comes out is enough.
-        out = self.stack.products(beta)
-        out -= out.mean(axis=1, keepdims=True)
-        return out
 
 
 # Kernels in features -------------------------------------------------------------------------------------------------
@@ -366,9 +332,6 @@ class FeatureRidge(Ridge):
                 break
             best = trial
         return best
-
-    def forms(self, beta: Matrix) -> Weights:
-        return self.squares(self.sums(beta))
 
     def sums(self, beta: Matrix) -> Matrix:
         """Return Z̃ᵀβ over the features of all kernels."""
@@ -471,8 +434,7 @@ class DiscriminantQCQP(Learner):
     stalled = "rounding hides what is left to gain; use solver='newton', raise alpha, or accept a larger tol."
 
     def _learn(self, stack: GramStack, machine: Discriminant, start: Start) -> Learned:
-        path = _Path(DiscriminantProblem(stack, machine, self.options))
-        path.improve()
+        path = _Path(DiscriminantProblem(stack, machine, self.options)).improve()
         path.prune(self.options.tol)
         return path.learned()
 
@@ -575,7 +537,7 @@ class DiscriminantSDP(MatrixLearner):
         self._require_small("sdp", [stack.n_samples] * k, stack.n_kernels)
         problem = DiscriminantProblem(stack, machine, self.options)
         columns = [[j] for j in range(k)]
-        return _learn_once(problem, lambda first: _MatrixInequalities(problem, first).solve(columns).s)
+        return _learn_once(problem, lambda first: _solve_inequalities(problem, first, columns).s)
 
 
 def _learn_once(problem: DiscriminantProblem, shares: Callable[[Evaluation], Weights]) -> Learned:
@@ -606,7 +568,7 @@ class DiscriminantApproximateSDP(MatrixLearner):
         problem = DiscriminantProblem(stack, machine, self.options)
         first = problem.evaluate(problem.start())
         with gap_progress(machine, self.options) as advance:
-            found = _MatrixInequalities(problem, first).solve([list(range(H.shape[1]))])
+            found = _solve_inequalities(problem, first, [list(range(H.shape[1]))])
             at = problem.evaluate(problem.retract(found.s))
             beta = at.solution.beta
             # Σ t once t is raised so far that diag t exceeds HᵀM⁻¹H as a matrix.
@@ -657,41 +619,33 @@ class DiscriminantKim(MatrixLearner):
         return _minimise([inequality], np.append(-gains / gain, 1.0)).s
 
 
-class _MatrixInequalities:
-    """[[λI + Σ s_iN_i, H_g], [H_gᵀ, diag t_g]] ⪰ 0 for groups g of targets, on the samples' differences only.
+def _solve_inequalities(problem: DiscriminantProblem, at: Evaluation, groups: list[list[int]]) -> BarrierSolution:
+    """Minimise Σ t subject to [[λI + Σ s_iN_i, H_g], [H_gᵀ, diag t_g]] ⪰ 0 for groups g of targets.
 
-    Constants are outside every centred matrix, so the inequality is written in a basis of their complement.
+    Constants are outside every centred matrix, so the inequality is written in a basis of their complement, on the
+    samples' differences only. An evaluation tells about how large t will be.
     """
-
-    def __init__(self, problem: DiscriminantProblem, at: Evaluation) -> None:
-        self.problem = problem
-        n = problem.stack.n_samples
-        self.Q = helmert(n)
-        # N_i = G̃_i / r_i, zero for constant kernels; the identity over n first where λ is learned.
-        each = [np.eye(n) / n] if problem.joint else []
-        for m, scale in enumerate(problem.scale[len(each) :]):
-            each.append(center(np.array(problem.stack.row_block(m, slice(0, n)), dtype=np.float64)) * scale)
-        self.matrices = np.array([n * (self.Q @ N @ self.Q.T) for N in each])
-        self.H = self.Q @ problem.machine.targets
-        # In these units every t is about one.
-        self.unit = float(np.sqrt(np.sum(problem.machine.targets * at.solution.beta) / n / self.H.shape[1]))
-
-    def solve(self, groups: list[list[int]]) -> BarrierSolution:
-        """Return the solution, t in the problem's units."""
-        P, k = len(self.matrices), self.H.shape[1]
-        found = _minimise([self._inequality(group) for group in groups], np.append(np.zeros(P), np.ones(k)))
-        # t was scaled with the matrices, which are n times what the problem has.
-        return replace(found, t=found.t * self.unit**2 * self.problem.stack.n_samples)
-
-    def _inequality(self, group: list[int]) -> MatrixInequality:
-        m, g = self.problem.stack.n_samples - 1, len(group)
-        matrices = np.zeros((len(self.matrices), m + g, m + g))
-        matrices[:, :m, :m] = self.matrices
-        constant = np.zeros((m + g, m + g))
-        constant[:m, :m] = (m + 1) * (self.problem.machine.alpha or 0.0) * np.eye(m)
-        constant[:m, m:] = self.H[:, group] / self.unit
+    n, targets = problem.stack.n_samples, problem.machine.targets
+    Q, m = helmert(n), n - 1
+    # N_i = G̃_i / r_i, zero for constant kernels; the identity over n first where λ is learned.
+    each = [np.eye(n) / n] if problem.joint else []
+    for k, scale in enumerate(problem.scale[len(each) :]):
+        each.append(center(np.array(problem.stack.row_block(k, slice(0, n)), dtype=np.float64)) * scale)
+    matrices, H = np.array([n * (Q @ N @ Q.T) for N in each]), Q @ targets
+    # In these units every t is about one.
+    unit = float(np.sqrt(np.sum(targets * at.solution.beta) / n / H.shape[1]))
+    inequalities = []
+    for group in groups:
+        order = m + len(group)
+        bordered, constant = np.zeros((len(matrices), order, order)), np.zeros((order, order))
+        bordered[:, :m, :m] = matrices
+        constant[:m, :m] = n * (problem.machine.alpha or 0.0) * np.eye(m)
+        constant[:m, m:] = H[:, group] / unit
         constant[m:, :m] = constant[:m, m:].T
-        return MatrixInequality(constant, matrices, [(j, m + place) for place, j in enumerate(group)])
+        inequalities.append(MatrixInequality(constant, bordered, [(j, m + i) for i, j in enumerate(group)]))
+    found = _minimise(inequalities, np.append(np.zeros(len(matrices)), np.ones(H.shape[1])))
+    # t was scaled with the matrices, which are n times what the problem has.
+    return replace(found, t=found.t * unit**2 * n)
 
 
 def _minimise(inequalities: list[MatrixInequality], linear: Weights) -> BarrierSolution:

@@ -77,7 +77,6 @@ class Alignment(WeightsByRule):
     machine_needs = ("has_one_output", "has_box", "has_targets")
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
-        self.require("alignment", machine=machine)
         v = aligned_weights(*centred_products(stack, machine.program.target))
         # All kernels turned away from the targets: none is better than the others.
         v = v if np.any(v > 0) else np.ones(stack.n_kernels)
@@ -141,7 +140,6 @@ class EasyMKL(WeightsByRule):
     lam: float = 0.1
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
-        self.require("easymkl", machine=machine)
         d2 = self.options.penalties**2
         # The nearest points of two hulls are, up to scale, the coefficients of the machine with the hardest margin,
         # whose 2-norm slack has the ridge λ / (1 − λ): they are Yγ up to a factor.

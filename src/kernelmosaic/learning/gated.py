@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import LbfgsInvHessProduct
 
 from kernelmosaic._checks import check_choice
 from kernelmosaic.gating import Gating
@@ -303,18 +304,21 @@ class Projections:
 
     def _slope(self, m: int, U: Array) -> Array:
         kernel, scale, view = self.kernel(m), self.kernel_set.fitted[m].normalization, self.views[m]
-        support = nonzero_rows(U)
+        support, share = nonzero_rows(U), self.weight / self.weight.sum()
         if len(support) == 0:
             return np.zeros_like(kernel.W_)
         if isinstance(scale, Centered):
-            return self._centered_slope(kernel, scale, view, U)
+            # uᵀHKHᵀu with H = I − 1wᵀ reads K through Hᵀu, which is zero nowhere: the mean is made of all samples.
+            U, support = U - np.outer(share, U.sum(axis=0)), np.arange(len(U))
         X = view[support]
         G = -0.5 * U[support] @ U[support].T
-        if isinstance(scale, UnitTrace):
-            # k / mean k(x, x): the scale answers to W as well.
-            total = float(np.sum(G * kernel._block(X, X))) / scale.scale_**2
-            share = self.weight / self.weight.sum()
-            return kernel.vjp(X, G / scale.scale_) - kernel.diagonal_vjp(view, total * share)
+        if isinstance(scale, UnitTrace | Centered):
+            # The kernel is divided by Σ_i w_i k(x_i, x_i), less wᵀKw if it is centred, which answers to W as well.
+            G /= scale.scale_
+            total = float(np.sum(G * kernel._block(X, X))) / scale.scale_
+            if isinstance(scale, Centered):
+                G += total * np.outer(share, share)
+            return kernel.vjp(X, G) - kernel.diagonal_vjp(view, total * share)
         if isinstance(scale, UnitDiagonal):
             norms = np.sqrt(kernel._diagonal(X))
             norms[norms == 0] = 1.0
@@ -322,17 +326,6 @@ class Projections:
             own = np.sum(G * kernel._block(X, X), axis=1) / norms**2
             return kernel.vjp(X, G) - kernel.diagonal_vjp(X, own)
         return kernel.vjp(X, G)
-
-    @staticmethod
-    def _centered_slope(kernel: Projected, scale: Centered, view: Any, U: Array) -> Array:
-        """The kernel is HKHᵀ / s, with H = I − 1wᵀ, s = Σ_i w_i k(x_i, x_i) − wᵀKw and w the samples' shares."""
-        w = scale.share_
-        # uᵀHKHᵀu reads K through Hᵀu, which is zero nowhere: the mean is made of all samples.
-        V = U - np.outer(w, U.sum(axis=0))
-        G = -0.5 * V @ V.T / scale.scale_
-        total = float(np.sum(G * kernel._block(view, view))) / scale.scale_
-        G += total * np.outer(w, w)
-        return kernel.vjp(view, G) - kernel.diagonal_vjp(view, total * w)
 
 
 def projected_kernels(kernel_set: KernelSet) -> list[int]:
@@ -419,10 +412,13 @@ class QuasiNewtonStep(Step):
             found = line_search(lambda size: evaluate(x + size * direction), at, steep, trials)
             return None if found is None else (x + found[0] * direction, found[1])
 
-        direction = self._direction(slope)
-        if not self.pairs or float(direction @ slope) >= 0:
+        if not self.pairs:
             return search(-slope, self.first_length / norm, grow=True)
-        found = search(direction, 1.0, grow=False)
+        s, y = self.pairs[-1]
+        # The inverse of the curvature is that along the last step in all directions, and then updated by all pairs.
+        unit = np.sqrt((s @ y) / (y @ y))
+        S, Y = map(np.array, zip(*self.pairs, strict=True))
+        found = search(-unit * (LbfgsInvHessProduct(S / unit, Y * unit) @ (unit * slope)), 1.0, grow=False)
         if found is None:
             # What was learned of the curvature does not hold here: start again downhill.
             self.pairs.clear()
@@ -435,21 +431,6 @@ class QuasiNewtonStep(Step):
             if s @ y > 1e-10 * np.linalg.norm(s) * np.linalg.norm(y):
                 self.pairs.append((s, y))
         self.last = (x.copy(), slope.copy())
-
-    def _direction(self, slope: Array) -> Array:
-        """The two-loop recursion."""
-        q = slope.copy()
-        kept = []
-        for s, y in reversed(self.pairs):
-            a = (s @ q) / (s @ y)
-            q -= a * y
-            kept.append(a)
-        if self.pairs:
-            s, y = self.pairs[-1]
-            q *= (s @ y) / (y @ y)
-        for (s, y), a in zip(self.pairs, reversed(kept), strict=True):
-            q += (a - (y @ q) / (s @ y)) * s
-        return -q
 
 
 #: Steps by the name an estimator's `step` gives them.

@@ -116,10 +116,9 @@ def learn_hard_margin(
             hard = replace(found, solution=replace(found.solution, intercept=-0.5 * (low + high)))
             hard = hard.certified(stack, sizes, HardMargin(machine.program), learner)
             best = hard if best is None or hard.gap < best.gap else best
-        if best is not None and best.gap <= tol:
-            break
         # The margin of the optimum is one, and rounding grows with the coefficients, as these do with C.
-        if best is not None and values_rounding(sizes, found.solution.beta, found.weights).min() > 1:
+        hidden = values_rounding(sizes, found.solution.beta, found.weights).min() > 1
+        if best is not None and (best.gap <= tol or hidden):
             break
     if best is None:
         raise ValueError(
@@ -182,7 +181,6 @@ class LearnedC(Learner):
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> LearnedWithC:
         """Learn for a machine with 2-norm slack, whatever its C; of the start it takes the coefficients."""
-        self.require("newton", self.options.norm, machine)
         joined = WithIdentity(stack, identity(machine.program))
         found = Newton(self.joint_options())._learn(joined, HardMargin(machine.program), Start(beta=start.beta))
         if not np.isfinite(found.objective):

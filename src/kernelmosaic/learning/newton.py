@@ -45,9 +45,7 @@ class Newton(Learner):
         problem = make_problem(machine, stack, self.options, start)
         weights = self._from_a_part(stack, machine) if start.weights is None else start.weights
         theta = None if weights is None else problem.norm.opened(problem.scaled(weights))
-        search = NewtonSearch(problem, start.beta, theta, problem.known(start), start.weights is not None)
-        search.improve()
-        return search
+        return NewtonSearch(problem, start.beta, theta, problem.known(start), start.weights is not None).improve()
 
     def _from_a_part(self, stack: GramStack, machine: Any, share: float = 0.2) -> Weights | None:
         """Return the weights of a share of the samples, which are near those of all and cost little; None if few."""
@@ -71,10 +69,9 @@ def polish(found: BoundTracker) -> Learned:
     if found.gap <= tol or found.known_gap > tol:
         return found.learned()
     try:
-        search = NewtonSearch(found.problem, found.best.solution.beta, found.best.theta)
+        search = NewtonSearch(found.problem, found.best.solution.beta, found.best.theta).improve()
     except ExhaustedError:
         return found.learned()
-    search.improve()
     closer = search if search.gap < found.gap else found
     return replace(closer.learned(), history=[*found.history[:-1], Iteration(closer.proved.upper, closer.gap)])
 
@@ -113,8 +110,7 @@ class NewtonSearch(BoundTracker):
         if known is None or not relative_gap(known.upper, problem.lower(known)) <= self.tol:
             known = problem.evaluate(problem.start() if theta is None else theta, warm_start, self.inner)
         super().__init__(problem, known)
-        self.planes = [problem.plane(self.best)]
-        self.betas = [self.best.solution.beta]
+        self.planes = [(*problem.plane(self.best), self.best.solution.beta)]
         self.idle = 0
 
     def step(self) -> bool:
@@ -145,17 +141,10 @@ class NewtonSearch(BoundTracker):
         exact, before = not self.sharpen(), self.gap
         self.best = self.problem.complete(self.best)
         self._note(self.best)
-        constants, slopes = map(np.array, zip(*self.planes, strict=True))
-        lowest = self.problem.norm.lowest_plane_point(constants, slopes)
-        if lowest is None and exact:
+        theta, corner = self.best.theta, self.note_planes(self.planes)
+        if corner is None and exact:
             return False
-        theta = self.best.theta
-        if lowest is not None:
-            corner, lower, shares = lowest
-            # The value of the dual is concave: the mixture of the β bounds the optimum no less than that of the planes.
-            mixture = sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share)
-            self.lower = max(self.lower, lower)
-            self.note(self.problem.assess(theta, mixture))
+        if corner is not None:
             # The lowest point of the planes jumps from corner to corner; halfway is nearer to that of the value.
             theta = theta + 0.5 * (corner - theta)
         trial = self.problem.complete(self._evaluate(self.best, theta))
@@ -177,8 +166,7 @@ class NewtonSearch(BoundTracker):
     def _note(self, trial: Evaluation) -> None:
         self.note(trial)
         if trial.complete:
-            self.planes.append(self.problem.plane(trial))
-            self.betas.append(trial.solution.beta)
+            self.planes.append((*self.problem.plane(trial), trial.solution.beta))
 
 
 # Kernels that are too many to be stored: the weights of a few are learned, and kernels that lower the value enter ----

@@ -242,6 +242,9 @@ class BesideFixed(WeightNorm):
         free = self.norm.retract(free) if np.any(free > 0) else self.norm.start(len(free))
         return self._beside(free, self.fixed[self.kept])
 
+    def opened(self, theta: Weights) -> Weights:
+        return self._beside(self.norm.opened(theta[self.free]), self.fixed[self.kept])
+
     def lowest_plane_point(self, constants: Weights, slopes: Weights) -> tuple[Weights, float, Weights] | None:
         found = self.norm.lowest_plane_point(
             constants - slopes[:, self.kept] @ self.fixed[self.kept], slopes[:, self.free]

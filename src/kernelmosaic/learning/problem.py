@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from itertools import count
 from math import log10
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from kernelmosaic.learning.certificate import COLD, CombinedKernel, Iteration, L
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
-from kernelmosaic.solvers.program import certify, relative_gap
+from kernelmosaic.solvers.program import assess, certify, relative_gap
 from kernelmosaic.solvers.smooth_newton import solve_curved
 
 Array = NDArray[np.float64]
@@ -389,7 +389,7 @@ class MachineProblem(WeightProblem):
 
     def assess(self, theta: Weights, beta: Array) -> Any:
         """Return what a feasible β is worth at θ."""
-        return self.evaluation(theta, self.machine.assess(self.combine(theta), beta))
+        return self.evaluation(theta, assess(self.combine(theta), self.machine.program, beta))
 
     def evaluation(self, theta: Weights, solution: Any, kernels: Numbers = None) -> Evaluation:
         """Return what a solution at θ is worth, with the slopes of these kernels (all if None)."""
@@ -403,10 +403,9 @@ class MachineProblem(WeightProblem):
         quadratic = float(theta[theta > 0] @ known.q[theta > 0])
         upper = self.machine.program.primal_value(quadratic, solution.values, solution.intercept)
         if not self.machine.has_targets:
-            # A one-class machine whose samples surround the origin is worth nothing, and no relative gap to zero is
-            # small. Of a sum of terms of both signs, by the terms of one sample each.
-            orthogonal = float(self.combine(theta).diagonal() @ solution.beta**2)
-            self.noise = float(np.finfo(self.stack.dtype).eps * np.sqrt(len(solution.beta))) * orthogonal
+            # A one-class machine whose samples surround the origin is worth nothing.
+            diagonal = self.combine(theta).diagonal()
+            self.noise = self.machine.program.value_noise(solution.beta, diagonal, self.stack.dtype)
         return replace(known, upper=upper)
 
     def add_slopes(self, at: Evaluation, kernels: NDArray[np.intp]) -> Evaluation:
@@ -433,28 +432,27 @@ class MachineProblem(WeightProblem):
         """Return ∂²J/∂θ² among the known kernels, while the free samples stay free: how β depends on the weights.
 
         The free coefficients solve a linear system in the combined kernel, so their answer to a change of θ_m is its
-        inverse times K_m β; everything else is fixed at its bound.
+        inverse times K_m β; everything else is fixed at its bound. Several outputs depend on the weights independently.
         """
-        if at.solution.beta.ndim == 1:
-            return self._curvature_of(self.machine.program, at, at.solution.beta, ...)
-        outputs = enumerate(self.machine.machines)
-        each = [self._curvature_of(one.program, at, at.solution.beta[:, c], (..., c)) for c, one in outputs]
-        return np.asarray(sum(each, np.zeros((len(at.known),) * 2)))
-
-    def _curvature_of(self, program: Any, at: Evaluation, beta: Array, output: Any) -> Array:
-        """Return what one output adds; outputs depend on the weights independently."""
-        free = program.free(beta)
-        if len(free) == 0:
-            return np.zeros((len(at.known),) * 2)
-        inside = np.isin(free, at.support, assume_unique=True)
-        products = np.empty((len(at.known), len(free), *at.products.shape[2:]))  # K_m β / d_m² of the known kernels
-        products[:, inside] = at.products[np.ix_(at.known, np.searchsorted(at.support, free[inside]))]
-        if not inside.all():  # without a tube a sample may be free and yet have a coefficient of zero
-            products[:, ~inside] = self._products(at, free[~inside], at.known)
-        V = products[output].T
-        right = np.column_stack([V, np.ones(len(free))])
-        answer = self.combine(at.theta).solve_free(free, program.ridge[free], right)
-        return np.asarray(free_curvature(V, answer[:, :-1], None if program.total is None else answer[:, -1]))
+        beta, known = at.solution.beta, at.known
+        outputs: list[Any] = [(self.machine.program, beta, ...)]
+        if beta.ndim == 2:
+            outputs = [(one.program, beta[:, c], (..., c)) for c, one in enumerate(self.machine.machines)]
+        H = np.zeros((len(known), len(known)))
+        for program, own, output in outputs:
+            free = program.free(own)
+            if len(free) == 0:
+                continue
+            inside = np.isin(free, at.support, assume_unique=True)
+            products = np.empty((len(known), len(free), *at.products.shape[2:]))  # K_m β / d_m² of the known kernels
+            products[:, inside] = at.products[np.ix_(known, np.searchsorted(at.support, free[inside]))]
+            if not inside.all():  # without a tube a sample may be free and yet have a coefficient of zero
+                products[:, ~inside] = self._products(at, free[~inside], known)
+            V = products[output].T
+            right = np.column_stack([V, np.ones(len(free))])
+            answer = self.combine(at.theta).solve_free(free, program.ridge[free], right)
+            H += free_curvature(V, answer[:, :-1], None if program.total is None else answer[:, -1])
+        return H
 
     def _products(self, at: Evaluation, rows: NDArray[np.intp], kernels: NDArray[np.intp]) -> Array:
         """Return K_m β / d_m² at these samples for these kernels, from the stack."""
@@ -535,7 +533,7 @@ def joint_curvature(K: Any, program: Any, at: Evaluation, most: int, single: boo
 
 
 @singledispatch
-def make_problem(machine: Any, stack: GramStack, options: LearnerOptions, start: Start = COLD) -> WeightProblem:
+def make_problem(machine: Any, stack: GramStack, options: LearnerOptions, start: Start) -> WeightProblem:
     """Return the problem of a machine with one weight per kernel; modules of other machines register theirs."""
     if not machine.has_box:
         return SmoothProblem(stack, machine, options, start)
@@ -645,6 +643,21 @@ class BoundTracker:
         self.inner = max(options.sharper * self.inner, options.sharpest)
         return not exact
 
+    def note_planes(self, planes: list[tuple[float, Weights, Array]]) -> Weights | None:
+        """Take note of the bound that the planes of several β prove; return where it is least, or None if unknown.
+
+        The value of the dual is concave: the mixture of the β bounds the optimum no less than that of the planes.
+        """
+        constants, slopes, betas = zip(*planes, strict=True)
+        found = self.problem.norm.lowest_plane_point(np.array(constants), np.array(slopes))
+        if found is None:
+            return None
+        corner, lower, shares = found
+        mixture = sum(share * beta for share, beta in zip(shares, betas, strict=True) if share)
+        self.lower = max(self.lower, lower)
+        self.note(self.problem.assess(self.best.theta, mixture))
+        return corner
+
     def record(self) -> float:
         """Add a line to the history and return the gap."""
         self.history.append(Iteration(self.best.upper, self.gap))
@@ -654,7 +667,7 @@ class BoundTracker:
         """Look for better bounds once; False if nothing is left to try."""
         return False
 
-    def improve(self) -> None:
+    def improve(self) -> Self:
         """Record step after step until the gap is met, the history is full, a step returns False, or all stay idle."""
         idle, options = 0, self.problem.options
         with gap_progress(self.problem.machine, options) as advance, suppress(ExhaustedError):
@@ -665,6 +678,7 @@ class BoundTracker:
                     break
                 advance(self.record())
                 idle = 0 if self.gap < before else idle + 1
+        return self
 
     def learned(self) -> Learned:
         """Return the best weights, with what is certified of them."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.gram import Gram
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.gram.pairs import PairStack
-from kernelmosaic.gram.stack import GramStack, MatrixStack, StoredStack
+from kernelmosaic.gram.stack import MatrixStack, StoredStack
 from kernelmosaic.kernels.numeric import RadialWidths
 from kernelmosaic.solvers.leave_one_out import (
     FeatureInverse,
@@ -396,7 +396,7 @@ def _make_form(
     """Return the criterion in features, if the stack has them, by products of pairs, or else in matrices."""
     criterion = options.criterion
     if isinstance(stack, PairStack):
-        return PairForm(stack, targets, criterion, options)
+        return PairForm(stack, targets, options)
     if not isinstance(stack, FeatureStack):
         return MatrixForm(stack, targets, criterion, widths)
     if stack.n_samples <= int(np.sum(stack.widths)):
@@ -428,24 +428,6 @@ class Judged:
     widths: tuple[Array, ...] = ()
 
 
-class RidgeForm(Protocol):
-    """What judges weights, ridge and widths, and returns the machine in the end."""
-
-    @property
-    def stack(self) -> GramStack:
-        """The kernels."""
-
-    @property
-    def targets(self) -> RidgeTargets:
-        """What it is judged by."""
-
-    def judge(self, at: RidgePoint) -> Judged:
-        """Return the criterion with its slopes."""
-
-    def machine(self, at: RidgePoint) -> RidgeMachine:
-        """Return the machine."""
-
-
 @dataclass(frozen=True)
 class MatrixForm:
     """The criterion by matrices of all pairs of samples, where the stack has them: n³ operations."""
@@ -457,7 +439,7 @@ class MatrixForm:
 
     def judge(self, at: RidgePoint) -> Judged:
         t, ridge, in_scale = self.targets, at.alpha / self.targets.weight, 0.0
-        system, own, _ = self._system(at, ridge)
+        system, own, _ = self._system(at)
         if self.criterion == "evidence":
             value, G = evidence(system, t.Y)
         else:
@@ -465,7 +447,12 @@ class MatrixForm:
             r = system.residuals(beta, t.groups)
             value, g, in_scale = t.loss(r, at.scale)
             G = system.slope(beta, r, g, t.groups)
-        slopes, in_widths = self._inner_products(G), []
+        stack, in_widths = self.stack, []
+        slopes, n, fixed = np.zeros(stack.n_kernels), stack.n_samples, np.setdiff1d(np.arange(stack.n_kernels), [*own])
+        for strip in stack.row_strips(n):
+            for m, block in stack.placed_blocks(fixed, strip, slice(0, n)):
+                exact = stack.backend.astype(block, np.float64)
+                slopes[m] += float(stack.backend.xp.vdot(G[strip].reshape(-1), exact.reshape(-1)))
         for m, K in own.items():
             K *= G
             slopes[m] = float(K.sum())
@@ -474,7 +461,7 @@ class MatrixForm:
         return Judged(value, at.weights * slopes, in_alpha, in_scale, tuple(in_widths))
 
     def machine(self, at: RidgePoint) -> RidgeMachine:
-        system, _, K = self._system(at, at.alpha / self.targets.weight)
+        system, _, K = self._system(at)
         return self._machine(system, K, at)
 
     def _machine(self, system: RidgeSystem, K: ArrayOrTensor, at: RidgePoint) -> RidgeMachine:
@@ -514,7 +501,7 @@ class MatrixForm:
     def curvature(self, at: RidgePoint, apart: float = 0.2) -> float:
         """Return the second derivative of the criterion in log α by the difference of two slopes."""
         ends = [replace(at, alpha=at.alpha * float(np.exp(sign * apart))) for sign in (-1.0, 1.0)]
-        low, high = (self.ridge_slope(end, self._system(end, end.alpha / self.targets.weight)[0])[0] for end in ends)
+        low, high = (self.ridge_slope(end, self._system(end)[0])[0] for end in ends)
         return (high - low) / (2.0 * apart)
 
     def relearn_ridge(self, at: RidgePoint, curvature: float, options: RidgeOptions) -> tuple[RidgePoint, RidgeMachine]:
@@ -560,10 +547,10 @@ class MatrixForm:
         at = replace(at, scale=self._best_scale(machine.residuals, at.scale))
         return at, replace(machine, value=self.targets.loss(machine.residuals, at.scale)[0])
 
-    def _system(self, at: RidgePoint, ridge: Array) -> tuple[RidgeSystem, dict[int, ArrayOrTensor], ArrayOrTensor]:
+    def _system(self, at: RidgePoint) -> tuple[RidgeSystem, dict[int, ArrayOrTensor], ArrayOrTensor]:
         """Return the linear system, the matrices of the kernels whose widths are learned, and K, centred."""
         K, own = self._combine(at)
-        return RidgeSystem.of(K, ridge), own, K
+        return RidgeSystem.of(K, at.alpha / self.targets.weight), own, K
 
     def _combine(self, at: RidgePoint) -> tuple[ArrayOrTensor, dict[int, ArrayOrTensor]]:
         """Return K in double precision, and the matrices of the kernels whose widths are learned."""
@@ -574,17 +561,6 @@ class MatrixForm:
         for m, matrix in own.items():
             backend_of(K).add_scaled(K, matrix, float(at.weights[m]))
         return K, own
-
-    def _inner_products(self, G: ArrayOrTensor) -> Array:
-        """Return ⟨G, K_m⟩ of every kernel whose width is not learned."""
-        stack = self.stack
-        out, n = np.zeros(stack.n_kernels), stack.n_samples
-        fixed = np.setdiff1d(np.arange(stack.n_kernels), list(self.widths))
-        for strip in stack.row_strips(n):
-            for m, block in stack.placed_blocks(fixed, strip, slice(0, n)):
-                exact = stack.backend.astype(block, np.float64)
-                out[m] += float(stack.backend.xp.vdot(G[strip].reshape(-1), exact.reshape(-1)))
-        return out
 
 
 class FeatureForm:
@@ -704,10 +680,10 @@ class PairForm:
     same during a search: what is minimised is a smooth function, and its slopes are exact.
     """
 
-    def __init__(self, stack: PairStack, targets: RidgeTargets, criterion: str, options: RidgeOptions) -> None:
-        if criterion != "loo":
+    def __init__(self, stack: PairStack, targets: RidgeTargets, options: RidgeOptions) -> None:
+        if options.criterion != "loo":
             raise ValueError(
-                f"criterion={criterion!r}: {stack.form}, but the evidence needs a matrix of all pairs; use "
+                f"criterion={options.criterion!r}: {stack.form}, but the evidence needs a matrix of all pairs; use "
                 "criterion='loo'."
             )
         if targets.groups is not None:
@@ -749,6 +725,10 @@ class PairForm:
         beta, _, r, _ = self._left_out(gram, at)
         missed = t.Y - gram.products(beta) - (at.alpha / t.weight)[:, np.newaxis] * beta
         return RidgeMachine(beta=beta, intercept=missed.mean(axis=0), residuals=r, value=t.loss(r, at.scale)[0])
+
+
+#: What judges weights, ridge and widths (`judge`), and returns the machine in the end (`machine`).
+RidgeForm = MatrixForm | FeatureForm | PairForm
 
 
 class RidgeProblem:

@@ -11,7 +11,6 @@ from kernelmosaic.learning.certificate import Learned, Start
 from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import ROUNDING, BoundTracker, Evaluation, Learner, WeightProblem, make_problem
-from kernelmosaic.solvers.conic import solve_master
 
 # Descent along the reduced gradient ----------------------------------------------------------------------------------
 
@@ -31,9 +30,7 @@ class ReducedGradient(Learner):
     stalled = ROUNDING
 
     def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
-        descent = _Descent(make_problem(machine, stack, self.options, start), start.beta)
-        descent.improve()
-        return descent.learned()
+        return _Descent(make_problem(machine, stack, self.options, start), start.beta).improve().learned()
 
 
 class _Descent(BoundTracker):
@@ -136,9 +133,7 @@ class SILP(Learner):
     stalled = ROUNDING
 
     def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
-        master = _Master(make_problem(machine, stack, self.options, start), start.beta)
-        master.improve()
-        return polish(master)
+        return polish(_Master(make_problem(machine, stack, self.options, start), start.beta).improve())
 
 
 class _Master(BoundTracker):
@@ -148,20 +143,15 @@ class _Master(BoundTracker):
         self.inner = 0.1 * problem.options.tol
         # The step from the best weights towards the master's.
         self.share = 0.3
-        self.planes: list[tuple[float, Weights]] = []
-        self.betas: list[Weights] = []
+        self.planes: list[tuple[float, Weights, Weights]] = []
         super().__init__(problem, self._ask(problem, problem.start(), warm_start))
 
     def step(self) -> bool:
         """Solve the master problem and add the machine's plane there; False if it is not new."""
-        constants, slopes = map(np.array, zip(*self.planes, strict=True))
-        corner, lower, shares = solve_master(constants, slopes)
-        mixture = sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share)
-        self.lower = max(self.lower, lower)
-        self.note(self.problem.assess(self.best.theta, mixture))
-        if self.known_gap <= self.problem.options.tol:
-            return False
-        if np.array_equal(corner, self.best.theta) and self.inner <= self.problem.options.sharpest:
+        options, corner = self.problem.options, self.note_planes(self.planes)
+        assert corner is not None  # of the simplex it is known
+        is_old = self.inner <= options.sharpest and np.array_equal(corner, self.best.theta)
+        if is_old or self.known_gap <= options.tol:
             return False
         theta = self.best.theta + self.share * (corner - self.best.theta)
         trial = self._ask(self.problem, self.problem.retract(theta), self.best.solution.beta)
@@ -170,11 +160,10 @@ class _Master(BoundTracker):
         else:
             self.share = max(self.share * 0.7, 1e-3)
             # Planes of an inexact machine may leave the master where it was; solve it more exactly.
-            self.inner = max(min(self.inner, 0.1 * self.gap), self.problem.options.sharpest)
+            self.inner = max(min(self.inner, 0.1 * self.gap), options.sharpest)
         return True
 
     def _ask(self, problem: WeightProblem, theta: Weights, warm_start: Weights | None) -> Evaluation:
         trial = problem.evaluate(theta, warm_start, self.inner)
-        self.planes.append(problem.plane(trial))
-        self.betas.append(trial.solution.beta)
+        self.planes.append((*problem.plane(trial), trial.solution.beta))
         return trial

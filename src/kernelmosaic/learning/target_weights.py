@@ -173,7 +173,7 @@ def learn_target_weights(
     -------
     TargetsLearned
     """
-    targets = TargetBatches.of(Y, weight, stack.backend, options)
+    targets = TargetBatches(Y, weight, stack.backend, options)
     systems = FeatureSystems(stack, targets) if isinstance(stack, FeatureStack) else MatrixSystems(stack, targets)
     search, none = _Candidates(systems, targets, criterion, groups), np.zeros((0, stack.n_kernels))
     (n, T), rounds, fixed = Y.shape, list(options.sizes[1:]), not options.sizes
@@ -193,81 +193,69 @@ def learn_target_weights(
 
         evaluate(np.concatenate([seeds, design]), search.add)
         for k, size in enumerate(rounds):
-            between = _Interpolated.of(search, rng, options, everywhere=k == 0)
+            between = _Interpolated(search, rng, options, everywhere=k == 0)
             grouped = rng.permutation(T)[: options.grouped]
-            centres = find_centres(between.means(search, grouped), size, rng)
+            centres = find_centres(between.means(grouped), size, rng)
             if k < len(rounds) - 1:
                 evaluate(between.ratios(centres), search.add)
             else:
-                z = between.means(search, np.arange(T))
+                z = between.means(np.arange(T))
                 nearest = vq(z, centres)[0]
                 members = [np.flatnonzero(nearest == c) for c in range(len(centres))]
                 evaluate((own for own in members if len(own)), partial(search.refine, between, z))
     if not fixed and between is None:
-        between = _Interpolated.of(search, rng, options, everywhere=False)
-    return search.learned(0.0 if between is None else between.left_over(search))
+        between = _Interpolated(search, rng, options, everywhere=False)
+    return search.learned(0.0 if between is None else between.left_over())
 
 
 # Targets in batches ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class TargetBatches:
     """Standardised targets in batches: kept where the kernels are if there is room, else read again.
 
-    Attributes
+    Parameters
     ----------
     Y : array or tensor of shape (n, T)
         As given.
-    means, units : ndarray of shape (T,)
-        Weighted means, and standard deviations, one for constants.
     weight : ndarray of shape (n,)
         Of the samples.
     backend : Backend
         Where products are formed.
+    options : TargetOptions
+        Sizes of batches, and of what is kept.
+
+    Attributes
+    ----------
+    means, units : ndarray of shape (T,)
+        Weighted means, and standard deviations, one for constants.
     dtype : dtype
-        In which they are formed: that of the targets, single or double precision.
+        In which products are formed: that of the targets, single or double precision.
     batches : list of slice
         The targets of every batch.
     kept : list of array or None
         The batches, if they are kept.
     """
 
-    Y: ArrayOrTensor
-    means: Array
-    units: Array
-    weight: Array
-    backend: Backend
-    dtype: DType
-    batches: list[slice]
-    kept: list[ArrayOrTensor] | None
-
-    @classmethod
-    def of(cls, Y: ArrayOrTensor, weight: Array, backend: Backend, options: TargetOptions) -> TargetBatches:
-        """Cut targets into batches."""
+    def __init__(self, Y: ArrayOrTensor, weight: Array, backend: Backend, options: TargetOptions) -> None:
+        self.Y, self.weight, self.backend = Y, weight, backend
         n, T = Y.shape
-        dtype = np.dtype(np.float32 if backend_of(Y).dtype(Y) == np.float32 else np.float64)
+        self.means, self.units = np.empty(T), np.empty(T)
+        self.dtype: DType = np.dtype(np.float32 if backend_of(Y).dtype(Y) == np.float32 else np.float64)
         most = options.batch_bytes or (2**25 if backend is NUMPY else 2**28)
-        batches = list(row_strips(T, most // (dtype.itemsize * n)))
+        self.batches = list(row_strips(T, most // (self.dtype.itemsize * n)))
         # Beside the targets there are their coefficients.
         room = default_budget(backend) if options.kept_bytes is None else options.kept_bytes
-        kept: list[ArrayOrTensor] | None = [] if 3 * n * T * dtype.itemsize <= room else None
-        read = cls(Y, np.empty(T), np.empty(T), weight, backend, dtype, batches, kept)
-        for part in batches:
+        self.kept: list[ArrayOrTensor] | None = [] if 3 * n * T * self.dtype.itemsize <= room else None
+        for part in self.batches:
             placed = _placed(Y[:, part], backend)
-            read.means[part], read.units[part] = centre_and_unit(placed, weight)
-            if kept is not None:
-                kept.append(read._standardised(placed, part))
-        return read
+            self.means[part], self.units[part] = centre_and_unit(placed, weight)
+            if self.kept is not None:
+                self.kept.append(self._standardised(placed, part))
 
     def _standardised(self, placed: ArrayOrTensor, part: slice) -> ArrayOrTensor:
         mean, unit = self.backend.asarray(self.means[part]), self.backend.asarray(self.units[part])
         return self.backend.astype((placed - mean) / unit, self.dtype)
-
-    @property
-    def n_targets(self) -> int:
-        """T."""
-        return int(self.Y.shape[1])
 
     def __iter__(self) -> Iterator[tuple[slice, ArrayOrTensor]]:
         for k, part in enumerate(self.batches):
@@ -358,11 +346,7 @@ class _Candidates:
     """
 
     def __init__(
-        self,
-        systems: MatrixSystems | FeatureSystems,
-        targets: TargetBatches,
-        criterion: str,
-        groups: Groups,
+        self, systems: MatrixSystems | FeatureSystems, targets: TargetBatches, criterion: str, groups: Groups
     ) -> None:
         self.systems, self.targets, self.criterion, self.groups = systems, targets, criterion, groups
         n, T = targets.Y.shape
@@ -372,9 +356,9 @@ class _Candidates:
         # Of a kernel of zeros any γ will do.
         traces, squares = (np.where(one > n * np.finfo(float).tiny, one, n) for one in systems.sizes())
         self.units, self.knees = n / traces, traces / squares
-        self.best, self.chosen = np.full(T, np.inf), np.zeros(T, dtype=np.intp)
+        self.best, self.ratios = np.full(T, np.inf), np.zeros((T, len(self.units)))
         self.log_errors, self.intercept = np.full(T, np.nan), np.zeros(T)
-        self.own, self.moved = np.zeros((T, len(self.units))), np.zeros(T, dtype=bool)
+        self.moved = np.zeros(T, dtype=bool)
         # Coefficients stay beside the targets.
         place = targets.backend if targets.kept is not None else NUMPY
         self.beta = [place.zeros((n, part.stop - part.start), targets.dtype) for part in targets.batches]
@@ -382,17 +366,13 @@ class _Candidates:
     def add(self, gamma: Array) -> None:
         """Judge a candidate for all targets."""
         self.gammas.append(np.array(gamma, dtype=np.float64))
-        everyone = np.arange(self.targets.n_targets)
-        self.found.append(self._judge(self.systems.at(self.gammas[-1]), len(self.gammas) - 1, everyone))
+        self.found.append(self._judge(self.systems.at(self.gammas[-1]), np.arange(len(self.best))))
 
     def refine(self, between: _Interpolated, z: Array, members: NDArray[np.intp]) -> None:
         """Judge the centre of a group of targets for these, and their own posterior means from there."""
         self.gammas.append(between.ratios(z[members].mean(axis=0, keepdims=True))[0])
         system, own = self.systems.at(self.gammas[-1]), between.ratios(z[members])
-        centre, known = (
-            self._judge(system, len(self.gammas) - 1, members),
-            np.array([x[:, members] for x in self.found]),
-        )
+        centre, known = self._judge(system, members), np.array([x[:, members] for x in self.found])
         at_centre = between.kriging.weights(self.gammas[-1][np.newaxis])
         found = centre + np.einsum("ts,skt->kt", between.kriging.weights(own) - at_centre, known)
         # What the interpolation missed at the centre is to be gained at least.
@@ -405,10 +385,10 @@ class _Candidates:
             # A maps constants to zero, and a matrix near M⁻¹ does not.
             beta = conjugate_gradients(times, lambda r: system.times(r) + r.mean(0), Y, accuracy, sums=True)
             self._keep(k, at[some], found[:, better[some]], beta, (Y - times(beta)).mean(0))
-        self.own[at], self.moved[at] = own[better], True
+        self.ratios[at], self.moved[at] = own[better], True
 
-    def _judge(self, system: RidgeSystem | FeatureSystem, candidate: int, numbers: NDArray[np.intp]) -> Array:
-        """Keep the machines of a candidate where they are best, and return criteria and log errors, (2, targets)."""
+    def _judge(self, system: RidgeSystem | FeatureSystem, numbers: NDArray[np.intp]) -> Array:
+        """Keep the machines of the last candidate where they are best; return criteria and log errors, (2, targets)."""
         targets, backend, n = self.targets, self.targets.backend, len(self.targets.weight)
         constants = backend.asarray(system.constants, targets.dtype)
         share = backend.asarray(targets.weight / targets.weight.sum(), targets.dtype)
@@ -424,7 +404,7 @@ class _Candidates:
             columns, at = backend.index(better - some.start), numbers[better]
             if len(better):
                 self._keep(k, at, found[:, better], beta[:, columns], constants @ Y[:, columns])
-                self.chosen[at] = candidate
+                self.ratios[at] = self.gammas[-1]
         return found
 
     def _parts(self, numbers: NDArray[np.intp]) -> Iterator[tuple[int, slice, ArrayOrTensor]]:
@@ -452,21 +432,21 @@ class _Candidates:
 
     def learned(self, left_over: float) -> TargetsLearned:
         """Return what suits every target best, in the units of the targets; the search is over then."""
-        gammas, means, units = np.array(self.gammas), self.targets.means, self.targets.units
+        means, units = self.targets.means, self.targets.units
         beta = np.empty(self.targets.Y.shape, self.targets.dtype)
         for part in reversed(self.targets.batches):  # every batch is freed once it is copied
             one = self.beta.pop()
             own = backend_of(one)
             beta[:, part] = own.borrow(one * own.asarray(units[part], self.targets.dtype))
         return TargetsLearned(
-            ratios=np.where(self.moved[:, np.newaxis], self.own, gammas[self.chosen]),
+            ratios=self.ratios,
             value=self.best,
             errors=np.exp(self.log_errors),
             moved=self.moved,
             left_over=left_over,
             beta=beta,
             intercept=means + units * self.intercept,
-            candidates=gammas,
+            candidates=np.array(self.gammas),
             history=self.history,
         )
 
@@ -590,9 +570,11 @@ def find_centres(z: Array, count: int, rng: np.random.RandomState) -> Array:
         return np.asarray(kmeans2(z, z[rng.permutation(len(z))[:count]], 20, minit="matrix")[0])
 
 
-@dataclass(frozen=True)
 class _Interpolated:
     """The criterion at points between the candidates, and how frequent they are among targets.
+
+    The points are drawn around the candidates that suit targets and, if they are to be `everywhere`, as the design is
+    drawn, too.
 
     Attributes
     ----------
@@ -610,48 +592,37 @@ class _Interpolated:
         The targets that it was learned from, and the least interpolated criterion of each.
     """
 
-    knees: Array
-    z: Array
-    kriging: Kriging
-    weights: Array
-    frequencies: Array
-    some: NDArray[np.intp]
-    lowest: Array
-
-    @classmethod
-    def of(
-        cls, search: _Candidates, rng: np.random.RandomState, options: TargetOptions, everywhere: bool
-    ) -> _Interpolated:
-        """Draw points around the candidates that suit targets and, optionally, as the design is drawn, too."""
-        gammas, knees = np.array(search.gammas), 0.3 * search.knees
-        some = rng.permutation(search.targets.n_targets)[: options.learned_from]
-        known = search.above_best(some)
-        kriging = fit_kriging(gammas, known[:, : options.fitted_to], search.knees)
+    def __init__(
+        self, search: _Candidates, rng: np.random.RandomState, options: TargetOptions, everywhere: bool
+    ) -> None:
+        self.search, self.knees, gammas = search, 0.3 * search.knees, np.array(search.gammas)
+        self.some = rng.permutation(len(search.best))[: options.learned_from]
+        known = search.above_best(self.some)
+        self.kriging = fit_kriging(gammas, known[:, : options.fitted_to], search.knees)
         frequent = learn_frequencies(known)
         at = rng.choice(len(gammas), options.points, p=frequent / frequent.sum())
         spread = options.spread * (1.5 if everywhere else 1.0)
-        z = np.maximum(np.log1p(gammas[at] / knees) + spread * rng.normal(size=gammas[at].shape), 0.0)
+        z = np.maximum(np.log1p(gammas[at] / self.knees) + spread * rng.normal(size=gammas[at].shape), 0.0)
         z[rng.uniform(size=z.shape) < options.zeros] = 0.0
         if everywhere:
-            z = np.concatenate([z, np.log1p(_design(search.units, options.points // 2, rng, options) / knees)])
-        weights = kriging.weights(knees * np.expm1(z))
-        values = weights @ known
-        lowest = values.min(axis=0) + search.best[some]
-        return cls(knees, z, kriging, weights, learn_frequencies(values), some, lowest)
+            z = np.concatenate([z, np.log1p(_design(search.units, options.points // 2, rng, options) / self.knees)])
+        self.z, self.weights = z, self.kriging.weights(self.knees * np.expm1(z))
+        values = self.weights @ known
+        self.frequencies, self.lowest = learn_frequencies(values), values.min(axis=0) + search.best[self.some]
 
-    def left_over(self, search: _Candidates) -> float:
+    def left_over(self) -> float:
         """Return by how much the criterion is below that of the best candidate somewhere, on average over targets."""
-        return float(np.maximum(search.best[self.some] - self.lowest, 0.0).mean())
+        return float(np.maximum(self.search.best[self.some] - self.lowest, 0.0).mean())
 
-    def means(self, search: _Candidates, targets: NDArray[np.intp]) -> Array:
+    def means(self, targets: NDArray[np.intp]) -> Array:
         """Return the posterior means of some targets in z."""
-        backend = search.targets.backend
+        backend = self.search.targets.backend
         place, xp = backend.asarray, backend.xp
         weights, z = place(self.weights), place(self.z)
         prior = place(np.log(self.frequencies + np.finfo(float).tiny))[:, None]
         means = np.empty((len(targets), self.z.shape[1]))
         for part in row_strips(len(targets), 1000):
-            odds = prior - weights @ place(search.above_best(targets[part]))
+            odds = prior - weights @ place(self.search.above_best(targets[part]))
             odds = xp.exp(odds - xp.amax(odds, 0))
             means[part] = backend.to_numpy((odds.T @ z) / odds.sum(0)[:, None])
         return means

@@ -23,7 +23,6 @@ from kernelmosaic.solvers.program import (
     Solution,
     SolverOptions,
     Vector,
-    assess,
     certify,
 )
 from kernelmosaic.solvers.smo import most_steps, solve_smo
@@ -101,10 +100,6 @@ class Machine:
         solve = solve_stored if gram.n_samples <= self.options.few else solve_smo
         return solve(gram.matrix, self.program, warm_start, tol, options=self.options)
 
-    def assess(self, gram: Any, beta: Array) -> Solution:
-        """Return a feasible β as a solution for a kernel, with what it is worth."""
-        return assess(gram, self.program, beta)
-
     def continued(self, beta: Array, before: Machine) -> Array:
         """Return coefficients to start from where the solution of a like machine, with another C say, ended."""
         return np.asarray(self.program.continued(beta, before.program))
@@ -141,7 +136,7 @@ def slack_terms(C: float, slack: int, n_samples: int, sample_weight: Vector | No
     A 1-norm slack bounds the coefficients by the sample_C Cᵢ; a 2-norm slack leaves them unbounded and adds 1/Cᵢ to the
     kernel's diagonal, and the papers write its problem without the factor ½.
     """
-    sample_C = C * (np.ones(n_samples) if sample_weight is None else sample_weight)
+    sample_C = check_positive("C", C) * (np.ones(n_samples) if sample_weight is None else sample_weight)
     if slack == 1:
         return sample_C, np.zeros(n_samples), 1.0
     if slack == 2:
@@ -173,7 +168,6 @@ class SVC(Machine):
     has_labels = True
 
     def __init__(self, y: AnyArray, C: float = 1.0, slack: int = 1, sample_weight: Array | None = None) -> None:
-        check_positive("C", C)
         bound, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
         target = np.asarray(y, dtype=np.float64)
         lower, upper = np.where(target > 0, 0.0, -bound), np.where(target > 0, bound, 0.0)
@@ -207,7 +201,6 @@ class SVR(Machine):
         slack: int = 1,
         sample_weight: Array | None = None,
     ) -> None:
-        check_positive("C", C)
         check_positive("epsilon", epsilon, zero=True)
         bound, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
         self.program = Program(np.asarray(y, dtype=np.float64), -bound, bound, ridge, epsilon=float(epsilon))
@@ -277,16 +270,9 @@ class Huber(Machine):
 
     has_one_slack = False
 
-    def __init__(
-        self,
-        y: AnyArray,
-        C: float = 1.0,
-        delta: float = 0.1,
-        sample_weight: Array | None = None,
-    ) -> None:
-        check_positive("C", C)
+    def __init__(self, y: AnyArray, C: float = 1.0, delta: float = 0.1, sample_weight: Array | None = None) -> None:
         check_positive("delta", delta, zero=True)
-        sample_C = C * (np.ones(len(y)) if sample_weight is None else sample_weight)
+        sample_C, _, _ = slack_terms(C, 1, len(y), sample_weight)
         ridge = np.divide(delta, sample_C, out=np.zeros(len(y)), where=sample_C > 0)
         self.program = Program(np.asarray(y, dtype=np.float64), -sample_C, sample_C, ridge)
 
@@ -315,7 +301,7 @@ class Quantile(Machine):
     """
 
     def __init__(self, y: AnyArray, C: float = 1.0, quantile: float = 0.5, sample_weight: Array | None = None) -> None:
-        bound, ridge, _ = slack_terms(check_positive("C", C), 1, len(y), sample_weight)
+        bound, ridge, _ = slack_terms(C, 1, len(y), sample_weight)
         self.program = Program(np.asarray(y, dtype=np.float64), (quantile - 1.0) * bound, quantile * bound, ridge)
 
 
@@ -340,15 +326,16 @@ class OneClass(Machine):
     has_targets = False
 
     def __init__(self, n_samples: int, C: float = 1.0, sample_weight: Array | None = None, slack: int = 1) -> None:
-        bound, ridge, _ = slack_terms(check_positive("C", C), slack, n_samples, sample_weight)
+        bound, ridge, _ = slack_terms(C, slack, n_samples, sample_weight)
         zero = np.zeros(n_samples)
         self.program = Program(zero, zero, bound, ridge, total=1.0)
 
 
-class PosteriorSVC(Machine):
+class PosteriorSVC(SVC):
     """Two classes: min ½‖w‖² + Σ Cᵢ ξᵢ with ŷᵢ f(xᵢ) ≥ ŷᵢ² (1 − ξᵢ), where ŷ = 2 Pr(+1 | x) − 1 (Tao et al. 2005).
 
-    Hard posteriors give the plain machine; a sample with ŷ = 0 has no influence and is taken out.
+    The program is that of `SVC` for targets ŷ and bounds Cᵢ/|ŷᵢ|. Hard posteriors give the plain machine; a sample with
+    ŷ = 0 has no influence and is taken out.
 
     Parameters
     ----------
@@ -361,13 +348,10 @@ class PosteriorSVC(Machine):
     """
 
     def __init__(self, soft: Array, C: float = 1.0, sample_weight: Array | None = None) -> None:
-        check_positive("C", C)
         # A soft label below this is none: its bound C/|ŷ| would leave the range of the arithmetic.
         target = np.where(np.abs(soft) > 1e-8, soft, 0.0)
-        sample_C = C * (np.ones(len(target)) if sample_weight is None else sample_weight)
-        bound = np.divide(sample_C, np.abs(target), out=np.zeros(len(target)), where=target != 0)
-        lower, upper = np.where(target > 0, 0.0, -bound), np.where(target > 0, bound, 0.0)
-        self.program = Program(target, lower, upper, np.zeros(len(target)))
+        weight = np.ones(len(target)) if sample_weight is None else sample_weight
+        super().__init__(target, C, 1, np.divide(weight, np.abs(target), out=np.zeros(len(target)), where=target != 0))
         self.has_labels = bool(np.all(np.abs(target) == 1))
 
 
@@ -492,12 +476,11 @@ class MulticlassMachine(Machine):
         *,
         constants: bool = False,
     ) -> None:
-        check_positive("C", C)
         labels = np.asarray(y, dtype=np.intp)
         k = int(labels.max()) + 1 if n_classes is None else n_classes
         if labels.min() < 0 or labels.max() >= k or k < 2:
             raise ValueError(f"y: give at least two classes, numbered from 0 to {k - 1}.")
-        sample_C = C * (np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64))
+        sample_C, _, _ = slack_terms(C, 1, len(labels), sample_weight)
         if margins is None:
             margins = np.full((len(labels), k), self.margin)
         if margins.shape != (len(labels), k):
