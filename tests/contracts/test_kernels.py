@@ -43,6 +43,7 @@ from kernelmosaic.kernels import (
     WeightedDegree,
     WeisfeilerLehman,
 )
+from kernelmosaic.kernels.distances import FitSamples
 
 
 @dataclass
@@ -310,6 +311,21 @@ def test_unfitted_kernel_takes_its_columns_for_the_training_set(example):
     assert_allclose(clone(example.kernel)(example.X), fitted(example.X), rtol=1e-10, atol=1e-13)
     assert_allclose(clone(example.kernel)(example.X[:3], example.X), fitted(example.X[:3], example.X), rtol=1e-10)
     assert_allclose(clone(example.kernel).diag(example.X), fitted.diag(example.X), rtol=1e-10)
+
+
+def test_a_derived_class_extends_fit(example):
+    def fit(self, X, y=None):
+        kind.fit(self, X, y)
+        self.extended_ = True
+        return self
+
+    kind = type(example.kernel)
+    kernel = clone(example.kernel)
+    kernel.__class__ = type(f"Own{kind.__name__}", (kind,), {"fit": fit})
+    K = clone(example.kernel).fit(example.X)(example.X)
+    for own in (clone(kernel).fit(example.X), clone(kernel).fit_to(FitSamples(kernel.validate(example.X)))):
+        assert own.extended_
+        assert_allclose(own(example.X), K)
 
 
 def test_fit_leaves_samples_and_parameters_alone(example):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kernelmosaic._typing import MatrixLike, TargetLike
+from kernelmosaic._typing import MatrixLike
 from kernelmosaic.kernels.base import Block, Kernel, is_positive
 from kernelmosaic.kernels.distances import FitSamples
 from kernelmosaic.kernels.views import check_kernel
@@ -43,12 +43,9 @@ class _Composite(Kernel):
     def keeps_scale(self) -> bool:  # type: ignore[override]
         return any(one.keeps_scale for one in self._given())
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        return self.fit_to(FitSamples(self.validate(X)))
-
-    def fit_to(self, samples: FitSamples) -> Self:
-        for name, one in zip(self.parts, self._given(), strict=True):
-            setattr(self, f"{name}_", clone(one).fit_to(samples))
+    def _learn(self, samples: FitSamples) -> Self:
+        for name in self.parts:
+            setattr(self, f"{name}_", clone(getattr(self, name)).fit_to(samples))
         return self
 
     def validate(self, X: MatrixLike) -> MatrixLike:

@@ -79,20 +79,21 @@ class Kernel(BaseEstimator, ABC):
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         """Learn the parameters that depend on the training set; most kernels have none."""
         self._check_parameters()
-        self.validate(X)
-        return self
+        return self._learn(FitSamples(self.validate(X)))
 
     def fit_to(self, samples: FitSamples) -> Self:
         """Learn the same of validated samples, and share with other kernels what these learn of them.
 
-        A class that defines `fit` alone is fitted by it.
+        A class that defines `fit` is fitted by it.
         """
-        return self.fit(samples.X)
+        if type(self).fit is not Kernel.fit:
+            return self.fit(samples.X)
+        self._check_parameters()
+        return self._learn(samples)
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "fit" in vars(cls) and "fit_to" not in vars(cls):
-            cls.fit_to = Kernel.fit_to  # type: ignore[method-assign]
+    def _learn(self, samples: FitSamples) -> Self:
+        """Learn parameters of samples; those of a class that defines neither this nor `fit` do not depend on them."""
+        return self
 
     @property
     def inner(self) -> Kernel:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike, TargetLike
+from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike
 from kernelmosaic.backend import NUMPY, backend_of
 from kernelmosaic.kernels.base import Block, StatisticKernel, is_positive, is_whole
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
@@ -99,10 +99,7 @@ class Radial(StatisticKernel):
         self.factor = factor
         self.per_column = per_column
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        return self.fit_to(FitSamples(self.validate(X)))
-
-    def fit_to(self, samples: FitSamples) -> Self:
+    def _learn(self, samples: FitSamples) -> Self:
         self.width_ = self.measure(samples)
         return self
 

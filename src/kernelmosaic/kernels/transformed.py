@@ -156,10 +156,7 @@ class Ranked(Transformed):
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        return self.fit_to(FitSamples(self.validate(X)))
-
-    def fit_to(self, samples: FitSamples) -> Self:
+    def _learn(self, samples: FitSamples) -> Self:
         self.values_, self.ranks_, ranked = samples.ranked
         self.kernel_ = clone(self.kernel).fit_to(ranked)
         return self
