@@ -113,7 +113,8 @@ class FourierMap:
     center: Any = 0.0
 
     def __init__(self, kernel: Kernel, X: MatrixLike, rank: int, random: np.random.RandomState) -> None:
-        self.frequencies, self.factor = kernel.draw_frequencies(X.shape[1], rank // 2, random)
+        self.frequencies = kernel.draw_frequencies(X.shape[1], rank // 2, random)
+        self.factor = float(kernel._diagonal(X[:1])[0])
         self.width = 2 * self.frequencies.shape[1]
         if isinstance(X, np.ndarray):
             self.center = X.mean(axis=0, dtype=np.float64)

@@ -153,13 +153,10 @@ class Product(_Pair):
 
     _join = np.multiply
 
-    def draw_frequencies(
-        self, n_columns: int, count: int, random: np.random.RandomState
-    ) -> tuple[NDArray[np.float64], float]:
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
         # A product of kernels has the spectrum of a sum of independent frequencies.
-        left, a = self.left_.draw_frequencies(n_columns, count, random)
-        right, b = self.right_.draw_frequencies(n_columns, count, random)
-        return left + right, a * b
+        left = self.left_.draw_frequencies(n_columns, count, random)
+        return left + self.right_.draw_frequencies(n_columns, count, random)
 
     def __repr__(self) -> str:
         return f"{_operand(self.left, Sum)} * {_operand(self.right, Sum, Product, Scaled)}"
@@ -204,11 +201,8 @@ class Scaled(_Composite):
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.multiply(self.kernel_._diagonal(X), float(self.factor))
 
-    def draw_frequencies(
-        self, n_columns: int, count: int, random: np.random.RandomState
-    ) -> tuple[NDArray[np.float64], float]:
-        frequencies, value = self.kernel_.draw_frequencies(n_columns, count, random)
-        return frequencies, value * float(self.factor)
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
+        return self.kernel_.draw_frequencies(n_columns, count, random)
 
     def entry_roundings(self, X: MatrixLike) -> float:
         return self.kernel.entry_roundings(X) + 1.0

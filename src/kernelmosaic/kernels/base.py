@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from inspect import isabstract, isclass, signature
+from itertools import product
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -16,7 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms
 
-from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
+from kernelmosaic._typing import AnyArray, MatrixLike, Settings, TargetLike
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
 
 #: An array, or a tensor where the samples are tensors.
@@ -178,10 +179,8 @@ class Kernel(BaseEstimator, ABC):
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.array([self._block(x, x)[0, 0] for x in (X[i : i + 1] for i in range(X.shape[0]))], dtype=np.float64)
 
-    def draw_frequencies(
-        self, n_columns: int, count: int, random: np.random.RandomState
-    ) -> tuple[NDArray[np.float64], float]:
-        """Return frequencies drawn from the spectrum of a kernel of x − z, (columns, count), and its value at x = z."""
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
+        """Return frequencies drawn from the spectrum of a kernel of x − z, of shape (n_columns, count)."""
         raise ValueError(
             f"approximation='fourier' supports Gaussian and Laplacian kernels, their products and multiples, not "
             f"{self!r}; use approximation='nystroem', which supports every kernel."
@@ -324,6 +323,19 @@ def is_positive(value: object) -> bool:
 def is_whole(value: object, least: int = 1) -> bool:
     """Whether a parameter is a whole number, and not below the least."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def settings_of(grids: Mapping[str, Any]) -> list[Settings]:
+    """Return every combination of the values of some parameters, the last one changing fastest."""
+    listed = []
+    for name, grid in grids.items():
+        if isinstance(grid, str | bytes) or not isinstance(grid, Iterable):
+            raise TypeError(f"{name}={grid!r}: give a list of values, such as {name}=[{grid!r}].")
+        # Plain numbers print as numbers; matrices of a stack stay the arrays they are.
+        listed.append(grid.tolist() if isinstance(grid, np.ndarray) and grid.ndim == 1 else list(grid))
+        if not listed[-1]:
+            raise ValueError(f"{name}=[]: give at least one value.")
+    return [dict(zip(grids, chosen, strict=True)) for chosen in product(*listed)]
 
 
 def suggest_kernel(given: object) -> str:

@@ -224,11 +224,8 @@ class Rescaled(Transformed):
         backend = backend_of(X)
         return X * backend.asarray(1.0 / self.scale_, backend.dtype(X))
 
-    def draw_frequencies(
-        self, n_columns: int, count: int, random: np.random.RandomState
-    ) -> tuple[NDArray[np.float64], float]:
-        frequencies, value = self.kernel_.draw_frequencies(n_columns, count, random)
-        return frequencies / self.scale_[:, np.newaxis], value
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
+        return self.kernel_.draw_frequencies(n_columns, count, random) / self.scale_[:, np.newaxis]
 
 
 def width_learner(kernel: Kernel) -> Radial | None:

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import chain
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -18,8 +18,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._indexing import _get_column_indices, _safe_indexing
 
+from kernelmosaic._checks import check_count
 from kernelmosaic._typing import KernelsLike, MatrixLike
-from kernelmosaic.kernels.base import Kernel, first_text, is_whole, shorten, shown, suggest_kernel
+from kernelmosaic.kernels.base import Kernel, first_text, settings_of, shorten, shown, suggest_kernel
 from kernelmosaic.kernels.categorical import Categorical
 from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
@@ -359,18 +360,11 @@ def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
     """
     check_kernel("kernel", kernel, "family")
     known = kernel.get_params()
-    values = []
-    for name, grid in grids.items():
-        if name not in known:
-            has = f"it has {', '.join(known)}" if known else "it has none"
-            raise ValueError(f"{name}: {kernel!r} has no such parameter; {has}.")
-        if isinstance(grid, str | bytes) or not isinstance(grid, Iterable):
-            raise TypeError(f"{name}={grid!r}: give a list of values, such as {name}=[{grid!r}].")
-        # Plain numbers print as numbers; matrices of a stack stay the arrays they are.
-        values.append(grid.tolist() if isinstance(grid, np.ndarray) and grid.ndim == 1 else list(grid))
-        if not values[-1]:
-            raise ValueError(f"{name}=[]: a family needs at least one value of each parameter.")
-    return [clone(kernel).set_params(**dict(zip(grids, chosen, strict=True))) for chosen in product(*values)]
+    unknown = [name for name in grids if name not in known]
+    if unknown:
+        has = f"it has {', '.join(known)}" if known else "it has none"
+        raise ValueError(f"{unknown[0]}: {kernel!r} has no such parameter; {has}.")
+    return [clone(kernel).set_params(**chosen) for chosen in settings_of(grids)]
 
 
 class PerColumn(BaseEstimator):
@@ -519,8 +513,7 @@ def by_group(
         raise TypeError(
             f"groups={groups!r}: give a dict from the name of a group to its columns, by_group(kernel, dict)."
         )
-    if not is_whole(min_size):
-        raise ValueError(f"min_size={min_size!r}: give a whole number of at least 1.")
+    check_count("min_size", min_size)
     kernels: list[Any] = [Gaussian() if kernel is None else kernel]
     if isinstance(kernel, list | tuple):
         kernels = list(kernel)
