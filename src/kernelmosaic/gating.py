@@ -6,18 +6,15 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import ArrayOrTensor, Settings
+from kernelmosaic._typing import Array, ArrayOrTensor, Settings
 
 __all__ = ["Constant", "Gating", "GaussianGating", "LinearGating", "Sigmoid", "Softmax"]
 
 # What a gating is -----------------------------------------------------------------------------------------------------
-
-Array = NDArray[np.float64]
 
 
 class Gating(BaseEstimator, ABC):
@@ -303,7 +300,7 @@ class Constant(Gating):
         """Return ``weights`` (P,): the θ_m, squares of the gates."""
         return {"weights": self._given() if self.weights is not None else softmax(V[:, 0])}
 
-    def _given(self) -> NDArray[np.float64]:
+    def _given(self) -> Array:
         weights = np.asarray(self.weights, dtype=np.float64)
         if weights.ndim != 1 or not np.all(np.isfinite(weights) & (weights >= 0)) or not np.any(weights > 0):
             raise ValueError(f"weights={self.weights!r}: give finite numbers, none negative and not all zero.")

@@ -67,13 +67,9 @@ def table_text(table: pd.DataFrame, delimiter: str = ",") -> str:
 
 def _harmless(cell: Any) -> Any:
     """Return a text that a spreadsheet would run with an apostrophe before it; numbers stay numbers."""
-    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")) or is_number(cell):
         return cell
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}"
-    return cell
+    return f"'{cell}"
 
 
 def _check_repeated(path: Path, names: list[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,6 +188,8 @@ class SubsetStack(GramStack):
 
     def _single_forms(self, support: NDArray[np.intp], beta: Array, kernels: NDArray[np.intp]) -> tuple[Array, Array]:
         """Return the forms with every entry in single precision, and how far each may be off; β is of the support."""
+        from kernelmosaic.gram._numba_stack import add_forms
+
         single, power = np.finfo(np.float32), self.kernel_set.family.kernel.power
         # Kernels of distances of at most one that fall off faster than `steepest` are left to double precision, and
         # products of coefficients, at most one, are lost in `nothing`. Sums in single precision are of `chunk` pairs,
@@ -215,20 +216,13 @@ class SubsetStack(GramStack):
             # Products of smaller numbers would be denormal, which is slow.
             w[np.abs(w) < nothing] = 0.0
             weight += float(np.abs(w).sum()) + 2.0 * nothing / float(single.eps) * len(w)
-            tile = D, w.astype(np.float32), subsets, starts, rates, out, chunk
-            run_threads(partial(_add_forms, tile), parts, 4 * len(kernels) * len(left))
+            add = partial(add_forms, D, w.astype(np.float32), subsets, starts, rates, out, chunk)
+            run_threads(lambda some: add(some.start, some.stop), parts, 4 * len(kernels) * len(left))  # noqa: B023
         size = subsets.shape[1]
         # Of a sum of so many terms, of the exponential and its argument, and of distances that are lost to underflow.
         share = (chunk + 2 * size + 12) * float(single.eps) / 2 - size * float(single.tiny) * rates.astype(np.float64)
         share[exact < steepest] = np.inf
         return out * largest**2, share * weight * largest**2
-
-
-def _add_forms(tile: tuple[Any, ...], some: slice) -> None:
-    from kernelmosaic.gram import _numba_stack
-
-    add: Any = _numba_stack.add_forms
-    add(*tile, some.start, some.stop)
 
 
 def _pairs(n: int, count: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:

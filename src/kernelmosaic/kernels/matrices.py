@@ -228,10 +228,8 @@ class Precomputed(MatrixRows):
         gaps = _gaps(given)
         if gaps is not None:
             self._share().gaps = gaps
-            there = np.ix_(~gaps, ~gaps)
-            filled = np.zeros_like(np.asarray(given))
-            filled[there] = np.asarray(given)[there]
-            given = filled
+            given = np.array(given)
+            given[gaps] = given[:, gaps] = 0.0
         K, likely = square_matrix(given, "K", "Precomputed")
         # A factorisation proves that no eigenvalue is negative beyond rounding; of many samples it takes longer than
         # learning from them. Large matrices are checked among some samples, and after every fit among its support.
