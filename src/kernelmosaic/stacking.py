@@ -341,13 +341,12 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
 
 def _absent(columns: list[Any], view: str, like: MatrixLike) -> MatrixLike:
     """Return a table that is missing in every row of another one."""
+    names = [str(name).removeprefix(f"{view}{SEPARATOR}") for name in columns]
     if isinstance(like, SparseTable) and hasattr(like, "index"):
-        names = [str(name).removeprefix(f"{view}{SEPARATOR}") for name in columns]
         return SparseTable((0, len(names)), columns=names, index=like.index[:0]).reindex(like.index)
     nothing = np.full((like.shape[0], len(columns)), np.nan)
     if not _is_frame(like):
         return nothing
-    names = [str(name).removeprefix(f"{view}{SEPARATOR}") for name in columns]
     return type(like)(
         dict(zip(names, nothing.T, strict=True)), **({"index": like.index} if hasattr(like, "index") else {})
     )

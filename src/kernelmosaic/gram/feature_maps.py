@@ -16,7 +16,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, MatrixLike, Seed
 from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips, torch_backend
-from kernelmosaic.gram.kernel_set import Kernels, KernelSet, PlacedSamples, Views, named, take_rows
+from kernelmosaic.gram.kernel_set import Kernels, KernelSet, PlacedSamples, Views, take_rows
 from kernelmosaic.gram.normalizing import (
     CENTRED_ERROR,
     UnitTrace,
@@ -28,7 +28,7 @@ from kernelmosaic.gram.normalizing import (
 )
 from kernelmosaic.gram.options import FitOptions, device_entries
 from kernelmosaic.gram.row_blocks import RowSource
-from kernelmosaic.kernels.base import Block, Kernel
+from kernelmosaic.kernels.base import Block, Kernel, named
 from kernelmosaic.kernels.numeric import Linear
 from kernelmosaic.kernels.views import KernelSpec
 

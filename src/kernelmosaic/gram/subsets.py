@@ -19,13 +19,13 @@ from kernelmosaic.backend import (
     run_threads,
     torch_backend,
 )
-from kernelmosaic.gram.kernel_set import FittedKernel, Kernels, KernelSet, Views, named, take_rows
+from kernelmosaic.gram.kernel_set import FittedKernel, Kernels, KernelSet, Views, take_rows
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, make_normalization
 from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.stack import ComputedStack, GramStack, MatrixStack, make_stack, matrix_dtype
-from kernelmosaic.kernels.base import Block
+from kernelmosaic.kernels.base import Block, named
 from kernelmosaic.kernels.distances import FitSamples
 from kernelmosaic.kernels.subsets import FamilyNames, SubsetFamily
 from kernelmosaic.kernels.views import KernelSpec, take_columns

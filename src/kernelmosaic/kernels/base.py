@@ -296,6 +296,16 @@ def refuse_text(X: MatrixLike, y: TargetLike = None) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def named(name: str) -> Iterator[None]:
+    """Add the name of the kernel to an error: a kernel itself has no name."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"kernel {name!r}: {error}") from error
+
+
 def first_text(X: MatrixLike) -> tuple[Any, str] | None:
     """Return the first column with a string that is no number, by name or number, and the string."""
     table = np.asarray(X, dtype=object)
