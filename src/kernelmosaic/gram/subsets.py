@@ -226,17 +226,12 @@ class SubsetStack(GramStack):
 
 
 def _pairs(n: int, count: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield the pairs i > j of n things, about so many at a time, whole rows i of them."""
-    first = 1
-    while first < n:
-        last = first + 1
-        while last < n and (last + 1 - first) * (last + first) // 2 <= count:
-            last += 1
-        rows = np.arange(first, last)
-        left = np.repeat(rows, rows)
-        right = np.arange(len(left)) - np.repeat(np.cumsum(rows) - rows, rows)
-        yield left, right
-        first = last
+    """Yield the pairs i > j of n things, row by row, so many at a time."""
+    for some in row_strips(n * (n - 1) // 2, count):
+        pair = np.arange(some.start, some.stop)
+        # Row i begins at i (i − 1) / 2, of which the root is exact.
+        left = ((1.0 + np.sqrt(1.0 + 8.0 * pair)) / 2.0).astype(np.intp)
+        yield left, pair - left * (left - 1) // 2
 
 
 def _widths(family: SubsetFamily, X: AnyArray) -> Array:

@@ -162,10 +162,6 @@ class SubsetFamily(Sequence[Named]):
             rank -= comb(len(self.columns), size)
         raise IndexError(m)  # pragma: no cover
 
-    def name_of(self, m: int) -> str:
-        """Return the name of kernel m."""
-        return self._name(*self.subset(m))
-
     def make(self, setting: Settings) -> Radial:
         """Return the pattern with a setting, not fitted."""
         made: Radial = clone(self.kernel).set_params(**setting)
@@ -212,7 +208,7 @@ class FamilyNames(Sequence[str]):
     def __getitem__(self, m: Any) -> Any:
         if isinstance(m, slice):
             return [self[k] for k in range(*m.indices(len(self)))]
-        return self.family.name_of(int(m))
+        return self.family._name(*self.family.subset(int(m)))
 
     def __repr__(self) -> str:
         return f"<{len(self)} names, from {self[0]!r} to {self[-1]!r}>"
