@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 
-from kernelmosaic._checks import check_choice
+from kernelmosaic._checks import check_choice, check_positive
 from kernelmosaic._typing import Array, ArrayOrTensor, Settings
 
 __all__ = ["Constant", "Gating", "GaussianGating", "LinearGating", "Sigmoid", "Softmax"]
@@ -63,10 +63,7 @@ class LinearGating(Gating):
         self.standardize = standardize
 
     def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
-        if not 0 <= self.scale < np.inf:
-            raise ValueError(
-                f"scale={self.scale!r}: the spread of the first coefficients must be finite and not negative."
-            )
+        check_positive("scale", self.scale, zero=True)
         if not self.standardize:
             return rng.normal(scale=self.scale, size=(n_kernels, n_features + 1))
         # A score's spread over the samples is then `scale`, whatever the number of features.
@@ -207,8 +204,7 @@ class GaussianGating(Gating):
         self.scale = scale
 
     def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
-        if not 0 <= self.scale < np.inf:
-            raise ValueError(f"scale={self.scale!r}: the spread of the first centres must be finite and not negative.")
+        check_positive("scale", self.scale, zero=True)
         centres = rng.normal(scale=self.scale, size=(n_kernels, n_features))
         # Distances grow with the number of features; widths that grow alike keep the first gates soft.
         widths = np.full((n_kernels, n_features), 0.5 * np.log(max(n_features, 1)))

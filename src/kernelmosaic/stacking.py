@@ -149,12 +149,10 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
         if self.index.equals(index):
             return self
         places = self.index.get_indexer(index)
-        there = np.flatnonzero(places >= 0)
-        dtype = np.result_type(self.dtype, np.float32)
-        pick = sparse.csr_array(
-            (np.ones(len(there), dtype=dtype), (there, places[there])), shape=(len(index), self.shape[0])
-        )
-        rows = mark_lacking(pick @ sparse.csr_array(self), {"": places < 0}, {"": range(min(1, self.shape[1]))})
+        # A row that the table does not have is number −1, the last one, which is empty.
+        empty = sparse.csr_array((1, self.shape[1]), dtype=np.result_type(self.dtype, np.float32))
+        rows = sparse.vstack([sparse.csr_array(self), empty], format="csr")[places]
+        rows = mark_lacking(rows, {"": places < 0}, {"": range(min(1, self.shape[1]))})
         return SparseTable(rows, columns=getattr(self, "columns", None), index=index)
 
 

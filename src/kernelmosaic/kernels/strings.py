@@ -40,9 +40,7 @@ class SequenceKernel(Kernel):
             )
         if all(type(s) is str and s for s in strings):
             return strings
-        result = np.empty(strings.size, dtype=object)
-        result[:] = [self._read(s, i) for i, s in enumerate(strings)]
-        return result
+        return np.array([self._read(s, i) for i, s in enumerate(strings)], dtype=object)
 
     def _read(self, value: object, position: int) -> str:
         if not isinstance(value, str | bytes):
