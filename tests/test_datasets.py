@@ -198,3 +198,6 @@ def test_what_is_wrong_with_a_file_or_a_folder(tmp_path, monkeypatch):
     np.savez(tmp_path / "banana.npz", y=np.arange(2), view=np.eye(3))
     with pytest.raises(ValueError, match=r"banana\.npz holds no X, and no view"):
         load("banana", tmp_path)
+    np.savez(tmp_path / "banana.npz", y=np.arange(2), X=np.eye(2), target=np.arange(2))
+    with pytest.raises(ValueError, match=r"banana\.npz holds an array called 'target', as a part of the result is"):
+        load("banana", tmp_path)

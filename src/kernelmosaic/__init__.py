@@ -50,19 +50,15 @@ __all__ = [
 ]
 
 #: Where the public names are defined that are neither estimators nor sub-packages.
-_HOMES = {
-    "load": "kernelmosaic.persistence",
-    "save": "kernelmosaic.persistence",
-    "stack_views": "kernelmosaic.stacking",
-}
+_HOMES = {"load": "persistence", "save": "persistence", "stack_views": "stacking"}
 
 
 def __getattr__(name: str) -> Any:
-    home = "kernelmosaic.estimators" if name[0].isupper() else _HOMES.get(name)
+    home = "estimators" if name[0].isupper() else _HOMES.get(name)
     if home is None and name in __all__:
         return import_module(f"kernelmosaic.{name}")
     # What a module holds beside its public names is not for others.
-    if home is None or name not in (module := import_module(home)).__all__:
+    if home is None or name not in (module := import_module(f"kernelmosaic.{home}")).__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = getattr(module, name)  # the next look-up does not come here
     return globals()[name]

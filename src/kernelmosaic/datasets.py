@@ -233,5 +233,8 @@ def _read(path: Path) -> Bunch:
     views = {key: arrays.pop(key).astype(np.float64) for key in views}
     if X is None and not views:
         raise ValueError(f"{path} holds no X, and no view, which is a matrix with one row per entry of y.")
+    taken = [key for key in ("data", "target", "views", "columns") if key in arrays]
+    if taken:
+        raise ValueError(f"{path} holds an array called {taken[0]!r}, as a part of the result is: rename it.")
     data, columns = stack_views(views) if X is None else (X.astype(np.float64) if X.dtype.kind in "biuf" else X, {})
     return Bunch(data=data, target=y, views=views, columns=columns, **arrays)

@@ -40,10 +40,10 @@ def njit(**options: Any) -> Any:
     return compiled
 
 
-def existing_file(path: Path, what: str = "a file") -> Path:
-    """Refuse a path where there is nothing to read; `what` is what to give in place of a folder."""
+def existing_file(path: Path, what: str = "the path of a file") -> Path:
+    """Refuse a path where there is nothing to read; `what` is what to give in its place."""
     if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file.")
+        raise FileNotFoundError(f"{path}: there is no such file; give {what}.")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give {what}.")
     return path

@@ -6,18 +6,15 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 
-from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import ArrayOrTensor, Settings
+from kernelmosaic._checks import check_choice, check_positive
+from kernelmosaic._typing import Array, ArrayOrTensor, Settings
 
 __all__ = ["Constant", "Gating", "GaussianGating", "LinearGating", "Sigmoid", "Softmax"]
 
 # What a gating is -----------------------------------------------------------------------------------------------------
-
-Array = NDArray[np.float64]
 
 
 class Gating(BaseEstimator, ABC):
@@ -66,10 +63,7 @@ class LinearGating(Gating):
         self.standardize = standardize
 
     def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
-        if not 0 <= self.scale < np.inf:
-            raise ValueError(
-                f"scale={self.scale!r}: the spread of the first coefficients must be finite and not negative."
-            )
+        check_positive("scale", self.scale, zero=True)
         if not self.standardize:
             return rng.normal(scale=self.scale, size=(n_kernels, n_features + 1))
         # A score's spread over the samples is then `scale`, whatever the number of features.
@@ -210,8 +204,7 @@ class GaussianGating(Gating):
         self.scale = scale
 
     def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
-        if not 0 <= self.scale < np.inf:
-            raise ValueError(f"scale={self.scale!r}: the spread of the first centres must be finite and not negative.")
+        check_positive("scale", self.scale, zero=True)
         centres = rng.normal(scale=self.scale, size=(n_kernels, n_features))
         # Distances grow with the number of features; widths that grow alike keep the first gates soft.
         widths = np.full((n_kernels, n_features), 0.5 * np.log(max(n_features, 1)))
@@ -303,7 +296,7 @@ class Constant(Gating):
         """Return ``weights`` (P,): the θ_m, squares of the gates."""
         return {"weights": self._given() if self.weights is not None else softmax(V[:, 0])}
 
-    def _given(self) -> NDArray[np.float64]:
+    def _given(self) -> Array:
         weights = np.asarray(self.weights, dtype=np.float64)
         if weights.ndim != 1 or not np.all(np.isfinite(weights) & (weights >= 0)) or not np.any(weights > 0):
             raise ValueError(f"weights={self.weights!r}: give finite numbers, none negative and not all zero.")

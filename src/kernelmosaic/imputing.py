@@ -133,10 +133,7 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _read(self, X: MatrixLike, reset: bool) -> tuple[AnyArray, NDArray[np.bool_]]:
         """Return the cells, and which are empty."""
-        whole = {"dtype": None, "ensure_all_finite": "allow-nan"}
-        values = validate_data(self, X, reset=reset, **whole)
-        if hasattr(X, "isna"):
-            return values, np.array(X.isna())
+        values = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
         return values, is_missing(values)
 
     def __sklearn_tags__(self) -> Tags:

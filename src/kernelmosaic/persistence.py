@@ -33,7 +33,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from kernelmosaic import __version__
 from kernelmosaic._typing import Estimator
-from kernelmosaic.files import write_bytes
+from kernelmosaic.files import existing_file, write_bytes
 
 __all__ = ["ModelFileInfo", "info", "load", "save"]
 
@@ -175,7 +175,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
     """
     skops_io = _skops_io()
     trusted = _names(trusted)
-    data = _read_file(path)
+    data = existing_file(Path(path), _MODEL).read_bytes()
     header = _read_header(path, data, max_bytes)
     try:
         held = skops_io.get_untrusted_types(data=data)
@@ -216,7 +216,7 @@ def info(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> ModelFi
     ...     info(f"{folder}/model.skops").estimator
     'kernelmosaic.estimators.classifier.MKLClassifier'
     """
-    return _read_header(path, _read_file(path), max_bytes)
+    return _read_header(path, existing_file(Path(path), _MODEL).read_bytes(), max_bytes)
 
 
 @cache
@@ -333,15 +333,6 @@ def _read_header(path: str | os.PathLike[str], data: bytes, max_bytes: int) -> M
         fault = f"its {_HEADER} lacks {missing[0]}" if missing else "its content does not match its digest"
         raise ValueError(f"{path} is damaged or was changed: {fault}.")
     return ModelFileInfo(**{field.name: given[field.name] for field in fields(ModelFileInfo)})
-
-
-def _read_file(path: str | os.PathLike[str]) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: there is no such file; give {_MODEL}.") from None
-    except IsADirectoryError:
-        raise IsADirectoryError(f"{path} is a folder; give {_MODEL}.") from None
 
 
 def _skops_io() -> ModuleType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from os import PathLike
 from typing import Any
 
@@ -337,21 +338,14 @@ def _parts(data: Any, modality: Any, layer: Any, use_raw: bool) -> list[Part]:
 def _side_by_side(data: Any, parts: Sequence[Part], columns: Sequence[NDArray[np.intp]]) -> MatrixLike:
     """Return the given columns of all parts as one table, rows in the order of the cells."""
     tables = [part.read(own) for part, own in zip(parts, columns, strict=True)]
-    names = [part.prefix + part.columns[j] for part, own in zip(parts, columns, strict=True) for j in own]
+    names = [[part.prefix + part.columns[j] for j in own] for part, own in zip(parts, columns, strict=True)]
     cells = [part.data.obs_names for part in parts]
     index = data.obs_names if len(parts) > 1 else cells[0]
-    whole: Any = tables[0]
-    if len(parts) > 1 and any(map(sparse.issparse, tables)):
+    if any(map(sparse.issparse, tables)):
         rows = [SparseTable(table, index=own).reindex(index) for table, own in zip(tables, cells, strict=True)]
-        whole = sparse.hstack(rows, format="csr")
-    elif len(parts) > 1:
-        whole = np.full((len(index), len(names)), np.nan, dtype=np.result_type(*(table.dtype for table in tables)))
-        first = 0
-        for table, own in zip(tables, cells, strict=True):
-            whole[index.get_indexer(own), first : first + table.shape[1]] = table
-            first += table.shape[1]
-    if sparse.issparse(whole):
-        return SparseTable(whole, columns=names, index=index)
+        whole = rows[0] if len(rows) == 1 else sparse.hstack(rows, format="csr")
+        return SparseTable(whole, columns=list(chain.from_iterable(names)), index=index)
     import pandas as pd
 
-    return pd.DataFrame(whole, index=index, columns=names)
+    frames = [pd.DataFrame(*one) for one in zip(tables, cells, names, strict=True)]
+    return frames[0] if len(frames) == 1 else pd.concat([frame.reindex(index) for frame in frames], axis=1)

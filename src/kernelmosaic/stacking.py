@@ -149,12 +149,10 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
         if self.index.equals(index):
             return self
         places = self.index.get_indexer(index)
-        there = np.flatnonzero(places >= 0)
-        dtype = np.result_type(self.dtype, np.float32)
-        pick = sparse.csr_array(
-            (np.ones(len(there), dtype=dtype), (there, places[there])), shape=(len(index), self.shape[0])
-        )
-        rows = mark_lacking(pick @ sparse.csr_array(self), {"": places < 0}, {"": range(min(1, self.shape[1]))})
+        # A row that the table does not have is number −1, the last one, which is empty.
+        empty = sparse.csr_array((1, self.shape[1]), dtype=np.result_type(self.dtype, np.float32))
+        rows = sparse.vstack([sparse.csr_array(self), empty], format="csr")[places]
+        rows = mark_lacking(rows, {"": places < 0}, {"": range(min(1, self.shape[1]))})
         return SparseTable(rows, columns=getattr(self, "columns", None), index=index)
 
 
@@ -341,13 +339,12 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
 
 def _absent(columns: list[Any], view: str, like: MatrixLike) -> MatrixLike:
     """Return a table that is missing in every row of another one."""
+    names = [str(name).removeprefix(f"{view}{SEPARATOR}") for name in columns]
     if isinstance(like, SparseTable) and hasattr(like, "index"):
-        names = [str(name).removeprefix(f"{view}{SEPARATOR}") for name in columns]
         return SparseTable((0, len(names)), columns=names, index=like.index[:0]).reindex(like.index)
     nothing = np.full((like.shape[0], len(columns)), np.nan)
     if not _is_frame(like):
         return nothing
-    names = [str(name).removeprefix(f"{view}{SEPARATOR}") for name in columns]
     return type(like)(
         dict(zip(names, nothing.T, strict=True)), **({"index": like.index} if hasattr(like, "index") else {})
     )

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Settings
+from kernelmosaic._typing import AnyArray, Array, Settings
 from kernelmosaic.files import existing_file, write_bytes, write_text
 from kernelmosaic.kernels.base import is_number
 from kernelmosaic.stacking import list_columns
@@ -67,13 +67,9 @@ def table_text(table: pd.DataFrame, delimiter: str = ",") -> str:
 
 def _harmless(cell: Any) -> Any:
     """Return a text that a spreadsheet would run with an apostrophe before it; numbers stay numbers."""
-    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")) or is_number(cell):
         return cell
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}"
-    return cell
+    return f"'{cell}"
 
 
 def _check_repeated(path: Path, names: list[str]) -> None:
@@ -205,25 +201,18 @@ def _read_npz(path: Path) -> pd.DataFrame:
     if not arrays:
         raise ValueError(f"{path}: no array with one row per sample, such as X and y.")
     n = len(arrays["X"] if "X" in arrays else max(arrays.values(), key=lambda array: array.ndim))
-    columns: dict[str, AnyArray] = {}
+    parts = []
     for name, array in arrays.items():
         if len(array) != n:
             raise ValueError(f"{path}: {name} has {len(array)} rows, others {n}; every array needs one per sample.")
-        columns.update(_named_columns(path, name, array, names if name == "X" else None))
-    return pd.DataFrame(columns)
-
-
-def _named_columns(path: Path, name: str, array: AnyArray, labels: ArrayOrTensor) -> dict[str, AnyArray]:
-    array = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
-    if array.ndim == 1:
-        return {name: array}
-    if labels is None:
-        return {f"{name}_{j}": array[:, j] for j in range(array.shape[1])}
-    if np.shape(labels) != (array.shape[1],):
-        raise ValueError(f"{path}: feature_names has shape {np.shape(labels)}, but X has {array.shape[1]} columns.")
-    names: list[str] = [str(label) for label in np.asarray(labels)]
-    _check_repeated(path, names)
-    return {one: array[:, j] for j, one in enumerate(names)}
+        labels = [name] if array.ndim == 1 else [f"{name}_{j}" for j in range(array.shape[1])]
+        if name == "X" and array.ndim == 2 and names is not None:
+            if names.shape != (array.shape[1],):
+                raise ValueError(f"{path}: feature_names has shape {names.shape}, but X has {array.shape[1]} columns.")
+            labels = [str(label) for label in names]
+        decoded = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+        parts.append(pd.DataFrame(decoded, columns=labels))
+    return pd.concat(parts, axis=1)
 
 
 _READERS: dict[str, Callable[[Path], pd.DataFrame]] = {

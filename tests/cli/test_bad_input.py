@@ -73,10 +73,12 @@ def test_a_folder_is_no_file(capsys, tmp_path):
         ({"X": np.ones((4, 2)), "y": np.ones(3)}, "y has 3 rows"),
         ({"X": np.ones((4, 2)), "feature_names": np.array(["a"])}, "feature_names"),
         ({"X": np.ones((4, 2)), "feature_names": np.array(["a", "a"])}, "'a' occurs 2 times"),
+        ({"X": np.ones((4, 2)), "X_1": np.ones(4), "y": np.ones(4)}, "'X_1' occurs 2 times"),
+        ({"X": np.ones((4, 2)), "feature_names": np.array(["a", "y"]), "y": np.ones(4)}, "'y' occurs 2 times"),
         ({"K": np.ones((2, 2, 2))}, "one row per sample"),
         ({"y": np.array([{}, {}])}, "plain NumPy arrays"),
     ],
-    ids=["lengths", "names", "twice", "cube", "pickled"],
+    ids=["lengths", "names", "twice", "array as column", "feature as array", "cube", "pickled"],
 )
 def test_archives_that_do_not_fit_together(capsys, tmp_path, arrays, words):
     np.savez(tmp_path / "a.npz", **arrays)

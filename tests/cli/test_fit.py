@@ -392,4 +392,4 @@ def test_from_the_shell(tmp_path, train):
     assert (tmp_path / "model.skops").is_file()
     lost = shell("fit", "nowhere.csv", "--target", "kind")
     assert (lost.returncode, lost.stdout) == (2, "")
-    assert lost.stderr.splitlines() == ["kernelmosaic: nowhere.csv: there is no such file."]
+    assert lost.stderr.splitlines() == ["kernelmosaic: nowhere.csv: there is no such file; give a table."]

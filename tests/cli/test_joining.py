@@ -394,4 +394,4 @@ def test_gene_sets_of_one_table_and_of_a_gene_in_two(capsys, here):
         "no set has two genes that are columns; the columns are 'u', 'v'"
         in run(capsys, *options, "more=sets.gmt").error
     )
-    assert "nothing.gmt: there is no such file." in run(capsys, *options, "nothing.gmt").error
+    assert "nothing.gmt: there is no such file; give a .gmt file." in run(capsys, *options, "nothing.gmt").error

@@ -43,6 +43,8 @@ from kernelmosaic.kernels import (
     WeightedDegree,
     WeisfeilerLehman,
 )
+from kernelmosaic.kernels.distances import FitSamples
+from kernelmosaic.kernels.graphs import GraphSet
 
 
 @dataclass
@@ -244,6 +246,10 @@ def samples(X: Any) -> list[Any]:
     return X.tolist() if isinstance(X, np.ndarray) else X
 
 
+def arrays(X: Any) -> list[Any]:
+    return [one for bags in (X.labels, X.arcs) for one in (bags.ends, bags.values)] if isinstance(X, GraphSet) else [X]
+
+
 def shown(example: Example) -> str:
     return repr(example.kernel).replace(" ", "")
 
@@ -312,6 +318,21 @@ def test_unfitted_kernel_takes_its_columns_for_the_training_set(example):
     assert_allclose(clone(example.kernel).diag(example.X), fitted.diag(example.X), rtol=1e-10)
 
 
+def test_a_derived_class_extends_fit(example):
+    def fit(self, X, y=None):
+        kind.fit(self, X, y)
+        self.extended_ = True
+        return self
+
+    kind = type(example.kernel)
+    kernel = clone(example.kernel)
+    kernel.__class__ = type(f"Own{kind.__name__}", (kind,), {"fit": fit})
+    K = clone(example.kernel).fit(example.X)(example.X)
+    for own in (clone(kernel).fit(example.X), clone(kernel).fit_to(FitSamples(kernel.validate(example.X)))):
+        assert own.extended_
+        assert_allclose(own(example.X), K)
+
+
 def test_fit_leaves_samples_and_parameters_alone(example):
     X, kernel = pickle.dumps(example.X), clone(example.kernel)
     before = {name: (id(value), repr(value)) for name, value in kernel.get_params().items()}
@@ -327,8 +348,9 @@ def test_fit_leaves_samples_and_parameters_alone(example):
 def test_validated_samples_are_valid_and_slice_by_rows(example):
     once = example.kernel.validate(example.X)
     assert once.shape[0] == len(example.X)
-    assert_array_equal(example.kernel.validate(once), once)
-    assert_array_equal(once[2:4], example.kernel.validate(example.X[2:4]))
+    for one, other in ((example.kernel.validate(once), once), (once[2:4], example.kernel.validate(example.X[2:4]))):
+        for own, expected in zip(arrays(one), arrays(other), strict=True):
+            assert_array_equal(own, expected)
 
 
 def test_clone_and_set_params(example):

@@ -117,3 +117,9 @@ def test_a_gating_of_ones_own_has_parameters_as_they_are():
     found = gating.in_user_units(V, np.ones(3), np.ones(3))
     assert list(found) == ["parameters"]
     assert found["parameters"] is V
+
+
+@pytest.mark.parametrize("gating", [Softmax(-1.0), Sigmoid(np.inf), GaussianGating(np.nan)])
+def test_the_spread_at_the_start_is_a_finite_number(gating):
+    with pytest.raises(ValueError, match=r"scale=.*: must be zero or positive and finite"):
+        start(gating)

@@ -115,6 +115,6 @@ def test_rescaled_kernels_have_a_width_of_their_own():
 
 def test_frequencies_of_rescaled_kernels():
     scale, rng = np.array([1.0, 2.0, 0.5, 4.0]), np.random.RandomState
-    plain, _ = Gaussian(2.0).fit(X).draw_frequencies(4, 7, rng(0))
-    rescaled, _ = Rescaled(Gaussian(2.0), scale).fit(X).draw_frequencies(4, 7, rng(0))
+    plain = Gaussian(2.0).fit(X).draw_frequencies(4, 7, rng(0))
+    rescaled = Rescaled(Gaussian(2.0), scale).fit(X).draw_frequencies(4, 7, rng(0))
     assert_allclose(rescaled, plain / scale[:, np.newaxis])

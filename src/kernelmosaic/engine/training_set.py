@@ -36,7 +36,7 @@ from kernelmosaic.engine.samples import DistinctSamples, is_streamed, named_colu
 from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
-from kernelmosaic.gram.kernel_set import Distances, KernelSet, Views, in_double, named, take_rows
+from kernelmosaic.gram.kernel_set import Distances, KernelSet, Views, in_double, take_rows
 from kernelmosaic.gram.missing import Mask, MissingViews, present_views
 from kernelmosaic.gram.normalizing import UnitDiagonal
 from kernelmosaic.gram.options import StackOptions
@@ -44,6 +44,7 @@ from kernelmosaic.gram.pairs import PairStack, make_pair_stack
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
 from kernelmosaic.gram.subsets import SubsetKernels, SubsetStack
+from kernelmosaic.kernels.base import named
 from kernelmosaic.kernels.matrices import Precomputed
 from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.subsets import Subsets

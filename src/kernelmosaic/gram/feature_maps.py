@@ -16,7 +16,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, MatrixLike, Seed
 from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips, torch_backend
-from kernelmosaic.gram.kernel_set import Kernels, KernelSet, PlacedSamples, Views, named, take_rows
+from kernelmosaic.gram.kernel_set import Kernels, KernelSet, PlacedSamples, Views, take_rows
 from kernelmosaic.gram.normalizing import (
     CENTRED_ERROR,
     UnitTrace,
@@ -28,7 +28,7 @@ from kernelmosaic.gram.normalizing import (
 )
 from kernelmosaic.gram.options import FitOptions, device_entries
 from kernelmosaic.gram.row_blocks import RowSource
-from kernelmosaic.kernels.base import Block, Kernel
+from kernelmosaic.kernels.base import Block, Kernel, named
 from kernelmosaic.kernels.numeric import Linear
 from kernelmosaic.kernels.views import KernelSpec
 
@@ -113,7 +113,8 @@ class FourierMap:
     center: Any = 0.0
 
     def __init__(self, kernel: Kernel, X: MatrixLike, rank: int, random: np.random.RandomState) -> None:
-        self.frequencies, self.factor = kernel.draw_frequencies(X.shape[1], rank // 2, random)
+        self.frequencies = kernel.draw_frequencies(X.shape[1], rank // 2, random)
+        self.factor = float(kernel._diagonal(X[:1])[0])
         self.width = 2 * self.frequencies.shape[1]
         if isinstance(X, np.ndarray):
             self.center = X.mean(axis=0, dtype=np.float64)

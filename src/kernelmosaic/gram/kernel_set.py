@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -17,7 +16,7 @@ from kernelmosaic._typing import AnyArray, Array, DType, MatrixLike, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, is_tensor, row_strips, torch_backend
 from kernelmosaic.gram.normalizing import Normalization, make_normalization, warn_of_constant
 from kernelmosaic.gram.options import device_entries
-from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel
+from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, named
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
 from kernelmosaic.kernels.matrices import MatrixRows, Precomputed
 from kernelmosaic.kernels.numeric import Radial
@@ -438,16 +437,6 @@ def _view_numbers(specs: Sequence[KernelSpec], is_sparse: bool, present: NDArray
         form = kernel.form(), is_sparse and kernel.accepts_sparse
         found.append(numbers.setdefault((own, form, columns, rows), len(numbers)))
     return found
-
-
-@contextmanager
-def named(name: str) -> Iterator[None]:
-    """Add the name of the kernel to an error: a kernel itself has no name."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"kernel {name!r}: {error}") from error
 
 
 def read_columns(X: MatrixLike, columns: NDArray[np.intp] | None, few: int = 500) -> MatrixLike:

@@ -11,7 +11,8 @@ from scipy import sparse
 
 from kernelmosaic._typing import AnyArray, Array, MatrixLike
 from kernelmosaic.backend import row_strips
-from kernelmosaic.gram.kernel_set import KernelSet, Views, named, read_columns, take_rows
+from kernelmosaic.gram.kernel_set import KernelSet, Views, read_columns, take_rows
+from kernelmosaic.kernels.base import named
 from kernelmosaic.kernels.matrices import MatrixRows
 from kernelmosaic.kernels.views import take_columns
 

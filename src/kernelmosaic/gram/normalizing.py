@@ -170,9 +170,6 @@ class Centered(Normalization):
     def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
         return np.asarray((k - 2.0 * row_scale + self.mean_) / self.scale_)
 
-    def features(self, Z: Block, row_scale: ArrayOrTensor) -> ArrayOrTensor:
-        raise NotImplementedError("Centered: features are centred by FeatureMaps.")
-
 
 def centring_noise(n_samples: int, dtype: DType, roundings: float = 1.0) -> float:
     """Return what rounding leaves of a constant kernel that is centred, in eigenvalues and relative to its mean trace.

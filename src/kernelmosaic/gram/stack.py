@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from copy import copy
 from functools import partial
 from types import ModuleType
@@ -450,12 +451,9 @@ class ComputedStack(MatrixStack):
 
     def _each(self, work: Callable[[Any], None], items: Iterable[Any], kernels: Sequence[int]) -> None:
         """Do some work on every item, on all cores where that pays."""
-        if not self.is_cheap(kernels):
-            for item in items:
-                work(item)
-            return
-        with one_blas_thread():
-            run_threads(work, items, self.n_samples * self.options.host_tile[1])
+        cheap = self.is_cheap(kernels)
+        with one_blas_thread() if cheap else nullcontext():
+            run_threads(work, items, cheap * self.n_samples * self.options.host_tile[1])
 
     def combined_products(self, support: NDArray[np.intp], beta: Array, factors: Array) -> Array:
         """Return Kβ of the kernel combined by weights (P,) or gates (n, P); β, at the support, has columns or none."""

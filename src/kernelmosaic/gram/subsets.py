@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +19,13 @@ from kernelmosaic.backend import (
     run_threads,
     torch_backend,
 )
-from kernelmosaic.gram.kernel_set import FittedKernel, Kernels, KernelSet, Views, named, take_rows
+from kernelmosaic.gram.kernel_set import FittedKernel, Kernels, KernelSet, Views, take_rows
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, make_normalization
 from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.stack import ComputedStack, GramStack, MatrixStack, make_stack, matrix_dtype
-from kernelmosaic.kernels.base import Block
+from kernelmosaic.kernels.base import Block, named
 from kernelmosaic.kernels.distances import FitSamples
 from kernelmosaic.kernels.subsets import FamilyNames, SubsetFamily
 from kernelmosaic.kernels.views import KernelSpec, take_columns
@@ -189,6 +188,8 @@ class SubsetStack(GramStack):
 
     def _single_forms(self, support: NDArray[np.intp], beta: Array, kernels: NDArray[np.intp]) -> tuple[Array, Array]:
         """Return the forms with every entry in single precision, and how far each may be off; β is of the support."""
+        from kernelmosaic.gram._numba_stack import add_forms
+
         single, power = np.finfo(np.float32), self.kernel_set.family.kernel.power
         # Kernels of distances of at most one that fall off faster than `steepest` are left to double precision, and
         # products of coefficients, at most one, are lost in `nothing`. Sums in single precision are of `chunk` pairs,
@@ -215,8 +216,8 @@ class SubsetStack(GramStack):
             # Products of smaller numbers would be denormal, which is slow.
             w[np.abs(w) < nothing] = 0.0
             weight += float(np.abs(w).sum()) + 2.0 * nothing / float(single.eps) * len(w)
-            tile = D, w.astype(np.float32), subsets, starts, rates, out, chunk
-            run_threads(partial(_add_forms, tile), parts, 4 * len(kernels) * len(left))
+            add = partial(add_forms, D, w.astype(np.float32), subsets, starts, rates, out, chunk)
+            run_threads(lambda some: add(some.start, some.stop), parts, 4 * len(kernels) * len(left))  # noqa: B023
         size = subsets.shape[1]
         # Of a sum of so many terms, of the exponential and its argument, and of distances that are lost to underflow.
         share = (chunk + 2 * size + 12) * float(single.eps) / 2 - size * float(single.tiny) * rates.astype(np.float64)
@@ -224,25 +225,13 @@ class SubsetStack(GramStack):
         return out * largest**2, share * weight * largest**2
 
 
-def _add_forms(tile: tuple[Any, ...], some: slice) -> None:
-    from kernelmosaic.gram import _numba_stack
-
-    add: Any = _numba_stack.add_forms
-    add(*tile, some.start, some.stop)
-
-
 def _pairs(n: int, count: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield the pairs i > j of n things, about so many at a time, whole rows i of them."""
-    first = 1
-    while first < n:
-        last = first + 1
-        while last < n and (last + 1 - first) * (last + first) // 2 <= count:
-            last += 1
-        rows = np.arange(first, last)
-        left = np.repeat(rows, rows)
-        right = np.arange(len(left)) - np.repeat(np.cumsum(rows) - rows, rows)
-        yield left, right
-        first = last
+    """Yield the pairs i > j of n things, row by row, so many at a time."""
+    for some in row_strips(n * (n - 1) // 2, count):
+        pair = np.arange(some.start, some.stop)
+        # Row i begins at i (i − 1) / 2, of which the root is exact.
+        left = ((1.0 + np.sqrt(1.0 + 8.0 * pair)) / 2.0).astype(np.intp)
+        yield left, pair - left * (left - 1) // 2
 
 
 def _widths(family: SubsetFamily, X: AnyArray) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kernelmosaic._typing import MatrixLike, TargetLike
+from kernelmosaic._typing import MatrixLike
 from kernelmosaic.kernels.base import Block, Kernel, is_positive
 from kernelmosaic.kernels.distances import FitSamples
 from kernelmosaic.kernels.views import check_kernel
@@ -43,12 +43,9 @@ class _Composite(Kernel):
     def keeps_scale(self) -> bool:  # type: ignore[override]
         return any(one.keeps_scale for one in self._given())
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        return self.fit_to(FitSamples(self.validate(X)))
-
-    def fit_to(self, samples: FitSamples) -> Self:
-        for name, one in zip(self.parts, self._given(), strict=True):
-            setattr(self, f"{name}_", clone(one).fit_to(samples))
+    def _learn(self, samples: FitSamples) -> Self:
+        for name in self.parts:
+            setattr(self, f"{name}_", clone(getattr(self, name)).fit_to(samples))
         return self
 
     def validate(self, X: MatrixLike) -> MatrixLike:
@@ -156,13 +153,10 @@ class Product(_Pair):
 
     _join = np.multiply
 
-    def draw_frequencies(
-        self, n_columns: int, count: int, random: np.random.RandomState
-    ) -> tuple[NDArray[np.float64], float]:
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
         # A product of kernels has the spectrum of a sum of independent frequencies.
-        left, a = self.left_.draw_frequencies(n_columns, count, random)
-        right, b = self.right_.draw_frequencies(n_columns, count, random)
-        return left + right, a * b
+        left = self.left_.draw_frequencies(n_columns, count, random)
+        return left + self.right_.draw_frequencies(n_columns, count, random)
 
     def __repr__(self) -> str:
         return f"{_operand(self.left, Sum)} * {_operand(self.right, Sum, Product, Scaled)}"
@@ -207,11 +201,8 @@ class Scaled(_Composite):
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.multiply(self.kernel_._diagonal(X), float(self.factor))
 
-    def draw_frequencies(
-        self, n_columns: int, count: int, random: np.random.RandomState
-    ) -> tuple[NDArray[np.float64], float]:
-        frequencies, value = self.kernel_.draw_frequencies(n_columns, count, random)
-        return frequencies, value * float(self.factor)
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
+        return self.kernel_.draw_frequencies(n_columns, count, random)
 
     def entry_roundings(self, X: MatrixLike) -> float:
         return self.kernel.entry_roundings(X) + 1.0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from inspect import isabstract, isclass, signature
+from itertools import product
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -16,7 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms
 
-from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
+from kernelmosaic._typing import AnyArray, MatrixLike, Settings, TargetLike
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
 
 #: An array, or a tensor where the samples are tensors.
@@ -79,20 +80,21 @@ class Kernel(BaseEstimator, ABC):
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         """Learn the parameters that depend on the training set; most kernels have none."""
         self._check_parameters()
-        self.validate(X)
-        return self
+        return self._learn(FitSamples(self.validate(X)))
 
     def fit_to(self, samples: FitSamples) -> Self:
         """Learn the same of validated samples, and share with other kernels what these learn of them.
 
-        A class that defines `fit` alone is fitted by it.
+        A class that defines `fit` is fitted by it.
         """
-        return self.fit(samples.X)
+        if type(self).fit is not Kernel.fit:
+            return self.fit(samples.X)
+        self._check_parameters()
+        return self._learn(samples)
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "fit" in vars(cls) and "fit_to" not in vars(cls):
-            cls.fit_to = Kernel.fit_to  # type: ignore[method-assign]
+    def _learn(self, samples: FitSamples) -> Self:
+        """Learn parameters of samples; those of a class that defines neither this nor `fit` do not depend on them."""
+        return self
 
     @property
     def inner(self) -> Kernel:
@@ -177,10 +179,8 @@ class Kernel(BaseEstimator, ABC):
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.array([self._block(x, x)[0, 0] for x in (X[i : i + 1] for i in range(X.shape[0]))], dtype=np.float64)
 
-    def draw_frequencies(
-        self, n_columns: int, count: int, random: np.random.RandomState
-    ) -> tuple[NDArray[np.float64], float]:
-        """Return frequencies drawn from the spectrum of a kernel of x − z, (columns, count), and its value at x = z."""
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
+        """Return frequencies drawn from the spectrum of a kernel of x − z, of shape (n_columns, count)."""
         raise ValueError(
             f"approximation='fourier' supports Gaussian and Laplacian kernels, their products and multiples, not "
             f"{self!r}; use approximation='nystroem', which supports every kernel."
@@ -296,6 +296,16 @@ def refuse_text(X: MatrixLike, y: TargetLike = None) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def named(name: str) -> Iterator[None]:
+    """Add the name of the kernel to an error: a kernel itself has no name."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"kernel {name!r}: {error}") from error
+
+
 def first_text(X: MatrixLike) -> tuple[Any, str] | None:
     """Return the first column with a string that is no number, by name or number, and the string."""
     table = np.asarray(X, dtype=object)
@@ -323,6 +333,19 @@ def is_positive(value: object) -> bool:
 def is_whole(value: object, least: int = 1) -> bool:
     """Whether a parameter is a whole number, and not below the least."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def settings_of(grids: Mapping[str, Any]) -> list[Settings]:
+    """Return every combination of the values of some parameters, the last one changing fastest."""
+    listed = []
+    for name, grid in grids.items():
+        if isinstance(grid, str | bytes) or not isinstance(grid, Iterable):
+            raise TypeError(f"{name}={grid!r}: give a list of values, such as {name}=[{grid!r}].")
+        # Plain numbers print as numbers; matrices of a stack stay the arrays they are.
+        listed.append(grid.tolist() if isinstance(grid, np.ndarray) and grid.ndim == 1 else list(grid))
+        if not listed[-1]:
+            raise ValueError(f"{name}=[]: give at least one value.")
+    return [dict(zip(grids, chosen, strict=True)) for chosen in product(*listed)]
 
 
 def suggest_kernel(given: object) -> str:

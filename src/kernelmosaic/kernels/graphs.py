@@ -84,14 +84,6 @@ class GraphSet:
     def __getitem__(self, rows: RowIndex) -> GraphSet:
         return GraphSet(self.labels.take(rows), self.arcs.take(rows))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GraphSet) and all(map(np.array_equal, self._arrays(), other._arrays()))
-
-    def _arrays(self) -> list[AnyArray]:
-        return [array for bags in (self.labels, self.arcs) for array in (bags.ends, bags.values)]
-
-    __hash__ = None  # type: ignore[assignment]
-
     def __reduce__(self) -> tuple[type[GraphSet], tuple[Bags, Bags]]:
         return GraphSet, (self.labels, self.arcs)  # what was computed is computed again
 

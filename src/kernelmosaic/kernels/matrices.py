@@ -143,8 +143,17 @@ def square_matrix(given: object, name: str, owner: str) -> tuple[AnyArray, bool]
             f"{name}[{i}, {j}] is {A[i, j]}: {name} must be finite; fill missing entries, or leave out the samples "
             "that have them."
         )
-    if off > ROUNDING[A.dtype] * largest:
-        _refuse_asymmetric(A, name, ROUNDING[A.dtype] * largest)
+    allowed = ROUNDING[A.dtype] * largest
+    # No second matrix is held.
+    for rows in row_strips(len(A), 512) if off > allowed else ():
+        apart = np.abs(A[rows] - A[:, rows].T)
+        if apart.max() > allowed:
+            i, j = np.unravel_index(np.argmax(apart), apart.shape)
+            i += rows.start
+            raise ValueError(
+                f"{name}[{i}, {j}] is {A[i, j]:.6g} but {name}[{j}, {i}] is {A[j, i]:.6g}: {name} must be symmetric; "
+                f"({name} + {name}.T) / 2 is."
+            )
     return A, excess <= 0
 
 
@@ -176,18 +185,6 @@ def _scan(A: AnyArray) -> tuple[float, float, float]:
 def _largest(A: AnyArray) -> Any:
     """Return the largest |A_ij|."""
     return np.maximum(A.max(), -A.min())
-
-
-def _refuse_asymmetric(A: AnyArray, name: str, allowed: float) -> None:
-    for rows in row_strips(len(A), 512):  # no second matrix is held
-        off = np.abs(A[rows] - A[:, rows].T)
-        if off.max() > allowed:
-            i, j = np.unravel_index(np.argmax(off), off.shape)
-            i += rows.start
-            raise ValueError(
-                f"{name}[{i}, {j}] is {A[i, j]:.6g} but {name}[{j}, {i}] is {A[j, i]:.6g}: {name} must be symmetric; "
-                f"({name} + {name}.T) / 2 is."
-            )
 
 
 class Precomputed(MatrixRows):
@@ -231,10 +228,8 @@ class Precomputed(MatrixRows):
         gaps = _gaps(given)
         if gaps is not None:
             self._share().gaps = gaps
-            there = np.ix_(~gaps, ~gaps)
-            filled = np.zeros_like(np.asarray(given))
-            filled[there] = np.asarray(given)[there]
-            given = filled
+            given = np.array(given)
+            given[gaps] = given[:, gaps] = 0.0
         K, likely = square_matrix(given, "K", "Precomputed")
         # A factorisation proves that no eigenvalue is negative beyond rounding; of many samples it takes longer than
         # learning from them. Large matrices are checked among some samples, and after every fit among its support.
@@ -354,23 +349,18 @@ def _probe_positive(K: AnyArray, rows: NDArray[np.intp], coefficients: AnyArray 
 
 def _prove_positive(K: AnyArray) -> None:
     """Refuse a matrix with an eigenvalue that is negative beyond rounding."""
+    allowed = _allowed(K)
+    shifted = _without_dust(np.array(K, order="C", subok=False), allowed)
+    shifted[np.diag_indices_from(shifted)] += K.dtype.type(allowed)
     # Much cheaper than eigenvalues, and succeeds for every matrix that passes but the borderline ones.
-    if _is_factorable(K):
+    if NUMPY.cholesky(shifted, overwrite=True) is not None:
         return
     smallest = float(linalg.eigvalsh(K, subset_by_index=(0, 0), check_finite=False)[0])
-    if smallest < -_allowed(K):
+    if smallest < -allowed:
         raise ValueError(
             f"K has the eigenvalue {smallest:.3g}: a kernel matrix must be positive semi-definite. Add {-smallest:.3g} "
             "to its diagonal, set its negative eigenvalues to zero, or take K @ K.T, the inner products of its rows."
         )
-
-
-def _is_factorable(K: AnyArray) -> bool:
-    """Return whether a Cholesky factorisation proves that no eigenvalue is negative beyond rounding."""
-    allowed = _allowed(K)
-    shifted = _without_dust(np.array(K, order="C", subok=False), allowed)
-    shifted[np.diag_indices_from(shifted)] += K.dtype.type(allowed)
-    return NUMPY.cholesky(shifted, overwrite=True) is not None
 
 
 def _allowed(K: AnyArray) -> float:

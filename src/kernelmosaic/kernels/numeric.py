@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike, TargetLike
+from kernelmosaic._checks import check_count
+from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike
 from kernelmosaic.backend import NUMPY, backend_of
-from kernelmosaic.kernels.base import Block, StatisticKernel, is_positive, is_whole
+from kernelmosaic.kernels.base import Block, StatisticKernel, is_positive
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
 
 
@@ -73,8 +74,7 @@ class Polynomial(StatisticKernel):
         return K
 
     def _check_parameters(self) -> None:
-        if not is_whole(self.degree):
-            raise ValueError(f"degree={self.degree!r}: the degree of a polynomial kernel must be a positive integer.")
+        check_count("degree", self.degree)
         if not isinstance(self.offset, Real) or isinstance(self.offset, bool) or not 0 <= self.offset < np.inf:
             raise ValueError(
                 f"offset={self.offset!r}: the offset of a polynomial kernel must be a finite number of at least 0; "
@@ -99,10 +99,7 @@ class Radial(StatisticKernel):
         self.factor = factor
         self.per_column = per_column
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        return self.fit_to(FitSamples(self.validate(X)))
-
-    def fit_to(self, samples: FitSamples) -> Self:
+    def _learn(self, samples: FitSamples) -> Self:
         self.width_ = self.measure(samples)
         return self
 
@@ -156,9 +153,7 @@ class Radial(StatisticKernel):
         return found
 
     @abstractmethod
-    def draw_frequencies(
-        self, n_columns: int, count: int, random: np.random.RandomState
-    ) -> tuple[NDArray[np.float64], float]: ...
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]: ...
 
 
 class RadialWidths:
@@ -247,10 +242,8 @@ class Gaussian(Radial):
     statistic: ClassVar[str] = "squared_distances"
     power: ClassVar[int] = 2
 
-    def draw_frequencies(
-        self, n_columns: int, count: int, random: np.random.RandomState
-    ) -> tuple[NDArray[np.float64], float]:
-        return np.sqrt(2.0) / self.width_ * random.standard_normal((n_columns, count)), 1.0
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
+        return np.asarray(np.sqrt(2.0) / self.width_ * random.standard_normal((n_columns, count)))
 
 
 class Laplacian(Radial):
@@ -286,7 +279,5 @@ class Laplacian(Radial):
     statistic: ClassVar[str] = "manhattan_distances"
     power: ClassVar[int] = 1
 
-    def draw_frequencies(
-        self, n_columns: int, count: int, random: np.random.RandomState
-    ) -> tuple[NDArray[np.float64], float]:
-        return random.standard_cauchy((n_columns, count)) / self.width_, 1.0
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
+        return random.standard_cauchy((n_columns, count)) / self.width_

@@ -13,9 +13,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array
 
-from kernelmosaic._checks import check_choice
+from kernelmosaic._checks import check_choice, check_count
 from kernelmosaic._typing import AnyArray, KernelsLike, MatrixLike, TargetLike
-from kernelmosaic.kernels.base import Block, Kernel, is_whole
+from kernelmosaic.kernels.base import Block, Kernel
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, check_kernel, read_kernels
 
@@ -224,8 +224,7 @@ class Pairwise(Kernel):
     def _check_parameters(self) -> None:
         check_kernel("left", self.left, "Pairwise")
         check_kernel("right", self.right, "Pairwise")
-        if not is_whole(self.split):
-            raise ValueError(f"split={self.split!r}: give the number of columns of the left member, at least 1.")
+        check_count("split", self.split)
         if MODES[check_choice("mode", self.mode, MODES)] and not _alike(self.left, self.right):
             raise ValueError(
                 f"mode={self.mode!r} is for pairs of one kind, whose members are compared by one kernel, but "

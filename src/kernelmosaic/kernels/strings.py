@@ -9,9 +9,10 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._checks import check_count
 from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
 from kernelmosaic.backend import allowed_threads, map_threads, row_strips
-from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel, is_whole
+from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel
 
 Sequences = NDArray[np.object_]
 
@@ -39,9 +40,7 @@ class SequenceKernel(Kernel):
             )
         if all(type(s) is str and s for s in strings):
             return strings
-        result = np.empty(strings.size, dtype=object)
-        result[:] = [self._read(s, i) for i, s in enumerate(strings)]
-        return result
+        return np.array([self._read(s, i) for i, s in enumerate(strings)], dtype=object)
 
     def _read(self, value: object, position: int) -> str:
         if not isinstance(value, str | bytes):
@@ -123,8 +122,7 @@ class Spectrum(SequenceKernel):
         return words, np.cumsum(np.maximum(n_letters - self.length + 1, 0)), count
 
     def _check_parameters(self) -> None:
-        if not is_whole(self.length):
-            raise ValueError(f"length={self.length!r}: the length of the words must be a positive integer.")
+        check_count("length", self.length)
 
 
 def _word_numbers(
@@ -203,8 +201,7 @@ class WeightedDegree(SequenceKernel):
         return np.full(len(X), beta @ np.maximum(len(X[0]) - d + 1, 0))
 
     def _check_parameters(self) -> None:
-        if not is_whole(self.degree):
-            raise ValueError(f"degree={self.degree!r}: the length of the longest word must be a positive integer.")
+        check_count("degree", self.degree)
 
 
 def _check_length(X: Sequences, length: int) -> None:
@@ -339,9 +336,7 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
 
     def _check_parameters(self) -> None:
         for name in ("gap_open", "gap_extend"):
-            value = getattr(self, name)
-            if not is_whole(value, 0):
-                raise ValueError(f"{name}={value!r}: the cost of a gap must be an integer of at least 0.")
+            check_count(name, getattr(self, name), least=0)
         if self.gap_open < self.gap_extend:
             raise ValueError(
                 f"gap_open={self.gap_open} is less than gap_extend={self.gap_extend}: opening a gap must cost at least "

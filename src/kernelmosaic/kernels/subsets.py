@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, product
+from itertools import chain, combinations
 from math import comb
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
 from kernelmosaic._typing import MatrixLike, Settings
-from kernelmosaic.kernels.base import Kernel, is_whole, suggest_kernel
+from kernelmosaic.kernels.base import Kernel, is_whole, settings_of, suggest_kernel
 from kernelmosaic.kernels.numeric import Gaussian, Laplacian, Radial
 
 #: A kernel as an estimator takes it: its name, the kernel, and the numbers of its columns.
@@ -100,21 +100,12 @@ class Subsets(BaseEstimator):
 
     def _settings(self) -> tuple[Settings, ...]:
         """The parameters that the kernels of a subset differ in, checked."""
-        grids = {}
-        for name in ("width", "factor"):
-            values = getattr(self, name)
-            if values is None:
-                continue
-            if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
-                raise TypeError(f"{name}={values!r}: give a list of values, such as {name}=[{values!r}].")
-            grids[name] = values.tolist() if isinstance(values, np.ndarray) else list(values)
-            if not grids[name]:
-                raise ValueError(f"{name}=[]: give at least one value, or None for that of the pattern.")
-        settings = tuple(dict(zip(grids, chosen, strict=True)) for chosen in product(*grids.values()))
+        grids = {"width": self.width, "factor": self.factor}
+        settings = settings_of({name: values for name, values in grids.items() if values is not None})
         for one in settings:
             # Two samples are enough to check a width.
             clone(self.kernel).set_params(**one).fit([[0.0], [1.0]])
-        return settings
+        return tuple(settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,10 +162,6 @@ class SubsetFamily(Sequence[Named]):
             rank -= comb(len(self.columns), size)
         raise IndexError(m)  # pragma: no cover
 
-    def name_of(self, m: int) -> str:
-        """Return the name of kernel m."""
-        return self._name(*self.subset(m))
-
     def make(self, setting: Settings) -> Radial:
         """Return the pattern with a setting, not fitted."""
         made: Radial = clone(self.kernel).set_params(**setting)
@@ -221,7 +208,7 @@ class FamilyNames(Sequence[str]):
     def __getitem__(self, m: Any) -> Any:
         if isinstance(m, slice):
             return [self[k] for k in range(*m.indices(len(self)))]
-        return self.family.name_of(int(m))
+        return self.family._name(*self.family.subset(int(m)))
 
     def __repr__(self) -> str:
         return f"<{len(self)} names, from {self[0]!r} to {self[-1]!r}>"

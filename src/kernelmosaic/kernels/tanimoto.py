@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from kernelmosaic._checks import check_count
 from kernelmosaic._typing import AnyArray, MatrixLike
 from kernelmosaic.backend import TINY, backend_of, is_tensor
-from kernelmosaic.kernels.base import Block, Kernel, is_whole, shorten
+from kernelmosaic.kernels.base import Block, Kernel, shorten
 from kernelmosaic.kernels.distances import pairwise_statistic
 
 #: Whole numbers up to this are exact in single precision, and so are sums that stay below it.
@@ -192,8 +193,7 @@ def fingerprints(
     unknown = [kind for kind in kinds if kind not in KINDS]
     if isinstance(kinds, str) or unknown or not len(kinds):
         raise ValueError(f"kinds={kinds!r}: give a list of some of {', '.join(KINDS)}.")
-    if not is_whole(size, 256):
-        raise ValueError(f"size={size!r}: give a whole number of at least 256.")
+    check_count("size", size, least=256)
     if isinstance(smiles, str):
         raise TypeError(f"smiles={smiles!r}: give a list of molecules, [{smiles!r}].")
     molecules = _molecules(smiles)

@@ -156,10 +156,7 @@ class Ranked(Transformed):
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        return self.fit_to(FitSamples(self.validate(X)))
-
-    def fit_to(self, samples: FitSamples) -> Self:
+    def _learn(self, samples: FitSamples) -> Self:
         self.values_, self.ranks_, ranked = samples.ranked
         self.kernel_ = clone(self.kernel).fit_to(ranked)
         return self
@@ -227,11 +224,8 @@ class Rescaled(Transformed):
         backend = backend_of(X)
         return X * backend.asarray(1.0 / self.scale_, backend.dtype(X))
 
-    def draw_frequencies(
-        self, n_columns: int, count: int, random: np.random.RandomState
-    ) -> tuple[NDArray[np.float64], float]:
-        frequencies, value = self.kernel_.draw_frequencies(n_columns, count, random)
-        return frequencies / self.scale_[:, np.newaxis], value
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
+        return self.kernel_.draw_frequencies(n_columns, count, random) / self.scale_[:, np.newaxis]
 
 
 def width_learner(kernel: Kernel) -> Radial | None:

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import chain
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -18,8 +18,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._indexing import _get_column_indices, _safe_indexing
 
+from kernelmosaic._checks import check_count
 from kernelmosaic._typing import KernelsLike, MatrixLike
-from kernelmosaic.kernels.base import Kernel, first_text, is_whole, shorten, shown, suggest_kernel
+from kernelmosaic.kernels.base import Kernel, first_text, named, settings_of, shorten, shown, suggest_kernel
 from kernelmosaic.kernels.categorical import Categorical
 from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
@@ -172,7 +173,8 @@ def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
     """Turn columns into numbers, as `ColumnTransformer` does, and expand the entries of several kernels."""
     specs = []
     for entry in entries:
-        columns = None if entry.columns is None else _column_numbers(entry, X)
+        with named(entry.name):
+            columns = None if entry.columns is None else _column_numbers(entry.columns, X)
         if isinstance(entry.kernel, Kernel):
             specs += [KernelSpec(entry.name + end, one, columns) for end, one in entry.kernel.terms().items()]
             continue
@@ -196,16 +198,16 @@ def term_names(entries: Sequence[Entry]) -> list[str]:
     return [entry.name + end for entry, own in zip(entries, ends, strict=True) for end in own]
 
 
-def _column_numbers(entry: Entry, X: MatrixLike) -> NDArray[np.intp]:
-    columns = _with_tables(entry, _chosen(entry, X), X)
+def _column_numbers(columns: Any, X: MatrixLike) -> NDArray[np.intp]:
+    columns = _with_tables(_chosen(columns, X), X)
     shown = shorten(columns) if isinstance(columns, list | tuple | np.ndarray) else repr(columns)
     n_columns = _n_columns(X)
     several = isinstance(columns, Sequence | np.ndarray) and len(columns) > 0
     is_mask = several and all(isinstance(one, bool | np.bool_) for one in columns)
     if is_mask and len(columns) != n_columns:
         raise ValueError(
-            f"kernel {entry.name!r}: columns {shown} is a mask of {len(columns)} for the {n_columns} columns of X: "
-            "give one boolean per column, or names or numbers."
+            f"columns {shown} is a mask of {len(columns)} for the {n_columns} columns of X: give one boolean per "
+            "column, or names or numbers."
         )
     try:
         if isinstance(X, SparseTable) and hasattr(X, "columns"):  # which scikit-learn takes for one without names
@@ -214,9 +216,9 @@ def _column_numbers(entry: Entry, X: MatrixLike) -> NDArray[np.intp]:
         numbers = np.asarray(_get_column_indices(X, columns), dtype=np.intp)
     except (ValueError, IndexError, KeyError, TypeError) as error:
         why = _misfit(columns, X) or str(error)
-        raise ValueError(f"kernel {entry.name!r}: columns {shown} do not fit the {n_columns} of X: {why}") from error
+        raise ValueError(f"columns {shown} do not fit the {n_columns} of X: {why}") from error
     if len(numbers) == 0:
-        raise ValueError(f"kernel {entry.name!r}: columns {shown} select none of the {n_columns} columns of X.")
+        raise ValueError(f"columns {shown} select none of the {n_columns} columns of X.")
     return numbers
 
 
@@ -235,7 +237,7 @@ def _misfit(columns: Any, X: MatrixLike) -> str | None:
     return f"it has no {shorten(missing)}, but {shorten(known)}{less}." if missing else None
 
 
-def _with_tables(entry: Entry, columns: Any, X: MatrixLike) -> Any:
+def _with_tables(columns: Any, X: MatrixLike) -> Any:
     """Return names of columns with the prefixes of their tables, where these were left out."""
     several = isinstance(columns, list | tuple | np.ndarray)
     names = list(columns) if several else [columns]
@@ -244,26 +246,23 @@ def _with_tables(entry: Entry, columns: Any, X: MatrixLike) -> Any:
     known = X.places if isinstance(X, SparseTable) else X.columns  # an array of names is searched from its start
     if all(name in known for name in names):
         return columns
-    try:
-        found = find_columns(names, X.columns)
-    except ValueError as error:
-        raise ValueError(f"kernel {entry.name!r}: {error}") from None
+    found = find_columns(names, X.columns)
     full = [found.get(name, name) for name in names]
     return full if several else full[0]
 
 
-def _chosen(entry: Entry, X: MatrixLike) -> Any:
+def _chosen(columns: Any, X: MatrixLike) -> Any:
     """The columns as `ColumnTransformer` reads them: a callable called, a series or an index as a list."""
-    columns = entry.columns
     if callable(columns):
         try:
             if _reads_names_only(columns, X):
                 columns = [name for name in X.columns if columns.pattern is None or re.search(columns.pattern, name)]
             else:
                 columns = columns(X)
-        except ValueError as error:  # of scikit-learn's selector, which does not name the kernel
-            remedy = "" if hasattr(X, "columns") else f" Here X is an array: {_KEEP_NAMES}."
-            raise ValueError(f"kernel {entry.name!r}: {error}{remedy}") from error
+        except ValueError as error:
+            if hasattr(X, "columns"):
+                raise
+            raise ValueError(f"{error} Here X is an array: {_KEEP_NAMES}.") from error
     if isinstance(columns, slice) and columns == slice(None):
         # scikit-learn takes a slice without ends for one of names, which arrays have not.
         return slice(0, None)
@@ -359,18 +358,11 @@ def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
     """
     check_kernel("kernel", kernel, "family")
     known = kernel.get_params()
-    values = []
-    for name, grid in grids.items():
-        if name not in known:
-            has = f"it has {', '.join(known)}" if known else "it has none"
-            raise ValueError(f"{name}: {kernel!r} has no such parameter; {has}.")
-        if isinstance(grid, str | bytes) or not isinstance(grid, Iterable):
-            raise TypeError(f"{name}={grid!r}: give a list of values, such as {name}=[{grid!r}].")
-        # Plain numbers print as numbers; matrices of a stack stay the arrays they are.
-        values.append(grid.tolist() if isinstance(grid, np.ndarray) and grid.ndim == 1 else list(grid))
-        if not values[-1]:
-            raise ValueError(f"{name}=[]: a family needs at least one value of each parameter.")
-    return [clone(kernel).set_params(**dict(zip(grids, chosen, strict=True))) for chosen in product(*values)]
+    unknown = [name for name in grids if name not in known]
+    if unknown:
+        has = f"it has {', '.join(known)}" if known else "it has none"
+        raise ValueError(f"{unknown[0]}: {kernel!r} has no such parameter; {has}.")
+    return [clone(kernel).set_params(**chosen) for chosen in settings_of(grids)]
 
 
 class PerColumn(BaseEstimator):
@@ -519,8 +511,7 @@ def by_group(
         raise TypeError(
             f"groups={groups!r}: give a dict from the name of a group to its columns, by_group(kernel, dict)."
         )
-    if not is_whole(min_size):
-        raise ValueError(f"min_size={min_size!r}: give a whole number of at least 1.")
+    check_count("min_size", min_size)
     kernels: list[Any] = [Gaussian() if kernel is None else kernel]
     if isinstance(kernel, list | tuple):
         kernels = list(kernel)
