@@ -32,7 +32,7 @@ from kernelmosaic.estimators.cv import MKLClassifierCV, MKLSurvivalCV, PathSearc
 from kernelmosaic.estimators.unlabelled import MKLClustering, MKLKernelPCA, unlabelled_kernels
 from kernelmosaic.model_selection import ResponseSurfaceSearchCV
 from kernelmosaic.persistence import save
-from kernelmosaic.reports import Page, Table
+from kernelmosaic.reports import Page
 
 Advance = Callable[[str, int], None]
 
@@ -561,13 +561,13 @@ def unlabelled_page(pipeline: Any, training: TrainingTable, target: AnyArray | N
     model, what = pipeline.named_steps["model"], f"{len(training.table)} rows without labels"
     lead = f"{what}: {type(model).__name__} on the sum of the kernels of {len(model.views_)} views."
     page = Page(f"{training.request.path.name}: {what}", lead)
-    page.table(Table("Summary.", ("what", "value"), ModelCard(model).facts))
+    page.table("Summary.", ("what", "value"), ModelCard(model).facts)
     weights = [[name, f"{weight:.3f}", training.lacking.get(name, 0)] for name, weight in model.view_weights_.items()]
-    page.table(Table("The views.", ("view", "weight", "lacked by"), weights))
+    page.table("The views.", ("view", "weight", "lacked by"), weights)
     if hasattr(model, "labels_") and model.n_clusters_ > 1:
         each = [(k, model.silhouette_[model.labels_ == k]) for k in range(model.n_clusters_)]
         sizes = [[str(k), len(own), f"{np.mean(own):.3f}"] for k, own in each]
-        page.table(Table("The clusters.", ("cluster", "rows", "mean silhouette"), sizes))
+        page.table("The clusters.", ("cluster", "rows", "mean silhouette"), sizes)
     if find_spec("matplotlib") is not None:
         from kernelmosaic import plots
 

@@ -19,7 +19,7 @@ from kernelmosaic.cli.training_table import Joined, join_tables, keep_rows, loca
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.estimators.card import ModelCard
-from kernelmosaic.reports import Page, Table
+from kernelmosaic.reports import Page
 
 
 @dataclass(frozen=True)
@@ -364,7 +364,7 @@ def explanation_page(rows: NewRows, answers: Any, request: ExplainRequest) -> Pa
     spread = [
         [kernels[m], f"{size[m]:.4g}", f"{100 * size[m] / total:.1f}", f"{terms[:, m].mean():+.4g}"] for m in order
     ]
-    page.table(Table("Contributions of the kernels.", ("kernel", "mean size", "share %", "mean"), spread))
+    page.table("Contributions of the kernels.", ("kernel", "mean size", "share %", "mean"), spread)
     _add_one(page, rows, request)
     page.heading("Row by row")
     shown = answers.head(500)
@@ -377,7 +377,7 @@ def explanation_page(rows: NewRows, answers: Any, request: ExplainRequest) -> Pa
         decided = ", ".join(f"{name} {row[name]:+.3g}" for name in largest)
         body.append([str(number), *(_written(row[name]) for name in head), decided, _written(row["constant"])])
     columns = ("row", *head, "largest contributions", "constant")
-    page.table(Table("Decisions and what they are made of.", columns, body, searchable=len(body) > 12))
+    page.table("Decisions and what they are made of.", columns, body, searchable=len(body) > 12)
     return page
 
 
