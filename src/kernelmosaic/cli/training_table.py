@@ -133,7 +133,7 @@ def read_training_table(request: FitRequest, default: list[Kernel] | None = None
     if len(kept) < len(raw):
         raw = raw.iloc[kept]
         target, faults = _target_or_faults(raw, request)
-    table, more = _or_faults(lambda: plan.table(raw, request.path), None)
+    table, more = or_faults(lambda: plan.table(raw, request.path), None)
     tables.refuse(located([*faults, *more], raw, joined), request.path)
     lacks = any(table[list(group)].isna().all(axis=1).any() for group in plan.groups)
     if request.method in ("bilinear", "discriminant") and plan.impute in ("none", "views") and lacks:
@@ -356,8 +356,8 @@ def keep_rows(plan: Plan, raw: ArrayOrTensor, on: str | None, where: object, dro
 # The target -----------------------------------------------------------------------------------------------------------
 
 
-def _or_faults(read: Callable[[], T], otherwise: T) -> tuple[T, list[tables.Fault]]:
-    """What is read; where it has cells that cannot be used, something else and these, to be refused with all others."""
+def or_faults(read: Callable[[], T], otherwise: T) -> tuple[T, list[tables.Fault]]:
+    """Return what is read, or something else and the cells in it that cannot be used."""
     try:
         return read(), []
     except tables.BadCells as error:
@@ -366,7 +366,7 @@ def _or_faults(read: Callable[[], T], otherwise: T) -> tuple[T, list[tables.Faul
 
 def _target_or_faults(raw: ArrayOrTensor, request: FitRequest) -> tuple[Target, list[tables.Fault]]:
     unread = Target(request.task or "classification", tuple(_target_names(request)), np.empty(0))
-    return _or_faults(lambda: read_target(raw, request), unread)
+    return or_faults(lambda: read_target(raw, request), unread)
 
 
 def _target_names(request: FitRequest) -> list[str]:

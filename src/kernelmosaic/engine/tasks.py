@@ -396,10 +396,6 @@ class Numbers(Task):
         if self.loss == "squared":
             return [SVR(y, self.C, 0.0, 2, weight)]
         check_choice("loss", self.loss, ("epsilon", "huber", "squared", "quantile"))
-        return [Quantile(y, self.C, q, weight) for q in self._quantiles()]
-
-    def _quantiles(self) -> Array:
-        """Return the quantiles in increasing order, or raise."""
         try:
             values = np.atleast_1d(np.asarray(self.quantile, dtype=np.float64))
         except (TypeError, ValueError):
@@ -408,7 +404,7 @@ class Numbers(Task):
             raise ValueError(
                 f"quantile={self.quantile!r}: give a number between 0 and 1, or a list of several in increasing order."
             )
-        return values
+        return [Quantile(y, self.C, q, weight) for q in values]
 
     def ridge_targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
         return RidgeTargets.of_numbers(y if y.ndim == 2 else y[:, np.newaxis], weight)

@@ -96,10 +96,10 @@ _FEATURES = 3000
 _COVERED = 6
 
 
-def ridge_kernels(ranks: bool = True) -> list[Kernel]:
-    """Return the kernels of ``kernels=None``: ten of the columns, and the same of their ranks with `ranks`."""
-    factors = [0.5, 1, 2, 4]
-    plain = [Linear(), Polynomial(degree=2), *family(Gaussian(), factor=factors), *family(Laplacian(), factor=factors)]
+def ridge_kernels(ranks: bool = True, squares: bool = True) -> list[Kernel]:
+    """Return the kernels of ``kernels=None``: nine, with `squares` ten, and with `ranks` the same of ranks."""
+    factors, square = [0.5, 1, 2, 4], [Polynomial(degree=2)] if squares else []
+    plain = [Linear(), *square, *family(Gaussian(), factor=factors), *family(Laplacian(), factor=factors)]
     return plain + [Ranked(kernel) for kernel in plain] if ranks else plain
 
 
@@ -116,8 +116,8 @@ def ridge_view_kernels(views: Mapping[str, Any]) -> list[tuple[str, Kernel, Any]
     list of (name, kernel, columns)
         Of each view, a linear kernel, Gaussians and Laplacians of ½, 1, 2 and 4 times the median distance.
     """
-    several = [kernel for kernel in ridge_kernels(ranks=False) if not isinstance(kernel, Polynomial)]
-    return by_group(several if len(views) > 1 else ridge_kernels(), views)
+    several = len(views) > 1
+    return by_group(ridge_kernels(not several, not several), views)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class BaseRidge(KernelEstimator):
         if self.approximation == "fourier":  # which supports radial kernels only
             return [kernel for kernel in ridge_kernels(ranks=False) if isinstance(kernel, Radial)]
         if views is not None and len(views) > 1:
-            return [kernel for kernel in ridge_kernels(ranks=False) if not isinstance(kernel, Polynomial)]
+            return ridge_kernels(ranks=False, squares=False)
         return ridge_kernels(ranks=not sparse.issparse(X))  # ranks of sparse columns would fill them
 
     @abstractmethod
@@ -210,12 +210,6 @@ class BaseRidge(KernelEstimator):
             return None
         order = np.argsort(targets.Y[:, 0] if targets.labels is None else targets.labels, kind="stable")
         return np.sort(order[np.linspace(0, n - 1, max(count, 2)).astype(np.intp)])
-
-    def _is_too_large(self, n: int, options: KernelOptions) -> bool:
-        """Whether exact linear systems of n samples, three matrices, take more than minutes or memory."""
-        backend = NUMPY if options.device is None else torch_backend(options.device)
-        budget = default_budget(backend) if options.memory_budget is None else options.memory_budget
-        return 3 * 8 * n * n > budget or (options.device is None and n > _EXACT_UP_TO)
 
     def _prepare(self, whole: FitInput, groups: TargetLike) -> Prepared:
         """Check the parameters, and return what is learned from: the samples of positive weight, and their kernels."""
@@ -249,8 +243,12 @@ class BaseRidge(KernelEstimator):
             ]
             options = replace(options, entries=entries)
         options = replace(options, stores=some is None)
-        if some is not None and self._is_too_large(n, options):
-            options, first = self._in_features(options, scaled, targets, some, first)
+        if some is not None:
+            backend = NUMPY if options.device is None else torch_backend(options.device)
+            budget = default_budget(backend) if options.memory_budget is None else options.memory_budget
+            # Exact linear systems, of three matrices, that take more than minutes or memory.
+            if 3 * 8 * n * n > budget or (options.device is None and n > _EXACT_UP_TO):
+                options, first = self._in_features(options, scaled, targets, some, first)
         counted = DistinctSamples(np.arange(n), weight)
         data = read_training_set(options, scaled.X, scaled.original, counted, active_store())
         return Prepared(rows, group, targets, scaled, data, first, some)
@@ -469,9 +467,8 @@ class BaseRidge(KernelEstimator):
         exact = replace(options, entries=entries, approximation=None, missing=None)
         data = read_training_set(exact, given.X[rows], given.original, DistinctSamples.all_of(len(rows), some.weight))
         assert isinstance(data, ExactSet)
-        widths = {}
-        for m, learner in learners.items():
-            widths[m] = RadialWidths(learner, data.stack.backend.asarray(data.views[m]))
+        asarray = data.stack.backend.asarray
+        widths = {m: RadialWidths(learner, asarray(data.views[m])) for m, learner in learners.items()}
         with data.threads():
             return self._learn(data, some, widths=widths)
 
@@ -884,9 +881,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         -------
         ndarray of shape (P,) or (P, targets)
         """
-        check_is_fitted(self)
         check_row_names(X, y=y)
-        Z = self._validate(X, reset=False)
+        Z = self.read(X)
         given = np.asarray(to_host(y))
         y, outputs = given[:, np.newaxis] if given.ndim == 1 else given, len(self.intercept_)
         if y.shape != (Z.shape[0], outputs):
