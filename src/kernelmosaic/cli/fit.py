@@ -229,8 +229,7 @@ def train_table(request: FitRequest, show: Callable[[int], AbstractContextManage
     training = read_training_table(request)
     splitter = make_splitter(training)
     pipeline = make_pipeline(training)
-    for line in [*describe_views(training), *training.notes, *training.warnings]:
-        say(note=line)
+    say(*describe_views(training), *training.notes, *training.warnings)
     with show((0 if splitter is None else splitter.get_n_splits()) + 1) as advance:
         return train(training, pipeline, splitter, advance)
 
@@ -469,8 +468,7 @@ def publish(trained: Trained, make_page: Callable[[Trained], Page] | None = None
     clock = ("seconds in all", f"{perf_counter() - request.started:.1f}")
     print_facts(f"{request.method}{reason}, {request.task}{loss}", [*facts(card, noted), clock])
     print_shares(card.kernels, noted["gates"])
-    for line in [*trained.warnings, *cautions(trained)]:
-        say(note=line)
+    say(*trained.warnings, *cautions(trained))
     print(f"Model: {request.output}")
     if make_page is not None:
         print(f"Report: {request.report}")
@@ -517,14 +515,12 @@ def run_unlabelled(request: EmbedRequest) -> None:
     raw = tables.read_table(request.path)
     tables.require(raw, request.ids, request.path)
     own = raw.iloc[training.places]
-    for line in [*describe_views(training), *training.notes]:
-        say(note=line)
+    say(*describe_views(training), *training.notes)
     pipeline = Pipeline([*training.plan.steps(), ("model", make_model(request, training.kernels))])
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         pipeline.fit(training.table)
-    for line in dict.fromkeys(str(one.message) for one in said):
-        say(note=line)
+    say(*dict.fromkeys(str(one.message) for one in said))
     model = pipeline.named_steps["model"]
     ids = {name: own[name].to_numpy() for name in request.ids}
     found = pd.DataFrame(ids | placed(getattr(model, "labels_", None), model.embedding_))
@@ -540,11 +536,11 @@ def run_unlabelled(request: EmbedRequest) -> None:
         print(f"Table: {request.output} ({len(found)} rows)")
     if request.model is not None:
         save(pipeline, request.model)
-        say(note=f"Model: {request.model}")
+        say(f"Model: {request.model}")
     if request.report is not None:
         target = None if request.target is None else own[request.target].to_numpy()
         unlabelled_page(pipeline, training, target).write(request.report)
-        say(note=f"Report: {request.report}")
+        say(f"Report: {request.report}")
 
 
 def make_model(request: EmbedRequest, kernels: list[Any]) -> Estimator:

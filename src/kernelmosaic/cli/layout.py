@@ -376,13 +376,6 @@ class Plan:
         filled = () if self.impute == "none" else {*self.numbers, *self.categories} - {*self.texts}
         return read_columns(raw, numbers, [*self.categories, *self.texts], where, self.groups, filled)
 
-    def empty_rows(self, raw: ArrayOrTensor) -> NDArray[np.intp]:
-        """Return the places of the rows of a raw table that have nothing to be read: they lack every view."""
-        names = [name for name in (*self.numbers, *self.categories, *self.texts) if name in raw.columns]
-        if self.rows is not None or not names:
-            return np.empty(0, dtype=np.intp)
-        return np.flatnonzero(raw[names].isna().all(axis=1).to_numpy())
-
 
 def make_plan(
     views: Sequence[View], kinds: Mapping[str, str], raw: ArrayOrTensor, rows: str | None, request: FitRequest

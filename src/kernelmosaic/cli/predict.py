@@ -148,8 +148,7 @@ class NewRows:
             if strange:
                 unseen = f"{strange[0]!r}, which is not in the training table: it matches no training category."
                 notes.append(f"column {name!r} holds {unseen}")
-        for note in notes:
-            say(note=note)
+        say(*notes)
 
 
 def run_prediction(request: PredictRequest) -> None:
@@ -185,7 +184,7 @@ def run_prediction(request: PredictRequest) -> None:
         tables.write_table(answers, request.output)
         print(f"Predictions: {request.output} ({len(answers)} rows)")
     if truth is not None:
-        say(note=_scored(rows, truth))
+        say(_scored(rows, truth))
 
 
 def placed(clusters: AnyArray | None, Z: AnyArray) -> Settings:

@@ -112,12 +112,10 @@ class _FitReport:
         self._page.paragraph(f"A kernel compares two rows on the columns of its view, all on one scale. {means}")
         if len(self.card.views) > 1:
             self._add_view_weights()
-        options: Settings = {
-            "sort": True,
-            "max_kernels": 20,
-            "learned": self.trained.path.learned if self.trained.path else {},
-        }
-        draw = partial(plots.KernelWeightsDisplay.from_estimator, self.model, **options)
+        learned = self.trained.path.learned if self.trained.path else {}
+        draw = partial(
+            plots.KernelWeightsDisplay.from_estimator, self.model, sort=True, max_kernels=20, learned=learned
+        )
         self._draw(draw, "Weight of each kernel", "The weights, the largest first.")
         found = sorted(self.card.kernels, key=lambda share: -share.share)
         head, rows = share_rows(found, self.noted["gates"])

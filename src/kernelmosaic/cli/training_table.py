@@ -333,7 +333,10 @@ def located(faults: Sequence[tables.Fault], raw: ArrayOrTensor, joined: Joined |
 
 def keep_rows(plan: Plan, raw: ArrayOrTensor, on: str | None, where: object, drop_empty: bool) -> NDArray[np.intp]:
     """Return the places of the rows that have a view; refuse or, with --drop-empty, name those that have none."""
-    every, empty = np.arange(len(raw)), plan.empty_rows(raw)
+    every, names = np.arange(len(raw)), [name for name in plan.columns if name in raw.columns]
+    if plan.rows is not None or not names:
+        return every
+    empty = np.flatnonzero(raw[names].isna().all(axis=1).to_numpy())
     refuses = (bool(plan.groups) or on is not None) and plan.impute not in ("median", "frequent")
     if len(empty) == 0 or not (drop_empty or refuses):
         return every
@@ -349,7 +352,7 @@ def keep_rows(plan: Plan, raw: ArrayOrTensor, on: str | None, where: object, dro
         raise ValueError(
             f"{where}: {n} appear in no view: {lost}. Leave them out with --drop-empty, or add them to a view."
         )
-    say(note=f"{n} are left out, which appear in no view: {lost}")
+    say(f"{n} are left out, which appear in no view: {lost}")
     return np.setdiff1d(every, empty)
 
 

@@ -19,14 +19,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, _safe_indexing, check_random_state, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
-from kernelmosaic._checks import check_choice
+from kernelmosaic._checks import check_choice, warn_caller
 from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.backend import NUMPY, allowed_threads, iterate_threads, to_host
 from kernelmosaic.engine.calibration import CALIBRATIONS, NEVER, Calibration
 from kernelmosaic.engine.conformal import Conformal
 from kernelmosaic.engine.fit import Fit, Lead, Recipe, certify, follow, outputs, spread, training_set
 from kernelmosaic.engine.pipelines import divide_pipeline
-from kernelmosaic.engine.samples import FitInput, count_samples, is_streamed, level_of_caller
+from kernelmosaic.engine.samples import FitInput, count_samples, is_streamed
 from kernelmosaic.engine.tasks import ClassTask, Indicators, Labels, PathRule, class_factors, find_classes, per_class
 from kernelmosaic.gram.row_blocks import ArrayRows
 from kernelmosaic.kernels.views import term_names
@@ -817,11 +817,10 @@ def warn_of_gaps(what: str, gaps: Array, tol: float, remedy: str) -> None:
     """Warn once of all fits whose relative duality gap is above `tol`, or is NaN."""
     loose = int(np.sum(~(gaps <= tol)))
     if loose:
-        warnings.warn(
+        warn_caller(
             f"{what}: {loose} of {len(gaps)} fits stopped above tol={tol:g}, the loosest at a relative duality gap of "
             f"{np.max(gaps):.2g}; {remedy}.",
             ConvergenceWarning,
-            stacklevel=level_of_caller(),
         )
 
 

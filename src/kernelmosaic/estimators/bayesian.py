@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, replace
 from typing import Any, NamedTuple, Self
@@ -12,7 +11,7 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.special import digamma, gammaln, log_ndtr, ndtr, softmax
 from sklearn.exceptions import ConvergenceWarning
 
-from kernelmosaic._checks import check_count, check_positive
+from kernelmosaic._checks import check_count, check_positive, warn_caller
 from kernelmosaic._typing import AnyArray, Array, KernelsLike, MatrixLike, Settings, TargetLike
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples
@@ -157,13 +156,14 @@ class BayesianMKLClassifier(KernelClassifier):
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         with data.threads():
             inference = self._infer(data, np.where(np.asarray(y)[:, np.newaxis] == positive, 1.0, -1.0))
-        self._set_posterior(data, inference, y)
+        self.support_, self.support_fraction_ = np.arange(len(y)), 1.0
+        self.n_support_ = np.bincount(Labels(self.classes_).codes(y), minlength=len(self.classes_))
+        self._set_posterior(data, inference)
         if not self.history_[-1]["gap"] <= self.tol:
-            warnings.warn(
+            warn_caller(
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations while the bound still rose "
                 f"by {self.history_[-1]['gap']:.2g}, above tol={self.tol:g}: raise max_iter, or tol.",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         return self
 
@@ -195,21 +195,15 @@ class BayesianMKLClassifier(KernelClassifier):
                 previous = elbo
         return history, elbo, iteration
 
-    def _set_posterior(self, data: Any, inference: Any, y: TargetLike) -> None:
+    def _set_posterior(self, data: Any, inference: Any) -> None:
         outputs = inference.labels.shape[1]
         self.weights_ = inference.e.copy()
         self.weights_std_ = np.sqrt(np.diag(inference.cov)[outputs:])
         self.intercept_ = inference.b.copy()
         self.dual_coef_ = inference.a.T.copy()
-        self._set_support(y)
         self._deviation = inference.deviation()
         expansion = data.expansion(self.dual_coef_, self.support_, np.tile(self.weights_, (outputs, 1)))
         self.function_ = Function(expansion, self.intercept_)
-
-    def _set_support(self, y: TargetLike) -> None:
-        self.support_ = np.arange(len(y))
-        self.support_fraction_ = 1.0
-        self.n_support_ = np.bincount(Labels(self.classes_).codes(y), minlength=len(self.classes_))
 
     # Predictions out -----------------------------------------------------------------------------------------------
 

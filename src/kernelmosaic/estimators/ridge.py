@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -19,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._checks import check_choice, check_count, check_positive
+from kernelmosaic._checks import check_choice, check_count, check_positive, warn_caller
 from kernelmosaic._typing import (
     AnyArray,
     ArrayOrTensor,
@@ -42,7 +41,7 @@ from kernelmosaic.backend import (
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.conformal import BLOCK, Unseen, own_misfits
 from kernelmosaic.engine.expansion import Function, StripFunction
-from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed, level_of_caller
+from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed
 from kernelmosaic.engine.tasks import Labels, class_factors, find_classes, per_class
 from kernelmosaic.engine.training_set import (
     ExactSet,
@@ -270,12 +269,10 @@ class BaseRidge(KernelEstimator):
             part = self._learn(data, own, start=first)
         share = part.weights / part.weights.sum()
         rank = [max(int(_FEATURES * one), 1) for one in share]
-        warnings.warn(
+        warn_caller(
             f"{type(self).__name__}: the {n} samples are too many for exact linear systems. The fit uses "
             f"{sum(rank)} Nyström features and weights learned from {len(some)} samples; set approximation and "
-            "rank to choose others, or subsample=None.",
-            UserWarning,
-            stacklevel=level_of_caller(),
+            "rank to choose others, or subsample=None."
         )
         return replace(options, approximation="nystroem", rank=rank), part
 
@@ -369,10 +366,9 @@ class BaseRidge(KernelEstimator):
         if not self.stationarity_ <= self.tol and not is_exact:
             ended = self.n_iter_ > self.max_iter
             remedy = "raise max_iter, or accept a larger tol" if ended else "rounding hides further progress"
-            warnings.warn(
+            warn_caller(
                 f"{name} stopped at a slope of {self.stationarity_:.2g} per sample, above tol={self.tol:g}: {remedy}.",
                 ConvergenceWarning,
-                stacklevel=level_of_caller(),
             )
 
     def _warn_of_rounding(self, data: TrainingSet, found: RidgeLearned, most: float = 1e-3) -> None:
@@ -382,12 +378,11 @@ class BaseRidge(KernelEstimator):
         largest = float(found.weights @ np.abs(data.diagonals()).max(axis=1))
         error = np.finfo(np.float64).eps * largest * float(np.abs(found.beta).sum(axis=0).max())
         if error > most:
-            warnings.warn(
+            warn_caller(
                 f"{type(self).__name__}: the combined kernel has entries up to {largest:.2g}, so large relative to "
                 f"alpha={found.alpha:.2g} that rounding may change a prediction by {error:.2g} standard deviations of "
                 "the targets: use scale=True or normalize='trace', or centre the columns.",
                 ConvergenceWarning,
-                stacklevel=level_of_caller(),
             )
 
     def _outputs_left_out(self, prepared: Prepared, learned: RidgeLearned, X: MatrixLike) -> Array:
@@ -486,11 +481,7 @@ class BaseRidge(KernelEstimator):
                 else "with its target, so the evidence underestimates the noise: give each sample once, with its count "
                 "as sample_weight, or use criterion='loo' with groups"
             )
-            warnings.warn(
-                f"{type(self).__name__}: {100 * repeated:.0f} % of the samples duplicate another one, {why}.",
-                UserWarning,
-                stacklevel=level_of_caller(),
-            )
+            warn_caller(f"{type(self).__name__}: {100 * repeated:.0f} % of the samples duplicate another one, {why}.")
 
     @property
     def weight_shares_(self) -> Array:
