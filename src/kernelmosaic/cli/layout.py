@@ -196,9 +196,7 @@ def read_options(given: Sequence[str], columns: Iterable[str]) -> list[ViewSpec]
                 f"--view {text}: write name=PATTERN:KERNEL, such as shape=fac_*:linear+gauss*5; files are joined by "
                 "--on COLUMN and --view name=FILE."
             )
-        pattern, colon, kernel = rest.rpartition(":") if rest not in known else (rest, "", "")
-        if not colon:
-            pattern, kernel = rest, ""
+        pattern, _, kernel = rest.rpartition(":") if ":" in rest and rest not in known else (rest, "", "")
         found.append(ViewSpec(name.strip(), tuple(pattern.split(",")), kernel, f"--view {text}"))
     return found
 

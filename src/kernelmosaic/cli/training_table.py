@@ -312,9 +312,7 @@ def file_view(text: str) -> tuple[str, Path, str]:
     name, equals, rest = text.partition("=")
     rest = rest if equals else text
     # A colon may be part of a path, as after a drive.
-    path, colon, kernel = rest.rpartition(":")
-    if not colon or os.path.isfile(rest):
-        path, kernel = rest, ""
+    path, _, kernel = rest.rpartition(":") if ":" in rest and not os.path.isfile(rest) else (rest, "", "")
     return name.strip() if equals else layout.safe_name(Path(path).stem), Path(path), kernel
 
 

@@ -215,8 +215,7 @@ class GateReader:
 
     def filled(self, X: MatrixLike) -> tuple[MatrixLike, Any]:
         """Return samples with the training set's means for views that they lack, and which views they have."""
-        present = None if self.missing is None else self.missing.present_in(X)
-        if self.missing is None or present is None:
+        if self.missing is None or (present := self.missing.present_in(X)) is None:
             return X, None
         if self.means is None:
             raise ValueError(

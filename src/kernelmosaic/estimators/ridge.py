@@ -493,34 +493,12 @@ class BaseRidge(KernelEstimator):
         tags.input_tags.sparse |= self.kernels is None
         return tags
 
-    def _system(self) -> RidgeSystem:
-        """Return the linear system of the fitted machine again."""
-        return RidgeSystem.of(self.function_.expansion.placed(self._X, self._X), self._ridge)
-
     def _influence(self, X: MatrixLike, training: MatrixLike) -> Array:
         """Return what the target of every training sample adds to the outputs for validated samples X."""
         if self._covariance is None:
-            return self._system().influence(self.function_.expansion.placed(X, training))
+            placed = self.function_.expansion.placed
+            return RidgeSystem.of(placed(self._X, self._X), self._ridge).influence(placed(X, training))
         return np.asarray(self._features(X) @ self._covariance @ self._features(training).T / self._ridge)
-
-    def _without(self, X: MatrixLike) -> Iterator[Array]:
-        """Yield the outputs of validated samples X by all machines without one sample, or its group, in strips.
-
-        They have the shape (rows, n, outputs). In features, and of many pairs, no sample changes the machine by
-        much, and they are those of the machine itself, of shape (rows, 1, outputs).
-        """
-        outputs, r = self.function_.outputs(X), self._left_out
-        if not self._has_matrix:
-            yield outputs[:, np.newaxis]
-            return
-        h, group = self._influence(X, self._X), np.arange(len(r))
-        for g, S in enumerate(self._groups or []):
-            group[S] = g
-        for rows in row_strips(len(outputs), BLOCK // r.size):
-            parts = h[rows, :, np.newaxis] * r
-            if self._groups is not None:
-                parts = np.stack([parts[:, S].sum(axis=1) for S in self._groups], axis=1)[:, group]
-            yield outputs[rows, np.newaxis] - parts
 
     def _features(self, X: MatrixLike) -> Array:
         """Return the features of validated samples, and a one."""
@@ -532,7 +510,9 @@ class BaseRidge(KernelEstimator):
 
 @dataclass(frozen=True)
 class LeftOut(Unseen):
-    """All leave-one-out machines of a ridge estimator, in closed form.
+    """All machines of a ridge estimator without one sample, or its group, in closed form.
+
+    In features, and of many pairs, no sample changes the machine by much, and the machine itself takes their place.
 
     Attributes
     ----------
@@ -543,7 +523,20 @@ class LeftOut(Unseen):
     model: BaseRidge
 
     def bands(self, X: MatrixLike) -> Iterator[tuple[Array, Array]]:
-        return ((values, values) for values in self.model._without(self.model.read(X)))
+        model, X = self.model, self.model.read(X)
+        outputs, r, groups = model.function_.outputs(X), model._left_out, model._groups
+        if not model._has_matrix:
+            yield outputs[:, np.newaxis], outputs[:, np.newaxis]
+            return
+        h, group = model._influence(X, model._X), np.arange(len(r))
+        for g, S in enumerate(groups or []):
+            group[S] = g
+        for rows in row_strips(len(outputs), BLOCK // r.size):
+            parts = h[rows, :, np.newaxis] * r
+            if groups is not None:
+                parts = np.stack([parts[:, S].sum(axis=1) for S in groups], axis=1)[:, group]
+            values = outputs[rows, np.newaxis] - parts
+            yield values, values
 
 
 def _read_groups(groups: TargetLike, n: int) -> NDArray[np.intp] | None:
@@ -999,8 +992,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         self.loo_predictions_ = self.decide(outputs + shift)
         self.loo_probabilities_ = self._probabilities(outputs + shift)
         self.best_score_ = float(np.average(self.loo_predictions_ == given.y, weights=given.weight))
-        own = Labels(self.classes_).codes(given.y[self.support_])
-        self._own_misfits = own_misfits(per_class((outputs + shift)[self.support_]), own)
+        self._own_misfits = own_misfits(per_class((outputs + shift)[counted]), labels)
         return self
 
     predict_set = conformal.predict_set
