@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,11 +135,13 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
             self._inputs = GateInputs.fit(data.samples, data.table, self.gating_columns, None, data.weight)
         Z = _with_ones(self._inputs(data.samples))
         matrices = [_leading(np.concatenate(list(matrix_rows(data.stack, m)))) for m in range(P)]
-        rng, tried = check_random_state(self.random_state), []
+        rng, best = check_random_state(self.random_state), None
         for _ in range(self.n_init if P > 1 or R < K else 1):
             inference = Inference(matrices, labels, model, Z, R, rng)
-            tried.append((inference, *self._run(inference)))
-        best, self.history_, self.elbo_, self.n_iter_ = max(tried, key=itemgetter(2))
+            found = self._run(inference)
+            if best is None or found[1] > self.elbo_:
+                best, (self.history_, self.elbo_, self.n_iter_) = inference, found
+        assert best is not None
         return best
 
     def _set_posterior(self, data: Any, inference: Any) -> None:

@@ -160,7 +160,8 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         -------
         ndarray of shape (n_samples, P), or (n_samples, P, classes) where every class has gates of its own
         """
-        gates: Array = np.moveaxis(self.function_.gates(self.read(X)), 0, -1)
+        check_is_fitted(self)
+        gates: Array = np.moveaxis(self.function_.gates(self._validate(X, reset=False)), 0, -1)
         return gates[:, :, 0] if gates.shape[2] == 1 else gates
 
     transform = available_if(has_learned_projections)(ProjectedSamples.transform)
