@@ -19,25 +19,8 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_choice, check_count, check_positive, warn_caller
-from kernelmosaic._typing import (
-    AnyArray,
-    ArrayOrTensor,
-    KernelsLike,
-    MatrixLike,
-    SampleWeight,
-    Seed,
-    Settings,
-    TargetLike,
-)
-from kernelmosaic.backend import (
-    NUMPY,
-    default_budget,
-    one_blas_thread,
-    row_strips,
-    tensor_device,
-    to_host,
-    torch_backend,
-)
+from kernelmosaic._typing import Array, ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, Settings, TargetLike
+from kernelmosaic.backend import backend_on, default_budget, one_blas_thread, row_strips, tensor_device, to_host
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.conformal import BLOCK, Unseen, own_misfits
 from kernelmosaic.engine.expansion import Function, StripFunction
@@ -78,8 +61,6 @@ from kernelmosaic.learning.ridge_weights import (
 from kernelmosaic.learning.target_weights import TargetOptions, learn_target_weights
 from kernelmosaic.solvers.leave_one_out import RidgeSystem, softmax_loss, variances
 from kernelmosaic.stacking import check_row_names
-
-Array = NDArray[np.float64]
 
 #: From how many targets what all of them share is learned, where each has weights of its own.
 _SHARED_FROM = 50
@@ -243,8 +224,8 @@ class BaseRidge(KernelEstimator):
             options = replace(options, entries=entries)
         options = replace(options, stores=some is None)
         if some is not None:
-            backend = NUMPY if options.device is None else torch_backend(options.device)
-            budget = default_budget(backend) if options.memory_budget is None else options.memory_budget
+            own = default_budget(backend_on(options.device))
+            budget = own if options.memory_budget is None else options.memory_budget
             # Exact linear systems, of three matrices, that take more than minutes or memory.
             if 3 * 8 * n * n > budget or (options.device is None and n > _EXACT_UP_TO):
                 options, first = self._in_features(options, scaled, targets, some, first)
@@ -897,7 +878,7 @@ def _columns_of(data: TrainingSet) -> StoredFeatures | None:
         return None
     if sum(view.shape[1] for view in views) >= len(views[0]):
         return None
-    place = NUMPY if data.device is None else torch_backend(data.device)
+    place = backend_on(data.device)
     rules = [one.normalization for one in fitted]
     exact = (np.asarray(view, np.float64) for view in views)
     return StoredFeatures([place.asarray(r.features(X, r.row_scale(X))) for r, X in zip(rules, exact, strict=True)])
@@ -1003,7 +984,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
     def _targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
         return RidgeTargets.of_classes(Labels(self.classes_).codes(y), weight)
 
-    def decide(self, outputs: Array) -> AnyArray:
+    def decide(self, outputs: Array) -> NDArray[Any]:
         return Labels(self.classes_).decide(outputs)
 
 
