@@ -392,8 +392,8 @@ def _follow_paths(training: TrainingTable, pipeline: Pipeline, folds: Any, advan
         rule=rule,
     )
     # Threads: the compiled loops let others run, and nothing has to be copied or started.
-    with parallel_config(backend="threading"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what stopped early is counted
+    # What stopped early is counted.
+    with parallel_config(backend="threading"), warnings.catch_warnings(action="ignore"):
         given = read_samples(pipeline, table, None if task == "one-class" else y)
         found = search_paths(pipeline, given, folds, Cs, norms, options)
     scores = scores_of(found)
@@ -425,8 +425,7 @@ def train_without(trained: Trained, view: str) -> tuple[Trained, NDArray[np.bool
 
 def _with_warnings(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
     """Return what a fit returns, and its warnings; not for use in threads, which share the filters."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(record=True, action="ignore") as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         warnings.filterwarnings("always", message=".*samples duplicate another one")
         fitted = fit()
@@ -445,8 +444,7 @@ def _search_penalties(chosen: Pipeline, folds: Any, request: FitRequest, table: 
         max_iter=10,
         scoring="r2" if request.task == "regression" else "accuracy",
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         search.fit(table, y)
     return search
 
@@ -517,8 +515,7 @@ def run_unlabelled(request: EmbedRequest) -> None:
     own = raw.iloc[training.places]
     say(*describe_views(training), *training.notes)
     pipeline = Pipeline([*training.plan.steps(), ("model", make_model(request, training.kernels))])
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as said:
         pipeline.fit(training.table)
     say(*dict.fromkeys(str(one.message) for one in said))
     model = pipeline.named_steps["model"]

@@ -54,8 +54,7 @@ def score_of(task: TaskName, y: AnyArray, predicted: AnyArray) -> float:
         return float(np.mean(score_terms(task, y, predicted)))
     from kernelmosaic.metrics import concordance
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         value = concordance(y, predicted)
     return 0.5 if np.isnan(value) else value  # of rows that cannot be compared, any order is as good
 

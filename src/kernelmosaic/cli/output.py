@@ -32,8 +32,8 @@ def load_model(path: Path) -> tuple[Estimator, Estimator, Settings]:
 
     Of models made elsewhere, the names of the columns are known if they have any.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InconsistentVersionWarning)  # `inspect` names the versions
+    # `inspect` names the versions.
+    with warnings.catch_warnings(action="ignore", category=InconsistentVersionWarning):
         estimator = load(path)
     model = unwrap(estimator)
     if not hasattr(model, "kernel_names_"):

@@ -164,9 +164,8 @@ def _fit_chunk(
 ) -> list[tuple[Array, float]]:
     found = []
     # Kernels of one set of samples are kept at a time.
-    with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings():
+    with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings(action="ignore"):
         # The fit to all samples has given these warnings; gaps are reported once for all fits.
-        warnings.simplefilter("ignore")
         for y, weight, rows in tasks:
             # So results depend neither on the order of the fits nor on the process that does them.
             shared.store.forget_ends()
