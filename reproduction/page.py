@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from importlib.util import find_spec
 
-from kernelmosaic.reports import Cell, Page, Table
+from kernelmosaic.reports import Cell, Page
 from reproduction.claims import FAILED, HELD, LEVEL, Judged, judge
 from reproduction.markdown import shares
 from reproduction.papers import by_name, missing_parts
@@ -40,8 +40,8 @@ _RULE = (
 )
 
 
-def f_test_table(rows: Sequence[Row]) -> Table | None:
-    """Return the 5×2 cv F tests, one line per data set, comparison and metric; None if there are none."""
+def _f_tests(page: Page, rows: Sequence[Row]) -> None:
+    """Add the 5×2 cv F tests, one line per data set, comparison and metric, if there are any."""
     found = []
     for line in lines_of(row for row in rows if row.metric.startswith(TESTS)):
         for metric in (name.removeprefix("p:") for name in line.figures if name.startswith("p:")):
@@ -50,17 +50,18 @@ def f_test_table(rows: Sequence[Row]) -> Table | None:
             found.append(
                 (line.dataset, line.method, line.kernels, label(metric), _f(statistic), f"{p_value:.3f}", said)
             )
-    head = ("data set", "comparison", "kernels", "of", "F", "p", f"at {LEVEL:.0%}")
-    caption = "Significance: the combined 5×2 cv F test on each data set, 10 and 5 degrees of freedom."
-    return Table(caption, head, found, len(found) > 5) if found else None
+    if found:
+        head = ("data set", "comparison", "kernels", "of", "F", "p", f"at {LEVEL:.0%}")
+        caption = "Significance: the combined 5×2 cv F test on each data set, 10 and 5 degrees of freedom."
+        page.table(caption, head, found, len(found) > 5)
 
 
 def _f(statistic: float) -> str:
     return "> 1000" if statistic > 1000 else f"{statistic:.2f}"
 
 
-def count_table(rows: Sequence[Row]) -> Table | None:
-    """Return the counts over data sets beside the printed ones; None if there are none."""
+def _counts(page: Page, rows: Sequence[Row]) -> None:
+    """Add the counts over data sets beside the printed ones, if there are any."""
     found = []
     for line in lines_of(row for row in rows if row.metric.startswith(COUNTS)):
         for name in (name.removeprefix("wins:") for name in line.figures if name.startswith("wins:")):
@@ -75,8 +76,9 @@ def count_table(rows: Sequence[Row]) -> Table | None:
                 p_value = line.figures[f"wilcoxon_p:{metric}"].mean
                 cells = _verdict(row, p_value)
                 found.append((line.dataset, line.method, line.kernels, label(metric), "Wilcoxon", *cells))
-    head = ("over", "comparison", "kernels", "of", "test", "ours", "published", "agreement")
-    return Table("Wins, ties and losses of the first method over the data sets.", head, found) if found else None
+    if found:
+        head = ("over", "comparison", "kernels", "of", "test", "ours", "published", "agreement")
+        page.table("Wins, ties and losses of the first method over the data sets.", head, found)
 
 
 def _both(counts: Sequence[Row]) -> tuple[str, str, Cell]:
@@ -145,7 +147,7 @@ def _overview(page: Page, run: Run) -> None:
     ]
     caption = "Of the figures that can be set beside published ones, how many agree, and how many of our own runs do."
     head = ("experiment", "figure", "of", "within", "share", "ceiling", "of the ceiling")
-    page.table(Table(caption, head, rows, searchable=len(rows) > 5))
+    page.table(caption, head, rows, searchable=len(rows) > 5)
 
 
 def _claims(page: Page, judged: Sequence[Judged]) -> None:
@@ -161,12 +163,10 @@ def _claims(page: Page, judged: Sequence[Judged]) -> None:
         for one in judged
     ]
     page.table(
-        Table(
-            "Each claim, judged by our figures at the 5 % level.",
-            ("claim", "here", "by", "experiment"),
-            rows,
-            searchable=True,
-        )
+        "Each claim, judged by our figures at the 5 % level.",
+        ("claim", "here", "by", "experiment"),
+        rows,
+        searchable=True,
     )
 
 
@@ -179,9 +179,8 @@ def _experiment(page: Page, result: Result, draws: bool) -> None:
         page.paragraph(f"{result.work.failed} of {result.work.units} units failed; they are missing from the figures.")
     lines = lines_of(result.rows)
     _main_table(page, result, lines)
-    for table in (f_test_table(result.rows), count_table(result.rows)):
-        if table is not None:
-            page.table(table)
+    _f_tests(page, result.rows)
+    _counts(page, result.rows)
     for prefix, name in zip(WEIGHTS, ("Weights", "Penalties", "How often each kernel is chosen"), strict=True):
         _weights(page, lines, prefix, name)
     _more_table(page, result, lines)
@@ -200,7 +199,7 @@ def _main_table(page: Page, result: Result, lines: Sequence[Line]) -> None:
         caption = (
             f"{by_name(result.experiment.paper)}, {result.experiment.table}: means and deviations over the replicates."
         )
-        page.table(Table(caption, head, rows, searchable=len(rows) > 5))
+        page.table(caption, head, rows, searchable=len(rows) > 5)
 
 
 def _side_by_side(lines: Sequence[Line], metrics: Sequence[str]) -> tuple[list[str], list[list[str | Cell]]]:
@@ -235,7 +234,7 @@ def _weights(page: Page, lines: Sequence[Line], prefix: str, name: str) -> None:
     if rows:
         caption = f"{name}: ours, and in brackets the published ones."
         fold = f"{name} of {len(rows)} models" if len(rows) > 4 else ""
-        page.table(Table(caption, ["data set", "method", "kernels", *kernels], rows, len(rows) > 5, fold))
+        page.table(caption, ["data set", "method", "kernels", *kernels], rows, len(rows) > 5, fold)
 
 
 def _weight(row: Row) -> str:
@@ -249,7 +248,7 @@ def _more_table(page: Page, result: Result, lines: Sequence[Line]) -> None:
     if shown:
         head, rows = _side_by_side(shown, metrics)
         named = ", ".join(dict.fromkeys(map(label, metrics)))
-        page.table(Table(f"More of the same models: {named}.", head, rows, len(rows) > 5, f"More: {named}"))
+        page.table(f"More of the same models: {named}.", head, rows, len(rows) > 5, f"More: {named}")
 
 
 def _paper_pictures(page: Page, paper: str, drawn: Sequence[Drawn], subsampled: bool) -> None:
@@ -275,7 +274,7 @@ def _times(page: Page, run: Run, draws: bool) -> None:
         (name, work.units, work.failed, f"{work.seconds:.1f}", "not finished") for name, work in run.unfinished.items()
     ]
     caption = "Seconds of work: those of all units together, however many ran at once."
-    page.table(Table(caption, ("experiment", "units", "failed", "seconds", ""), rows))
+    page.table(caption, ("experiment", "units", "failed", "seconds", ""), rows)
     if draws and rows:
         from reproduction.charts import work_chart
 
@@ -287,15 +286,13 @@ def _not_run(page: Page, run: Run) -> None:
     if run.absent:
         page.paragraph("Not in this run: " + ", ".join(f"`{one.name}`" for one in run.absent) + ".")
     rows = [(one.what, by_name(one.paper), one.why) for one in missing_parts()]
-    page.table(Table("What cannot be had, and why.", ("what", "paper", "why"), rows))
+    page.table("What cannot be had, and why.", ("what", "paper", "why"), rows)
 
 
 def _environment(page: Page, run: Run) -> None:
     page.heading("Environment")
     facts = {"started": run.facts.get("started"), "seed": run.facts["seed"], "scale": run.facts["scale"]["name"]}
-    page.table(
-        Table("What the run was made with.", ("what", "value"), list((facts | run.facts["environment"]).items()))
-    )
+    page.table("What the run was made with.", ("what", "value"), list((facts | run.facts["environment"]).items()))
 
 
 def _duration(seconds: float) -> str:

@@ -1,7 +1,9 @@
-"""Checks of parameters; errors name the parameter, its value and what to give instead."""
+"""Checks of parameters; errors name the parameter, its value and what to give instead. Warnings of the caller."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Hashable, Iterable
 from typing import Any
 
@@ -57,3 +59,11 @@ def check_count(name: str, value: object, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name}={value!r}: give a whole number of at least {least}.")
     return int(value)
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line that called the package, however many frames of the package are between."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelmosaic."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

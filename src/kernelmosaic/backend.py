@@ -292,6 +292,11 @@ def torch_backend(device: str) -> TorchBackend:
     return TorchBackend(device)
 
 
+def backend_on(device: str | None) -> Backend:
+    """Return the backend of a device, NumPy for None; raise if the device is not there."""
+    return NUMPY if device is None else torch_backend(str(require_device(device)))
+
+
 def backend_of(array: ArrayOrTensor) -> Backend:
     """Return the backend of an array: torch's if it is a tensor; torch is not imported to find out."""
     return torch_backend(str(array.device)) if is_tensor(array) else NUMPY

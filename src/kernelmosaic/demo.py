@@ -16,7 +16,7 @@ from sklearn.base import clone
 from kernelmosaic._typing import Array, Estimator
 from kernelmosaic.estimators import MKLClassifier
 from kernelmosaic.kernels import Gaussian
-from kernelmosaic.reports import Page, Table
+from kernelmosaic.reports import Page
 from kernelmosaic.stacking import stack_views
 
 Advance = Callable[[str, int], None]
@@ -216,7 +216,7 @@ def draw_patients(rows: list[Row], X: Array, columns: dict[str, Any], y: NDArray
 def write_report(result: DemoResult, path: Path) -> None:
     """Write the page; the picture is there when matplotlib is."""
     page = Page(result.title, result.lead)
-    page.table(Table(result.caption, COLUMNS, result.cells))
+    page.table(result.caption, COLUMNS, result.cells)
     page.heading("Picture")
     if find_spec("matplotlib") is None:
         page.paragraph('Not drawn: matplotlib is missing. `pip install "kernelmosaic[plots]"` brings it.')

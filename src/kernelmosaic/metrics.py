@@ -6,7 +6,6 @@ survival.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from scipy.integrate import trapezoid
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
+from kernelmosaic._checks import warn_caller
 from kernelmosaic._typing import AnyArray, Array, SampleWeight, TargetLike
 from kernelmosaic.backend import to_host
 from kernelmosaic.machines.survival import outlived
@@ -134,11 +134,10 @@ def concordance(y: Array, predicted: ArrayLike, sample_weight: SampleWeight = No
         pairs += float(own @ (outlives[last] - outlives[first]))
         right += float(own @ (outlives[last] - 0.5 * (outlives[above] + outlives[below])))
     if not pairs > 0:
-        warnings.warn(
+        warn_caller(
             "The concordance is not defined: no two samples are comparable, since none was observed to have its event "
             "while another was at risk.",
             UndefinedMetricWarning,
-            stacklevel=3,
         )
         return float("nan")
     return right / pairs

@@ -32,31 +32,6 @@ class Cell:
     tone: str = ""
 
 
-@dataclass(frozen=True)
-class Table:
-    """What a page's table shows.
-
-    Parameters
-    ----------
-    caption : str
-        Read before the table: what its rows and figures are.
-    head : sequence of str
-        Names of the columns.
-    rows : sequence of sequences
-        Texts, numbers, `Cell` or None for nothing; the first cell names the row. Columns of figures stand to the right.
-    searchable : bool, default=False
-        Whether a box above the table filters its rows.
-    folded : str, default=""
-        A line to click on that unfolds the table; paper shows it unfolded. Empty: always shown.
-    """
-
-    caption: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    searchable: bool = False
-    folded: str = ""
-
-
 class Page:
     """A page, written from top to bottom. Every text is escaped.
 
@@ -74,7 +49,7 @@ class Page:
     >>> page = Page("Weights", "Which kernels were chosen.")
     >>> page.heading("Kernels")
     >>> weights = [("linear", 0.25), ("gaussian", 0.75)]
-    >>> page.table(Table("Weight of each kernel.", ("kernel", "weight"), weights))
+    >>> page.table("Weight of each kernel.", ("kernel", "weight"), weights)
     >>> "gaussian" in page.html()
     True
     """
@@ -100,22 +75,39 @@ class Page:
         """Add a list, its items as paragraphs."""
         self._parts.append("<ul>" + "".join(f"<li>{_with_code(item)}</li>" for item in items) + "</ul>")
 
-    def table(self, table: Table) -> None:
-        """Add a table."""
-        self._needs_script = self._needs_script or table.searchable or bool(table.folded)
-        name, n = f"t{len(self._parts)}", len(table.rows)
+    def table(
+        self, caption: str, head: Sequence[str], rows: Sequence[Any], searchable: bool = False, folded: str = ""
+    ) -> None:
+        """Add a table.
+
+        Parameters
+        ----------
+        caption : str
+            Read before the table: what its rows and figures are.
+        head : sequence of str
+            Names of the columns.
+        rows : sequence of sequences
+            Texts, numbers, `Cell` or None for nothing; the first cell names the row. Columns of figures stand to the
+            right.
+        searchable : bool, default=False
+            Whether a box above the table filters its rows.
+        folded : str, default=""
+            A line to click on that unfolds the table; paper shows it unfolded. Empty: always shown.
+        """
+        self._needs_script = self._needs_script or searchable or bool(folded)
+        name, n = f"t{len(self._parts)}", len(rows)
         box = (
             f'<p class="filter"><label>Show rows with <input type="search" aria-label="Filter rows: '
-            f'{escape(table.caption)}"></label> <output aria-live="polite">{n} of {n}</output></p>\n'
+            f'{escape(caption)}"></label> <output aria-live="polite">{n} of {n}</output></p>\n'
         )
         whole = (
-            f'<div class="table"><p class="caption" id="{name}">{_with_code(table.caption)}</p>\n'
-            f"{box if table.searchable else ''}"
-            f'<div class="scroll" role="region" aria-labelledby="{name}" tabindex="0">\n{_table(table, name)}\n</div>'
-            "</div>"
+            f'<div class="table"><p class="caption" id="{name}">{_with_code(caption)}</p>\n'
+            f"{box if searchable else ''}"
+            f'<div class="scroll" role="region" aria-labelledby="{name}" tabindex="0">\n'
+            f"{_table(head, rows, name)}\n</div></div>"
         )
-        if table.folded:
-            whole = f"<details><summary>{_text(table.folded)}</summary>\n{whole}\n</details>"
+        if folded:
+            whole = f"<details><summary>{_text(folded)}</summary>\n{whole}\n</details>"
         self._parts.append(whole)
 
     def figure(self, figure: Any, alt: str, caption: str = "") -> None:
@@ -168,22 +160,22 @@ def _with_code(text: str) -> str:
     return plain + "".join(fitted)
 
 
-def _table(table: Table, name: str) -> str:
+def _table(head: Sequence[str], given: Sequence[Sequence[Any]], name: str) -> str:
     """The table called by the element of this name; narrow screens show a row of many and long cells cell by cell."""
-    rows = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in table.rows]
-    columns: Any = zip(*rows, strict=True) if rows else [()] * len(table.head)
+    rows = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in given]
+    columns: Any = zip(*rows, strict=True) if rows else [()] * len(head)
     figures = [_is_figures([cell.text for cell in column]) for column in columns]
-    is_long = len(table.head) > 3 and any(len(str(cell.text)) > 20 for row in rows for cell in row[1:])
-    heads = [f' data-head="{escape(text)}"' if is_long and text else "" for text in table.head]
-    head = "".join(
-        f'<th scope="col"{_classes("n" if n else "")}>{_text(t)}</th>' for n, t in zip(figures, table.head, strict=True)
+    is_long = len(head) > 3 and any(len(str(cell.text)) > 20 for row in rows for cell in row[1:])
+    heads = [f' data-head="{escape(text)}"' if is_long and text else "" for text in head]
+    names = "".join(
+        f'<th scope="col"{_classes("n" if n else "")}>{_text(t)}</th>' for n, t in zip(figures, head, strict=True)
     )
     body = "\n".join(
         "<tr>" + "".join(_cell(c, j, figures[j], heads[j]) for j, c in enumerate(row)) + "</tr>" for row in rows
     )
     return (
         f'<table{_classes("long" if is_long else "")} aria-labelledby="{name}">\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+        f"<thead><tr>{names}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
     )
 
 

@@ -16,10 +16,9 @@ from kernelmosaic.engine.tasks import Labels, per_class, single
 RNG = np.random.default_rng(0)
 
 
-def test_codes_and_indicators():
+def test_codes_and_columns_among_all():
     labels, y = Labels(np.array(["a", "b", "d"])), ["d", "a", "d", "b"]
     assert_array_equal(labels.codes(y), [2, 0, 2, 1])
-    assert_array_equal(labels.indicators(y), [[0, 0, 1], [1, 0, 0], [0, 0, 1], [0, 1, 0]])
     assert_array_equal(labels.spread(np.array([[1.0, 2.0]]), np.array(["b", "d"]), -9.0), [[-9.0, 1.0, 2.0]])
 
 

@@ -225,9 +225,9 @@ def test_decisions_are_sums_over_kernels_under_gates():
     # Gates in the units of the column that they read.
     slope, at = model.gating_params_["coef"][0, 0], model.gating_params_["intercept"][0]
     z = np.column_stack([(X[:, 2] - X[::2, 2].mean()) / X[::2, 2].std(), np.ones(150)])
-    spread = np.einsum("nq,qp,np->n", z, model._v_cov[0], z)
+    spread = np.einsum("nq,qp,np->n", z, model.function_.v_cov[0], z)
     assert_allclose(model.gate(X)[:, 0], norm.cdf((slope * X[:, 2] + at) / np.sqrt(1.0 + spread)))
-    assert_allclose(model.gating_params_["std"][0], np.sqrt(np.diag(model._v_cov[0])))
+    assert_allclose(model.gating_params_["std"][0], np.sqrt(np.diag(model.function_.v_cov[0])))
 
 
 def test_a_projection_of_digits_keeps_the_classes_apart():

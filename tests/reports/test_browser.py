@@ -17,7 +17,7 @@ from selenium.webdriver import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 from tests.reproduction.toy import gaussians  # noqa: E402
 
-from kernelmosaic.reports import Page, Table  # noqa: E402
+from kernelmosaic.reports import Page  # noqa: E402
 from reproduction import FULL, Settings, run_experiments  # noqa: E402
 from reproduction.page import make_page  # noqa: E402
 from reproduction.reading import read_run  # noqa: E402
@@ -134,13 +134,13 @@ return broken;
 def test_a_phone_shows_whole_words_and_whole_tables(browser, tmp_path):
     page = Page("Phone")
     view = ["protein", "proteins.csv", "protein.protein_0, protein.protein_1 … (8 in all)", "8 rows"]
-    page.table(Table("Views.", ("view", "file", "columns", "lacked by"), [view]))
+    page.table("Views.", ("view", "file", "columns", "lacked by"), [view])
     said = "rna:linear -0.383, clinical:laplace(0.5*median) +0.03, rna:gauss +0.0245"
     head = ("row", "patient_id", "prediction", "decision", "largest contributions", "constant")
-    page.table(Table("Rows.", head, [["1", "p00", "sick", "-0.2415", said, "-0.06161"]]))
+    page.table("Rows.", head, [["1", "p00", "sick", "-0.2415", said, "-0.06161"]])
     losses = [["expression", "57.7", "0.048", "15.6", "3.6", "27.5"]]
-    page.table(Table("Lost.", ("view", "share %", "p", "accuracy lost without it, points", "95 % from", "to"), losses))
-    page.table(Table("A caption of many words is as wide as a paragraph is. " * 5, ("C", "score"), [["1", "2"]]))
+    page.table("Lost.", ("view", "share %", "p", "accuracy lost without it, points", "95 % from", "to"), losses)
+    page.table("A caption of many words is as wide as a paragraph is. " * 5, ("C", "score"), [["1", "2"]])
     browser.get(page.write(tmp_path / "phone.html").as_uri())
     resize(browser, 400)
     assert browser.execute_script(BROKEN) == []

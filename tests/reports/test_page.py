@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 import kernelmosaic
-from kernelmosaic.reports import Cell, Page, Table
+from kernelmosaic.reports import Cell, Page
 
 PNG = b64decode(b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><rect width="1" height="1"/></svg>'
@@ -46,7 +46,7 @@ class Reader(HTMLParser):
 def page_with(*tables):
     page = Page("Title", "Lead.")
     for table in tables:
-        page.table(table)
+        page.table(*table)
     return Reader(page.html())
 
 
@@ -66,7 +66,7 @@ def test_the_shell():
 def test_nothing_comes_from_elsewhere():
     page = Page("T")
     page.figure(PNG, "dot")
-    page.table(Table("c", ("a",), [("b",)], searchable=True))
+    page.table("c", ("a",), [("b",)], searchable=True)
     reader = Reader(page.html())
     links = [a.get(k) for _, a, _ in reader.elements for k in ("src", "href") if a.get(k)]
     assert all(link.startswith(("data:", "#")) for link in links)
@@ -88,7 +88,7 @@ def test_every_text_is_escaped():
     page.heading(NASTY)
     page.paragraph(NASTY + f" `{NASTY}`")
     page.bullets([NASTY])
-    page.table(Table(NASTY, (NASTY, NASTY), [(NASTY, Cell(NASTY, '"><b>'))]))
+    page.table(NASTY, (NASTY, NASTY), [(NASTY, Cell(NASTY, '"><b>'))])
     page.figure(PNG, NASTY, NASTY)
     reader = Reader(page.html())
     assert reader.all("script") == []
@@ -109,7 +109,7 @@ def test_backticks_are_code_if_they_come_in_pairs():
 
 
 def test_tables_name_their_rows_and_columns():
-    page = page_with(Table("What.", ("kernel", "weight"), [("linear", 0.25), ("gaussian", None)]))
+    page = page_with(("What.", ("kernel", "weight"), [("linear", 0.25), ("gaussian", None)]))
     scopes = [attributes["scope"] for attributes, _ in page.all("th")]
     assert scopes == ["col", "col", "row", "row"]
     assert [text for _, text in page.all("td")] == ["0.25", "–"]
@@ -133,24 +133,24 @@ def test_tables_name_their_rows_and_columns():
     ids=["numbers", "with units", "with gaps", "not texts", "sentences", "words", "nothing"],
 )
 def test_columns_of_figures_stand_to_the_right(cells, to_the_right):
-    page = page_with(Table("c", ("name", "value"), [(f"row {i}", cell) for i, cell in enumerate(cells)]))
+    page = page_with(("c", ("name", "value"), [(f"row {i}", cell) for i, cell in enumerate(cells)]))
     classes = {attributes.get("class") for attributes, _ in page.all("td")}
     assert classes == ({"n"} if to_the_right else {None})
     assert page.all("th")[1][0].get("class") == ("n" if to_the_right else None)
 
 
 def test_tones_are_classes_of_their_cells():
-    page = page_with(Table("c", ("name", "value"), [("a", Cell("0.5", "bad")), ("b", Cell("0.7", "good"))]))
+    page = page_with(("c", ("name", "value"), [("a", Cell("0.5", "bad")), ("b", Cell("0.7", "good"))]))
     assert [attributes["class"] for attributes, _ in page.all("td")] == ["n bad", "n good"]
 
 
 def test_rows_must_be_as_long_as_the_head():
     with pytest.raises(ValueError, match=r"shorter|longer"):
-        Page("T").table(Table("c", ("a", "b"), [("x",)]))
+        Page("T").table("c", ("a", "b"), [("x",)])
 
 
 def test_a_searchable_table_brings_the_box_and_one_script():
-    table = Table("c", ("a",), [("x",), ("y",)], searchable=True)
+    table = ("c", ("a",), [("x",), ("y",)], True)
     page = page_with(table, table)
     assert len(page.all("input")) == 2
     assert len(page.all("script")) == 1

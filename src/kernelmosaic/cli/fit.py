@@ -32,7 +32,7 @@ from kernelmosaic.estimators.cv import MKLClassifierCV, MKLSurvivalCV, PathSearc
 from kernelmosaic.estimators.unlabelled import MKLClustering, MKLKernelPCA, unlabelled_kernels
 from kernelmosaic.model_selection import ResponseSurfaceSearchCV
 from kernelmosaic.persistence import save
-from kernelmosaic.reports import Page, Table
+from kernelmosaic.reports import Page
 
 Advance = Callable[[str, int], None]
 
@@ -229,8 +229,7 @@ def train_table(request: FitRequest, show: Callable[[int], AbstractContextManage
     training = read_training_table(request)
     splitter = make_splitter(training)
     pipeline = make_pipeline(training)
-    for line in [*describe_views(training), *training.notes, *training.warnings]:
-        say(note=line)
+    say(*describe_views(training), *training.notes, *training.warnings)
     with show((0 if splitter is None else splitter.get_n_splits()) + 1) as advance:
         return train(training, pipeline, splitter, advance)
 
@@ -393,8 +392,8 @@ def _follow_paths(training: TrainingTable, pipeline: Pipeline, folds: Any, advan
         rule=rule,
     )
     # Threads: the compiled loops let others run, and nothing has to be copied or started.
-    with parallel_config(backend="threading"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what stopped early is counted
+    # What stopped early is counted.
+    with parallel_config(backend="threading"), warnings.catch_warnings(action="ignore"):
         given = read_samples(pipeline, table, None if task == "one-class" else y)
         found = search_paths(pipeline, given, folds, Cs, norms, options)
     scores = scores_of(found)
@@ -426,8 +425,7 @@ def train_without(trained: Trained, view: str) -> tuple[Trained, NDArray[np.bool
 
 def _with_warnings(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
     """Return what a fit returns, and its warnings; not for use in threads, which share the filters."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(record=True, action="ignore") as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         warnings.filterwarnings("always", message=".*samples duplicate another one")
         fitted = fit()
@@ -446,8 +444,7 @@ def _search_penalties(chosen: Pipeline, folds: Any, request: FitRequest, table: 
         max_iter=10,
         scoring="r2" if request.task == "regression" else "accuracy",
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         search.fit(table, y)
     return search
 
@@ -469,8 +466,7 @@ def publish(trained: Trained, make_page: Callable[[Trained], Page] | None = None
     clock = ("seconds in all", f"{perf_counter() - request.started:.1f}")
     print_facts(f"{request.method}{reason}, {request.task}{loss}", [*facts(card, noted), clock])
     print_shares(card.kernels, noted["gates"])
-    for line in [*trained.warnings, *cautions(trained)]:
-        say(note=line)
+    say(*trained.warnings, *cautions(trained))
     print(f"Model: {request.output}")
     if make_page is not None:
         print(f"Report: {request.report}")
@@ -517,14 +513,11 @@ def run_unlabelled(request: EmbedRequest) -> None:
     raw = tables.read_table(request.path)
     tables.require(raw, request.ids, request.path)
     own = raw.iloc[training.places]
-    for line in [*describe_views(training), *training.notes]:
-        say(note=line)
+    say(*describe_views(training), *training.notes)
     pipeline = Pipeline([*training.plan.steps(), ("model", make_model(request, training.kernels))])
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as said:
         pipeline.fit(training.table)
-    for line in dict.fromkeys(str(one.message) for one in said):
-        say(note=line)
+    say(*dict.fromkeys(str(one.message) for one in said))
     model = pipeline.named_steps["model"]
     ids = {name: own[name].to_numpy() for name in request.ids}
     found = pd.DataFrame(ids | placed(getattr(model, "labels_", None), model.embedding_))
@@ -540,11 +533,11 @@ def run_unlabelled(request: EmbedRequest) -> None:
         print(f"Table: {request.output} ({len(found)} rows)")
     if request.model is not None:
         save(pipeline, request.model)
-        say(note=f"Model: {request.model}")
+        say(f"Model: {request.model}")
     if request.report is not None:
         target = None if request.target is None else own[request.target].to_numpy()
         unlabelled_page(pipeline, training, target).write(request.report)
-        say(note=f"Report: {request.report}")
+        say(f"Report: {request.report}")
 
 
 def make_model(request: EmbedRequest, kernels: list[Any]) -> Estimator:
@@ -561,13 +554,13 @@ def unlabelled_page(pipeline: Any, training: TrainingTable, target: AnyArray | N
     model, what = pipeline.named_steps["model"], f"{len(training.table)} rows without labels"
     lead = f"{what}: {type(model).__name__} on the sum of the kernels of {len(model.views_)} views."
     page = Page(f"{training.request.path.name}: {what}", lead)
-    page.table(Table("Summary.", ("what", "value"), ModelCard(model).facts))
+    page.table("Summary.", ("what", "value"), ModelCard(model).facts)
     weights = [[name, f"{weight:.3f}", training.lacking.get(name, 0)] for name, weight in model.view_weights_.items()]
-    page.table(Table("The views.", ("view", "weight", "lacked by"), weights))
+    page.table("The views.", ("view", "weight", "lacked by"), weights)
     if hasattr(model, "labels_") and model.n_clusters_ > 1:
         each = [(k, model.silhouette_[model.labels_ == k]) for k in range(model.n_clusters_)]
         sizes = [[str(k), len(own), f"{np.mean(own):.3f}"] for k, own in each]
-        page.table(Table("The clusters.", ("cluster", "rows", "mean silhouette"), sizes))
+        page.table("The clusters.", ("cluster", "rows", "mean silhouette"), sizes)
     if find_spec("matplotlib") is not None:
         from kernelmosaic import plots
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike
 from kernelmosaic.cli.requests import FitRequest, MethodName, TaskName
-from kernelmosaic.estimators.ridge import ridge_view_kernels
+from kernelmosaic.estimators.ridge import ridge_kernels
 from kernelmosaic.files import existing_file
 from kernelmosaic.imputing import ViewImputer, ViewTransformer
 from kernelmosaic.kernels import (
@@ -59,8 +59,7 @@ def usual_kernels(task: TaskName, method: MethodName | None, alone: bool = False
     Methods for which each kernel costs most have one Gaussian in place of several.
     """
     if method == "ridge":
-        found = ridge_view_kernels({"own": [0]} if alone else {"own": [0], "other": [1]})
-        return [kernel for _, kernel, columns in found if columns == [0]]
+        return ridge_kernels() if alone else ridge_kernels(ranks=False, squares=False)
     if task == "one-class":
         return one_class_kernels()
     few = method in ("localized", "bilinear", "rmkl")
@@ -197,9 +196,7 @@ def read_options(given: Sequence[str], columns: Iterable[str]) -> list[ViewSpec]
                 f"--view {text}: write name=PATTERN:KERNEL, such as shape=fac_*:linear+gauss*5; files are joined by "
                 "--on COLUMN and --view name=FILE."
             )
-        pattern, colon, kernel = rest.rpartition(":") if rest not in known else (rest, "", "")
-        if not colon:
-            pattern, kernel = rest, ""
+        pattern, _, kernel = rest.rpartition(":") if ":" in rest and rest not in known else (rest, "", "")
         found.append(ViewSpec(name.strip(), tuple(pattern.split(",")), kernel, f"--view {text}"))
     return found
 
@@ -347,14 +344,11 @@ class Plan:
 
     def positions(self, names: Sequence[str]) -> list[int]:
         """Return where the given columns stand in what the kernels get."""
-        places: dict[str, list[int]] = {name: [i] for i, name in enumerate(self.numbers)}
-        start = len(self.numbers)
-        for name, values in self.categories.items():
-            places[name] = list(range(start, start + len(values)))
-            start += len(values)
-        for i, name in enumerate(self._passed_on):
-            # A column of strings may be a category of one view and a sequence of another.
-            places[f"text:{name}"] = [start + i]
+        # A column of strings may be a category of one view and a sequence of another.
+        encoded = (name for name, values in self.categories.items() for _ in values)
+        places: dict[str, list[int]] = {}
+        for i, name in enumerate([*self.numbers, *encoded, *(f"text:{name}" for name in self._passed_on)]):
+            places.setdefault(name, []).append(i)
         return [place for name in names for place in places[name]]
 
     def steps(self) -> list[tuple[str, Any]]:
@@ -379,13 +373,6 @@ class Plan:
         numbers = [*self.numbers, *([self.rows] if self.rows else [])]
         filled = () if self.impute == "none" else {*self.numbers, *self.categories} - {*self.texts}
         return read_columns(raw, numbers, [*self.categories, *self.texts], where, self.groups, filled)
-
-    def empty_rows(self, raw: ArrayOrTensor) -> NDArray[np.intp]:
-        """Return the places of the rows of a raw table that have nothing to be read: they lack every view."""
-        names = [name for name in (*self.numbers, *self.categories, *self.texts) if name in raw.columns]
-        if self.rows is not None or not names:
-            return np.empty(0, dtype=np.intp)
-        return np.flatnonzero(raw[names].isna().all(axis=1).to_numpy())
 
 
 def make_plan(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +17,14 @@ if TYPE_CHECKING:
     from kernelmosaic.cli.layout import Plan
 
 
-@dataclass(frozen=True)
-class Method:
-    """A way to learn: the tasks that it can do, and the parameter that is chosen, C or what stands in its place."""
-
-    tasks: tuple[TaskName, ...]
-    parameter: str = "C"
-
-
-METHODS: dict[MethodName, Method] = {
-    "mkl": Method(("classification", "regression", "one-class", "survival")),
-    "localized": Method(("classification", "regression", "one-class")),
-    "bilinear": Method(("classification",), "kappa"),
-    "discriminant": Method(("classification", "multi-label"), "alpha"),
-    "rmkl": Method(("classification", "regression")),
-    "ridge": Method(("classification", "regression"), "alpha"),
+#: The tasks that each method can do.
+METHODS: dict[MethodName, tuple[TaskName, ...]] = {
+    "mkl": ("classification", "regression", "one-class", "survival"),
+    "localized": ("classification", "regression", "one-class"),
+    "bilinear": ("classification",),
+    "discriminant": ("classification", "multi-label"),
+    "rmkl": ("classification", "regression"),
+    "ridge": ("classification", "regression"),
 }
 
 # Scores ---------------------------------------------------------------------------------------------------------------
@@ -61,8 +54,7 @@ def score_of(task: TaskName, y: AnyArray, predicted: AnyArray) -> float:
         return float(np.mean(score_terms(task, y, predicted)))
     from kernelmosaic.metrics import concordance
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         value = concordance(y, predicted)
     return 0.5 if np.isnan(value) else value  # of rows that cannot be compared, any order is as good
 
@@ -143,7 +135,7 @@ def with_method(request: FitRequest, task: TaskName) -> FitRequest:
     epsilon, rule, penalties or folds.
     """
     method, reason = request.method, ""
-    if method is None and task in METHODS["ridge"].tasks:
+    if method is None and task in METHODS["ridge"]:
         options = {name: getattr(request, name) for name in ("C", "norm", "epsilon", "rule", "folds")}
         options["cost"] = request.costs or None
         given = [f"--{name}" for name, value in options.items() if value is not None]
@@ -176,9 +168,9 @@ def check_request(request: FitRequest) -> None:
     """Refuse options that the task or the method of a request does not have."""
     method, task, loss = request.method, request.task, request.loss
     assert method is not None
-    if task not in METHODS[method].tasks:
-        able = ", ".join(name for name, other in METHODS.items() if task in other.tasks)
-        raise ValueError(f"--method {method} does {' and '.join(METHODS[method].tasks)}, not {task}; choose {able}.")
+    if task not in METHODS[method]:
+        able = ", ".join(name for name, tasks in METHODS.items() if task in tasks)
+        raise ValueError(f"--method {method} does {' and '.join(METHODS[method])}, not {task}; choose {able}.")
     given = {name: getattr(request, name) for name in ONLY if name != "cost"}
     given |= {"cost": ", ".join(request.costs) or None, "norm": None if request.norm == 1 else request.norm}
     given |= {"folds": request.folds or None, "proba": request.proba or None}
@@ -198,8 +190,9 @@ def check_request(request: FitRequest) -> None:
 
 
 def parameter_of(request: FitRequest) -> str:
-    """Return the name of the parameter that the Cs are values of."""
-    return "nu" if request.task == "one-class" or request.method is None else METHODS[request.method].parameter
+    """Return the name of the parameter that the Cs are values of: C, or what stands in its place."""
+    own = {"bilinear": "kappa", "discriminant": "alpha", "ridge": "alpha"}
+    return "nu" if request.task == "one-class" else own.get(str(request.method), "C")
 
 
 def price_of(request: FitRequest) -> float | None:

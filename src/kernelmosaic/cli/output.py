@@ -32,8 +32,8 @@ def load_model(path: Path) -> tuple[Estimator, Estimator, Settings]:
 
     Of models made elsewhere, the names of the columns are known if they have any.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InconsistentVersionWarning)  # `inspect` names the versions
+    # `inspect` names the versions.
+    with warnings.catch_warnings(action="ignore", category=InconsistentVersionWarning):
         estimator = load(path)
     model = unwrap(estimator)
     if not hasattr(model, "kernel_names_"):
@@ -178,9 +178,10 @@ def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], 
     Console().print(table, highlight=False)
 
 
-def say(*, note: str) -> None:
-    """Print one line on stderr."""
-    print("kernelmosaic:", " ".join(note.split()), file=sys.stderr)
+def say(*notes: str) -> None:
+    """Print notes on stderr, a line each."""
+    for note in notes:
+        print("kernelmosaic:", " ".join(note.split()), file=sys.stderr)
 
 
 @contextmanager
@@ -202,7 +203,7 @@ def progress(
             if now - last >= 10.0:
                 last = now
                 left = f", about {_duration((now - start) * (total - done) / done)} left" if done else ""
-                say(note=f"{what}: {done} of {total} steps after {_duration(now - start)}{left}")
+                say(f"{what}: {done} of {total} steps after {_duration(now - start)}{left}")
 
         yield show_progress
         return

@@ -15,11 +15,11 @@ from kernelmosaic.cli.layout import ROW_COLUMN, Plan, check_row_numbers, extend,
 from kernelmosaic.cli.methods import measured
 from kernelmosaic.cli.output import class_names, load_model, noting, say, with_error
 from kernelmosaic.cli.requests import ExplainRequest, NewRowsRequest, PredictRequest
-from kernelmosaic.cli.training_table import Joined, join_tables, keep_rows, located, row_names, target_values
+from kernelmosaic.cli.training_table import Joined, join_tables, keep_rows, located, or_faults, row_names, target_values
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.estimators.card import ModelCard
-from kernelmosaic.reports import Page, Table
+from kernelmosaic.reports import Page
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,8 @@ class NewRows:
             return cls(request, estimator, model, training, None, raw, table, joined)
         _check_files(plan, training, raw)
         raw = raw.iloc[keep_rows(plan, raw, request.on, path, request.drop_empty)]
-        try:
-            table = plan.table(raw, path)
-        except tables.BadCells as error:
-            tables.refuse(located(error.faults, raw, joined), path)
-            raise
+        table, faults = or_faults(lambda: plan.table(raw, path), None)
+        tables.refuse(located(faults, raw, joined), path)
         if not request.kernels:
             check_row_numbers(table, plan, n_samples(model), path)
         return cls(request, estimator, model, training, plan, raw, table, joined)
@@ -94,17 +91,6 @@ class NewRows:
         """The column that names the rows; None of a model that was fitted to rows without names."""
         own = self.training["files"].get("on")
         return own and (self.request.on or own)
-
-    @property
-    def n_known(self) -> int:
-        """How many of the rows the model was fitted to: by their names where they have any, else by their cells."""
-        if self.on is None:
-            known = self.table
-        elif self.on in self.raw.columns:
-            known = row_names(self.raw, self.on)
-        else:
-            return 0
-        return int(np.isin(tables.fingerprints(known), self.training["fingerprints"]).sum())
 
     @cached_property
     def predicted(self) -> AnyArray:
@@ -162,8 +148,7 @@ class NewRows:
             if strange:
                 unseen = f"{strange[0]!r}, which is not in the training table: it matches no training category."
                 notes.append(f"column {name!r} holds {unseen}")
-        for note in notes:
-            say(note=note)
+        say(*notes)
 
 
 def run_prediction(request: PredictRequest) -> None:
@@ -199,7 +184,7 @@ def run_prediction(request: PredictRequest) -> None:
         tables.write_table(answers, request.output)
         print(f"Predictions: {request.output} ({len(answers)} rows)")
     if truth is not None:
-        say(note=_scored(rows, truth))
+        say(_scored(rows, truth))
 
 
 def placed(clusters: AnyArray | None, Z: AnyArray) -> Settings:
@@ -230,7 +215,10 @@ def _scored(rows: NewRows, truth: Any) -> str:
     score = measured(task, truth, rows.estimator.predict(rows.table) if task == "survival" else rows.predicted)
     text = with_error(task, score["value"], score["error"], f"{score['n']} rows")
     text = f"{score['name']} on column {target!r}: {text}"
-    known = rows.n_known
+    if rows.on is not None and rows.on not in rows.raw.columns:
+        return text
+    marks = tables.fingerprints(rows.table if rows.on is None else row_names(rows.raw, rows.on))
+    known = int(np.isin(marks, rows.training["fingerprints"]).sum())
     if known == 0:
         return text
     which = (
@@ -364,7 +352,7 @@ def explanation_page(rows: NewRows, answers: Any, request: ExplainRequest) -> Pa
     spread = [
         [kernels[m], f"{size[m]:.4g}", f"{100 * size[m] / total:.1f}", f"{terms[:, m].mean():+.4g}"] for m in order
     ]
-    page.table(Table("Contributions of the kernels.", ("kernel", "mean size", "share %", "mean"), spread))
+    page.table("Contributions of the kernels.", ("kernel", "mean size", "share %", "mean"), spread)
     _add_one(page, rows, request)
     page.heading("Row by row")
     shown = answers.head(500)
@@ -377,7 +365,7 @@ def explanation_page(rows: NewRows, answers: Any, request: ExplainRequest) -> Pa
         decided = ", ".join(f"{name} {row[name]:+.3g}" for name in largest)
         body.append([str(number), *(_written(row[name]) for name in head), decided, _written(row["constant"])])
     columns = ("row", *head, "largest contributions", "constant")
-    page.table(Table("Decisions and what they are made of.", columns, body, searchable=len(body) > 12))
+    page.table("Decisions and what they are made of.", columns, body, searchable=len(body) > 12)
     return page
 
 

@@ -24,7 +24,7 @@ from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.inspection import conditional_pvalue, feature_importance
 from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier, usual_times
 from kernelmosaic.plots.drawing import colour, line_style, open_frame
-from kernelmosaic.reports import Page, Table
+from kernelmosaic.reports import Page
 from kernelmosaic.stacking import by_view
 from kernelmosaic.tables import some
 
@@ -56,7 +56,7 @@ class _FitReport:
         )
         lead += f" {test['n']} test rows were set aside." if test else ""
         page = self._page = Page(f"{self.request.path.name}: learning {what}", lead)
-        page.table(Table("Summary.", ("what", "value"), facts(self.card, noted)))
+        page.table("Summary.", ("what", "value"), facts(self.card, noted))
         warned = [*noted["warnings"], *cautions(self.trained)]
         if warned:
             page.bullets(warned)
@@ -92,7 +92,7 @@ class _FitReport:
         columns = {name: view["columns"] for name, view in training.views.items()}
         sources = {name: ", ".join(view["files"]) or files["table"] for name, view in training.views.items()}
         rows = [[name, sources[name], some(own, 4), f"{training.lacking[name]} rows"] for name, own in columns.items()]
-        self._page.table(Table(caption, ("view", "file", "columns", "lacked by"), rows, searchable=len(rows) > 12))
+        self._page.table(caption, ("view", "file", "columns", "lacked by"), rows, searchable=len(rows) > 12)
         if any(training.lacking.values()):
             alt, caption = "Which rows have which views", "Rows with the same views are grouped together."
             self._draw(lambda: plots.ViewMapDisplay.from_views(training.table, columns), alt, caption)
@@ -112,19 +112,17 @@ class _FitReport:
         self._page.paragraph(f"A kernel compares two rows on the columns of its view, all on one scale. {means}")
         if len(self.card.views) > 1:
             self._add_view_weights()
-        options: Settings = {
-            "sort": True,
-            "max_kernels": 20,
-            "learned": self.trained.path.learned if self.trained.path else {},
-        }
-        draw = partial(plots.KernelWeightsDisplay.from_estimator, self.model, **options)
+        learned = self.trained.path.learned if self.trained.path else {}
+        draw = partial(
+            plots.KernelWeightsDisplay.from_estimator, self.model, sort=True, max_kernels=20, learned=learned
+        )
         self._draw(draw, "Weight of each kernel", "The weights, the largest first.")
         found = sorted(self.card.kernels, key=lambda share: -share.share)
         head, rows = share_rows(found, self.noted["gates"])
         classes = [str(c) for c in self.card.classes] if found[0].by_class else []
         rows = [[*row, *(f"{weight:.3f}" for weight in one.by_class)] for row, one in zip(rows, found, strict=True)]
         more = ", the mean over the classes first, then each class's own" if classes else ""
-        self._page.table(Table(f"Weights of the kernels{more}.", [*head, *classes], rows, searchable=len(rows) > 12))
+        self._page.table(f"Weights of the kernels{more}.", [*head, *classes], rows, searchable=len(rows) > 12)
 
     def _add_view_weights(self) -> None:
         """Add the share of every view in all weights; with --resamples, what it adds to the others."""
@@ -140,7 +138,7 @@ class _FitReport:
                 "the view. A view can have a large share and add nothing, if others hold the same information."
             )
         rows = [[name, f"{100 * one:.1f}", *tested.get(name, [])] for name, one in self.card.views.items()]
-        self._page.table(Table(f"The total weight of each view, as its share of all weights.{more}", head, rows))
+        self._page.table(f"The total weight of each view, as its share of all weights.{more}", head, rows)
 
     def _tested(self, view: str) -> list[str | None]:
         """Return the p-value of a view, what the score loses without it, and from where to where; None if unknown."""
@@ -246,7 +244,7 @@ class _FitReport:
                 f"chance where few pairs change places: the {name} used may have a lower one than another."
             )
         caption = f"Mean and standard deviation of the {score}{unit} over the folds.{more}"
-        self._page.table(Table(caption, head, rows))
+        self._page.table(caption, head, rows)
         if search is not None:
             self._page.paragraph(
                 f"A response surface then searched the penalties of the kernels: {search.n_solver_calls_} points, best "
@@ -254,7 +252,7 @@ class _FitReport:
             )
             rows = [[name, f"{d:.3f}"] for name, d in zip(self.model.kernel_names_, self.model.penalties, strict=True)]
             caption = "Penalties found; one above 1 lowers the weight of its kernel."
-            self._page.table(Table(caption, ("kernel", "penalty"), rows))
+            self._page.table(caption, ("kernel", "penalty"), rows)
 
     def _add_split(self) -> None:
         training = self.training
@@ -268,7 +266,7 @@ class _FitReport:
             "is negative where a view points away from what the others leave unexplained."
         )
         table = [[name, f"{share:.3f}"] for name, share in [*found, ("sum", sum(shares.values()))]]
-        self._page.table(Table(f"Shares of R² on the {what}.", ("view", "share of R²"), table))
+        self._page.table(f"Shares of R² on the {what}.", ("view", "share of R²"), table)
 
     def _add_answers(self, predicted: AnyArray, p: AnyArray | None) -> None:
         """Add what is wrong with the predictions of rows by fits without them."""
@@ -281,7 +279,7 @@ class _FitReport:
                 for name, has, said in zip(self.noted["targets"], self.y.T, predicted.T, strict=True)
             ]
             head = ("label", "rows that have it", "predicted", "right %")
-            self._page.table(Table(f"{self.rows}, by label.", head, rows))
+            self._page.table(f"{self.rows}, by label.", head, rows)
         elif self.task == "regression":
             self._page.heading("Predicted and true")
             rest = self.y - predicted
@@ -311,7 +309,7 @@ class _FitReport:
             for i, (a, line) in enumerate(zip(classes, counts, strict=True))
         ]
         head = ["true class", *(f"→ {c}" for c in classes), "right %", "F1"]
-        self._page.table(Table(f"{self.rows}: true class (down) by predicted class (across).", head, rows))
+        self._page.table(f"{self.rows}: true class (down) by predicted class (across).", head, rows)
 
         if p is None or len(classes) > 8:
             return
@@ -423,7 +421,7 @@ class _FitReport:
             for j in found.largest(view, 20)
         ]
         caption, head = "The 20 most important columns of each view.", ("view", "column", "change", "standard error")
-        self._page.table(Table(caption, head, listed, True, "As a table"))
+        self._page.table(caption, head, listed, True, "As a table")
 
     def _add_row(self) -> None:
         """Add what decides on one row: the first that lacks a view or, if none does, the first."""

@@ -94,6 +94,9 @@ _on = partial(option, None, "Column that names the rows; a --view may then be a 
 _drop_empty = partial(option, False, "Leave out rows without any view; they are listed.")
 _report = partial(option, None, "Where to write a report, an HTML page.", callback=_writable_file)
 _seed = partial(option, min=0, max=2**32 - 1)
+_output = partial(
+    option, None, "Where to write: .csv, .tsv or .parquet. Default: print.", "--output", "-o", callback=_table_file
+)
 
 
 # Commands -------------------------------------------------------------------------------------------------------------
@@ -229,9 +232,7 @@ class EmbedRequest(TableRequest):
     components: int | None = option(None, "Coordinates. Default: 2; of clusters, twice their number.", min=1)
     seed: int = _seed(0, "Seed of random starts.")
     ids: tuple[str, ...] = option((), "Column to carry over to the output. Repeatable.", metavar="COLUMN")
-    output: Path | None = option(
-        None, "Where to write: .csv, .tsv or .parquet. Default: print.", "--output", "-o", callback=_table_file
-    )
+    output: Path | None = _output()
     model: Path | None = option(None, "Where to write the model.", callback=_model_file)
     report: Path | None = _report()
 
@@ -250,9 +251,7 @@ class NewRowsRequest:
 
     model: Path = argument("Model file, from `kernelmosaic fit`.")
     path: Path = argument("Table with the model's columns, in any order.", metavar="new")
-    output: Path | None = option(
-        None, "Where to write: .csv, .tsv or .parquet. Default: print.", "--output", "-o", callback=_table_file
-    )
+    output: Path | None = _output()
     ids: tuple[str, ...] = option((), "Column to carry over to the output. Repeatable.", metavar="COLUMN")
     views: tuple[str, ...] = option((), "With --on: a view of the new rows. Repeatable.", metavar="NAME=FILE")
     on: str | None = _on()

@@ -133,7 +133,7 @@ def read_training_table(request: FitRequest, default: list[Kernel] | None = None
     if len(kept) < len(raw):
         raw = raw.iloc[kept]
         target, faults = _target_or_faults(raw, request)
-    table, more = _or_faults(lambda: plan.table(raw, request.path), None)
+    table, more = or_faults(lambda: plan.table(raw, request.path), None)
     tables.refuse(located([*faults, *more], raw, joined), request.path)
     lacks = any(table[list(group)].isna().all(axis=1).any() for group in plan.groups)
     if request.method in ("bilinear", "discriminant") and plan.impute in ("none", "views") and lacks:
@@ -312,9 +312,7 @@ def file_view(text: str) -> tuple[str, Path, str]:
     name, equals, rest = text.partition("=")
     rest = rest if equals else text
     # A colon may be part of a path, as after a drive.
-    path, colon, kernel = rest.rpartition(":")
-    if not colon or os.path.isfile(rest):
-        path, kernel = rest, ""
+    path, _, kernel = rest.rpartition(":") if ":" in rest and not os.path.isfile(rest) else (rest, "", "")
     return name.strip() if equals else layout.safe_name(Path(path).stem), Path(path), kernel
 
 
@@ -333,7 +331,10 @@ def located(faults: Sequence[tables.Fault], raw: ArrayOrTensor, joined: Joined |
 
 def keep_rows(plan: Plan, raw: ArrayOrTensor, on: str | None, where: object, drop_empty: bool) -> NDArray[np.intp]:
     """Return the places of the rows that have a view; refuse or, with --drop-empty, name those that have none."""
-    every, empty = np.arange(len(raw)), plan.empty_rows(raw)
+    every, names = np.arange(len(raw)), [name for name in plan.columns if name in raw.columns]
+    if plan.rows is not None or not names:
+        return every
+    empty = np.flatnonzero(raw[names].isna().all(axis=1).to_numpy())
     refuses = (bool(plan.groups) or on is not None) and plan.impute not in ("median", "frequent")
     if len(empty) == 0 or not (drop_empty or refuses):
         return every
@@ -349,15 +350,15 @@ def keep_rows(plan: Plan, raw: ArrayOrTensor, on: str | None, where: object, dro
         raise ValueError(
             f"{where}: {n} appear in no view: {lost}. Leave them out with --drop-empty, or add them to a view."
         )
-    say(note=f"{n} are left out, which appear in no view: {lost}")
+    say(f"{n} are left out, which appear in no view: {lost}")
     return np.setdiff1d(every, empty)
 
 
 # The target -----------------------------------------------------------------------------------------------------------
 
 
-def _or_faults(read: Callable[[], T], otherwise: T) -> tuple[T, list[tables.Fault]]:
-    """What is read; where it has cells that cannot be used, something else and these, to be refused with all others."""
+def or_faults(read: Callable[[], T], otherwise: T) -> tuple[T, list[tables.Fault]]:
+    """Return what is read, or something else and the cells in it that cannot be used."""
     try:
         return read(), []
     except tables.BadCells as error:
@@ -366,7 +367,7 @@ def _or_faults(read: Callable[[], T], otherwise: T) -> tuple[T, list[tables.Faul
 
 def _target_or_faults(raw: ArrayOrTensor, request: FitRequest) -> tuple[Target, list[tables.Fault]]:
     unread = Target(request.task or "classification", tuple(_target_names(request)), np.empty(0))
-    return _or_faults(lambda: read_target(raw, request), unread)
+    return or_faults(lambda: read_target(raw, request), unread)
 
 
 def _target_names(request: FitRequest) -> list[str]:

@@ -39,13 +39,15 @@ class DiscriminantRule:
     center : ndarray of shape (components,)
         Where the training samples' mean projects to: the coefficients sum to zero, so this is all the centring there
         is.
-    linear : LinearRule
-        How classes are assigned.
+    slopes, constants : ndarray
+        How classes are assigned: by the scores projections · slopesᵀ + constants, one for two classes, positive for the
+        second, else one per class.
     """
 
     projection: Projection
     center: Array
-    linear: LinearRule
+    slopes: Array
+    constants: Array
 
 
 @dataclass(frozen=True)
@@ -81,21 +83,21 @@ class TraceMethod(Method):
         (learned,), (machine,) = fit.learned, fit.machines
         projection = discriminant_projection(machine.targets, learned.solution.beta, learned.solution.values)
         A = projection.coefficients
-        linear = make_rule(self.decision)(learned.solution.values @ projection.rotation, machine, projection)
+        slopes, constants = make_rule(self.decision)(learned.solution.values @ projection.rotation, machine, projection)
         means = fit.data.stack.products(np.full(len(A), 1.0 / len(A)))
         assert isinstance(fit.task, Indicators)
         stated = [_as_kim_writes(learned, machine)] if fit.task.is_kim else fit.learned
-        return replace(fit, learned=stated, rule=DiscriminantRule(projection, learned.weights @ means @ A, linear))
+        rule = DiscriminantRule(projection, learned.weights @ means @ A, slopes, constants)
+        return replace(fit, learned=stated, rule=rule)
 
     def coefficients(self, fit: Fit) -> tuple[Array, Array]:
-        linear = fit.rule.linear
-        return linear.slopes @ fit.rule.projection.coefficients.T, linear.constants - linear.slopes @ fit.rule.center
+        rule = fit.rule
+        return rule.slopes @ rule.projection.coefficients.T, rule.constants - rule.slopes @ rule.center
 
     def function(self, fit: Fit) -> ProjectedFunction:
         A = fit.rule.projection.coefficients
         expansion = fit.data.expansion(A.T, np.arange(len(A)), np.tile(fit.weights, (A.shape[1], 1)))
-        slopes, center = fit.rule.linear.slopes, fit.rule.center
-        return ProjectedFunction(expansion, fit.intercept, slopes=slopes, center=center)
+        return ProjectedFunction(expansion, fit.intercept, slopes=fit.rule.slopes, center=fit.rule.center)
 
     def attributes(self, fit: Fit) -> Settings:
         assert isinstance(fit.task, Indicators)
@@ -118,7 +120,7 @@ def left_out(fit: Fit) -> Array:
     """Return the decision values of every sample by all others, (n, outputs)."""
     rule, (learned,), (machine,) = fit.rule, fit.learned, fit.machines
     found = learned.solution.left_out(machine.targets)
-    return np.asarray(found @ rule.projection.rotation @ rule.linear.slopes.T + rule.linear.constants)
+    return np.asarray(found @ rule.projection.rotation @ rule.slopes.T + rule.constants)
 
 
 def _as_kim_writes(learned: Learned, machine: Discriminant) -> Learned:
@@ -138,15 +140,7 @@ def _as_kim_writes(learned: Learned, machine: Discriminant) -> Learned:
 # How classes are assigned in the discriminant space: both rules are linear in the projections -------------------------
 
 
-@dataclass(frozen=True)
-class LinearRule:
-    """Scores = projections · slopesᵀ + constants: one for two classes, positive for the second, else one per class."""
-
-    slopes: Array
-    constants: Array
-
-
-def least_squares_rule(Z: Array, machine: Discriminant, projection: Projection) -> LinearRule:
+def least_squares_rule(Z: Array, machine: Discriminant, projection: Projection) -> tuple[Array, Array]:
     """Return the least-squares fit of the class indicators, with its intercept.
 
     The targets are these indicators, centred and scaled: h_i = √(n/n_i) (1[class i] − n_i/n), and a is n/(m₊m₋) times
@@ -157,23 +151,23 @@ def least_squares_rule(Z: Array, machine: Discriminant, projection: Projection) 
     # A = βC with the columns of C orthogonal, so the targets' own fit is Z times eigenvalues times Cᵀ.
     fit = projection.rotation * projection.eigenvalues
     if not machine.has_classes:
-        return LinearRule(2.0 * machine.root @ fit, 2.0 * counts / n - 1.0)
+        return 2.0 * machine.root @ fit, 2.0 * counts / n - 1.0
     if len(counts) == 2:
-        return LinearRule(2.0 * counts[0] * counts[1] / n * fit, np.array([(counts[1] - counts[0]) / n]))
-    return LinearRule(np.sqrt(counts / n)[:, np.newaxis] * fit, counts / n)
+        return 2.0 * counts[0] * counts[1] / n * fit, np.array([(counts[1] - counts[0]) / n])
+    return np.sqrt(counts / n)[:, np.newaxis] * fit, counts / n
 
 
-def centroid_rule(Z: Array, machine: Discriminant, projection: Projection) -> LinearRule:
+def centroid_rule(Z: Array, machine: Discriminant, projection: Projection) -> tuple[Array, Array]:
     """Return the rule of the nearest class centroid: ⟨z, c_i⟩ − ½‖c_i‖² is largest where ‖z − c_i‖ is smallest."""
     member = np.eye(len(machine.counts))[machine.labels]
     centroids = member.T @ Z / machine.counts[:, np.newaxis]
     constants = -0.5 * np.sum(centroids**2, axis=1)
     if len(machine.counts) == 2:
-        return LinearRule(np.diff(centroids, axis=0), np.diff(constants))
-    return LinearRule(centroids, constants)
+        return np.diff(centroids, axis=0), np.diff(constants)
+    return centroids, constants
 
 
-def make_rule(decision: Any) -> Callable[[Array, Discriminant, Projection], LinearRule]:
+def make_rule(decision: Any) -> Callable[[Array, Discriminant, Projection], tuple[Array, Array]]:
     """Return the rule of that name, or raise naming the ones there are."""
     rules = {"least_squares": least_squares_rule, "centroid": centroid_rule}
     return rules[check_choice("decision", decision, rules)]

@@ -190,21 +190,6 @@ def _numbers(view: MatrixLike) -> Array:
 # Gates that are learned ----------------------------------------------------------------------------------------------
 
 
-def _best_start(starts: Sequence[LearnedGates], weight: Array) -> LearnedGates:
-    """Return the best, its weights being the gates' means over the samples that count; n_solves counts all starts."""
-    best = min(starts, key=lambda one: one.objective)
-    mean = np.average(best.gates, axis=0, weights=weight)
-    return replace(best, weights=mean, n_solves=sum(one.n_solves for one in starts))
-
-
-def _column_means(X: MatrixLike) -> Array | None:
-    """Return the means of the columns over the samples that have them; None where they are not numbers."""
-    if not isinstance(X, np.ndarray) or X.dtype.kind != "f":
-        return None
-    present = ~np.isnan(X)
-    return np.asarray(np.where(present, X, 0.0).sum(axis=0) / np.maximum(present.sum(axis=0), 1))
-
-
 @dataclass(frozen=True)
 class GateReader:
     """The inputs of gates for samples that may lack views.
@@ -215,7 +200,8 @@ class GateReader:
     missing : MissingViews or None
         Which views samples lack.
     means : ndarray of shape (n_features,) or None
-        Of the columns of the training samples, which stand in for views that samples lack.
+        Of the columns, over the training samples that have them, which stand in for views that samples lack; None
+        where the columns are not numbers.
     """
 
     inputs: GateInputs
@@ -229,8 +215,7 @@ class GateReader:
 
     def filled(self, X: MatrixLike) -> tuple[MatrixLike, Any]:
         """Return samples with the training set's means for views that they lack, and which views they have."""
-        present = None if self.missing is None else self.missing.present_in(X)
-        if self.missing is None or present is None:
+        if self.missing is None or (present := self.missing.present_in(X)) is None:
             return X, None
         if self.means is None:
             raise ValueError(
@@ -336,7 +321,10 @@ class GateMethod(Method):
 
     def resolved(self, task: Task, data: TrainingSet, y: Any) -> GateMethod:
         missing: MissingViews | None = getattr(data, "missing", None)
-        gating, means = self.descent.gating, None if missing is None else _column_means(data.samples)
+        gating, X, means = self.descent.gating, data.samples, None
+        if missing is not None and isinstance(X, np.ndarray) and X.dtype.kind == "f":
+            present = ~np.isnan(X)
+            means = np.asarray(np.where(present, X, 0.0).sum(axis=0) / np.maximum(present.sum(axis=0), 1))
         reader = GateReader(GateInputs.none(), missing, means)
         if isinstance(gating, Constant):
             return replace(self, reader=reader)
@@ -345,7 +333,7 @@ class GateMethod(Method):
                 f"gating: the kernels read {' and '.join(sorted(self.kinds))}, which gates cannot read; give a "
                 "gating_kernel to gate in its space, or name numeric gating_columns."
             )
-        filled = reader.filled(data.samples)[0]
+        filled = reader.filled(X)[0]
         inputs = GateInputs.fit(
             filled, data.table, self.columns, self.kernel, data.weight, self.random_state, gating.standardize
         )
@@ -375,7 +363,11 @@ class GateMethod(Method):
         workers = workers_of(self.n_jobs, data, allowed_threads(), self.descent.verbose)
         found = map_threads(lambda one: attempt(*one), tasks, workers)
         groups = [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
-        learned = [_best_start(group, data.weight) for group in groups]
+        learned = []
+        for group in groups:
+            best = min(group, key=lambda one: one.objective)
+            mean = np.average(best.gates, axis=0, weights=data.weight)
+            learned.append(replace(best, weights=mean, n_solves=sum(one.n_solves for one in group)))
         if projected:
             return learned
         sizes, each = data.sizes(), zip(machines, learned, strict=True)

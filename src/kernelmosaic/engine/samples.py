@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import reprlib
-import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import _safe_indexing, check_array, check_consistent_length, column_or_1d
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.sparsefuncs import mean_variance_axis
+from sklearn.utils.validation import _check_n_features, _check_sample_weight
 
+from kernelmosaic._checks import warn_caller
 from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, RowIndex, SampleWeight, TargetLike
 from kernelmosaic.backend import is_dask, to_host
 from kernelmosaic.gram.missing import present_views
@@ -190,15 +190,9 @@ def validate_rows(
         raise ValueError(f"X has {rows.X.ndim} dimensions: give samples in rows and features in columns.")
     if isinstance(rows, ArrayRows) and rows.X.dtype.kind not in "biuf":
         raise ValueError(f"X has the dtype {rows.X.dtype}: a memory map must hold real numbers.")
-    if reset:
-        model.n_features_in_ = rows.shape[1]
-        if rows.names is not None:
-            model.feature_names_in_ = np.array(rows.names, dtype=object)
-    elif rows.shape[1] != model.n_features_in_:
-        raise ValueError(
-            f"X has {rows.shape[1]} features, but {type(model).__name__} is expecting {model.n_features_in_} features "
-            "as input."
-        )
+    _check_n_features(model, rows, reset=reset)
+    if reset and rows.names is not None:
+        model.feature_names_in_ = np.array(rows.names, dtype=object)
     if not y:
         return rows
     if y[0] is None:
@@ -262,14 +256,12 @@ class Standardizer:
         columns = np.flatnonzero(numbers & ~other)
         if sparse.issparse(X):
             taken = sparse.csr_matrix(X[:, columns], dtype=np.float64)
-            total, present = np.full(X.shape[1], weight.sum()), present_views(specs, X)
-            if present is not None:
-                taken.data = np.nan_to_num(taken.data)
+            (mean, variance), present = mean_variance_axis(taken, 0, weights=weight), present_views(specs, X)
+            if present is not None:  # samples that lack a view do not count in its columns
                 for spec, own in zip(specs, present.T, strict=True):
-                    total[slice(None) if spec.columns is None else spec.columns] = weight[own].sum()
-            mean = np.asarray(taken.T @ weight).ravel() / total[columns]
-            square = np.asarray(taken.multiply(taken).T @ weight).ravel() / total[columns]
-            scale, largest = np.sqrt(np.maximum(square - mean**2, 0.0)), np.sqrt(square)
+                    read = np.isin(columns, np.arange(X.shape[1]) if spec.columns is None else spec.columns)
+                    mean[read], variance[read] = mean_variance_axis(taken[own][:, read], 0, weights=weight[own])
+            scale, largest = np.sqrt(variance), np.sqrt(variance + mean**2)
             mean = np.zeros(len(columns))
         else:
             taken = np.asarray(X[:, columns], dtype=np.float64)
@@ -321,11 +313,9 @@ def warn_of_unseen(known: dict[int, list[str]], X: AnyArray, names: Sequence[Any
     for j, texts in known.items():
         unseen = sorted({value for value in X[:, j].tolist() if isinstance(value, str)}.difference(texts))
         if unseen:
-            warnings.warn(
+            warn_caller(
                 f"X: column {names[j]!r} holds {unseen[0]!r}, which is not in the training set: it matches no training "
-                "category.",
-                UserWarning,
-                stacklevel=level_of_caller(),
+                "category."
             )
             return
 
@@ -362,21 +352,11 @@ def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixL
         return
     _, kernel, first, second, large, small = max(extremes, key=itemgetter(0))
     names = getattr(table, "columns", range(X.shape[1]))
-    warnings.warn(
+    warn_caller(
         f"X: columns {names[first]!r} and {names[second]!r}, which kernel {kernel!r} reads, have "
         f"standard deviations of {large:.3g} and {small:.3g}: the first dominates the second. Scale them, "
-        f"as in make_pipeline(StandardScaler(), {estimator}(...)), or give them kernels of their own.",
-        UserWarning,
-        stacklevel=level_of_caller(),
+        f"as in make_pipeline(StandardScaler(), {estimator}(...)), or give them kernels of their own."
     )
-
-
-def level_of_caller() -> int:
-    """Return the `stacklevel` of the code that called the estimator, however many frames of the package are between."""
-    level, frame = 0, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelmosaic."):
-        level, frame = level + 1, frame.f_back
-    return level + 1
 
 
 def _extremes(spec: KernelSpec, X: AnyArray) -> tuple[Any, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,14 +19,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, _safe_indexing, check_random_state, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
-from kernelmosaic._checks import check_choice
+from kernelmosaic._checks import check_choice, warn_caller
 from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.backend import NUMPY, allowed_threads, iterate_threads, to_host
 from kernelmosaic.engine.calibration import CALIBRATIONS, NEVER, Calibration
 from kernelmosaic.engine.conformal import Conformal
 from kernelmosaic.engine.fit import Fit, Lead, Recipe, certify, follow, outputs, spread, training_set
 from kernelmosaic.engine.pipelines import divide_pipeline
-from kernelmosaic.engine.samples import FitInput, count_samples, is_streamed, level_of_caller
+from kernelmosaic.engine.samples import FitInput, count_samples, is_streamed
 from kernelmosaic.engine.tasks import ClassTask, Indicators, Labels, PathRule, class_factors, find_classes, per_class
 from kernelmosaic.gram.row_blocks import ArrayRows
 from kernelmosaic.kernels.views import term_names
@@ -406,8 +406,8 @@ class PathResult:
 
     def mean_weights(self, m: int) -> Array:
         """Return the weights of every value, averaged over the folds; NaN where nothing was tried."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # values that were not tried have no mean
+        # Values that were not tried have no mean.
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
             return np.asarray(np.nanmean(self.weights(m), axis=0))
 
     def learned(self, scores: Array, rule: str = "best") -> dict[Any, Array]:
@@ -645,12 +645,8 @@ def _spare_threads(model: Any, given: FitInput, folds: Sequence[Any], few: int =
     return int(min(threads, others, room / n_bytes))
 
 
-@contextmanager
-def _without_gaps() -> Iterator[None]:
-    """Without warnings of gaps: the search warns of all of them once."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        yield
+#: Without warnings of gaps: the search warns of all of them once.
+_without_gaps = partial(warnings.catch_warnings, action="ignore", category=ConvergenceWarning)
 
 
 def _follow_fold_quietly(*task: Any) -> Held:
@@ -771,8 +767,7 @@ def cross_calibrate(model: Estimator, crossed: CalibrationFolds, fit: Fit, n: in
     if not isinstance(model.random_state, int | np.integer):
         params["random_state"] = int(check_random_state(model.random_state).randint(np.iinfo(np.int32).max))
     part, starts, found = type(model)(**params), [one.take(crossed.rows) for one in fit.starts(n)], []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of the fit to all samples are the same
+    with warnings.catch_warnings(action="ignore"):  # those of the fit to all samples are the same
         for train, held in crossed.folds:
             inside, own = crossed.samples.take(train), [one.take(train) for one in starts]
             found += follow_paths([[part.recipe(inside)]], inside, crossed.samples.X[held], starts=own)[0]
@@ -817,11 +812,10 @@ def warn_of_gaps(what: str, gaps: Array, tol: float, remedy: str) -> None:
     """Warn once of all fits whose relative duality gap is above `tol`, or is NaN."""
     loose = int(np.sum(~(gaps <= tol)))
     if loose:
-        warnings.warn(
+        warn_caller(
             f"{what}: {loose} of {len(gaps)} fits stopped above tol={tol:g}, the loosest at a relative duality gap of "
             f"{np.max(gaps):.2g}; {remedy}.",
             ConvergenceWarning,
-            stacklevel=level_of_caller(),
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,9 +13,9 @@ from numpy.typing import NDArray
 from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from kernelmosaic._checks import check_choice, check_count, check_positive
+from kernelmosaic._checks import check_choice, check_count, check_positive, warn_caller
 from kernelmosaic._typing import AnyArray, Array, SampleWeight, TargetLike
-from kernelmosaic.engine.samples import FitInput, level_of_caller
+from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.training_set import TrainingSet
 from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.machines.base import (
@@ -396,10 +395,6 @@ class Numbers(Task):
         if self.loss == "squared":
             return [SVR(y, self.C, 0.0, 2, weight)]
         check_choice("loss", self.loss, ("epsilon", "huber", "squared", "quantile"))
-        return [Quantile(y, self.C, q, weight) for q in self._quantiles()]
-
-    def _quantiles(self) -> Array:
-        """Return the quantiles in increasing order, or raise."""
         try:
             values = np.atleast_1d(np.asarray(self.quantile, dtype=np.float64))
         except (TypeError, ValueError):
@@ -408,7 +403,7 @@ class Numbers(Task):
             raise ValueError(
                 f"quantile={self.quantile!r}: give a number between 0 and 1, or a list of several in increasing order."
             )
-        return values
+        return [Quantile(y, self.C, q, weight) for q in values]
 
     def ridge_targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
         return RidgeTargets.of_numbers(y if y.ndim == 2 else y[:, np.newaxis], weight)
@@ -464,12 +459,10 @@ class Novelty(Task):
     def check(self, data: TrainingSet, normalize: str | None) -> None:
         varying = [] if normalize == "diagonal" else data.varying_diagonals()
         if varying:
-            warnings.warn(
+            warn_caller(
                 f"{self.name}: k(x, x) of {', '.join(varying)} differs between training samples, so a sample "
                 "far from the origin may count as an inlier for its norm alone; use kernels with constant k(x, x), "
-                "such as Gaussian(), or normalize='diagonal', which compares directions only.",
-                UserWarning,
-                stacklevel=level_of_caller(),
+                "such as Gaussian(), or normalize='diagonal', which compares directions only."
             )
 
     def distances(self, outputs: Array, intercept: Array) -> Array:
@@ -497,10 +490,6 @@ class Labels:
     def codes(self, y: TargetLike) -> NDArray[np.intp]:
         """Return the places of classes in the order."""
         return np.asarray(np.searchsorted(self.classes, np.asarray(y)))
-
-    def indicators(self, y: TargetLike) -> Array:
-        """Return 1 in the column of each sample's class, else 0."""
-        return np.asarray(np.asarray(y)[:, np.newaxis] == self.classes, dtype=np.float64)
 
     def decide(self, outputs: Array) -> AnyArray:
         """Return the class with the largest output; of a single output, the second class where it is positive."""

@@ -223,17 +223,18 @@ class TrainingSet(ABC):
         stored = self._stored_bytes() if self._stack is None else int(self._stack.nbytes)
         return stored + sum(S.nbytes for S in self.distances.values())
 
-    @abstractmethod
-    def _stored_bytes(self) -> int: ...
+    def _stored_bytes(self) -> int:
+        return len(self.kernel_set) * len(self.kept) ** 2 * 8
 
     def without(self, m: int) -> TrainingSet | None:
         """Return the same samples without a kernel, whose matrices are those computed; None where they are not kept."""
         return None
 
     @property
-    @abstractmethod
     def shareable(self) -> bool:
         """Whether several threads may work on the stack at once, and gain by it."""
+        # A device has memory for one combined matrix, and gains nothing by a second.
+        return self.device is None
 
     @abstractmethod
     def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
@@ -266,9 +267,9 @@ class TrainingSet(ABC):
         varies = np.ptp(diagonals, axis=1) > share * np.abs(diagonals).max(axis=1)
         return [self.kernel_set.names[m] for m in np.flatnonzero(varies)]
 
-    @abstractmethod
     def _exact_diagonals(self) -> Array:
         """Return k_m(x, x) of the kernels as they are, not in features, for enough samples to see whether it varies."""
+        return self.diagonals()
 
 
 class ExactSet(TrainingSet):
@@ -327,9 +328,6 @@ class ExactSet(TrainingSet):
         precise.dtype, precise._stack, precise._kernel = np.dtype(np.float64), None, None
         return precise
 
-    def _stored_bytes(self) -> int:
-        return len(self.kernel_set) * len(self.kept) ** 2 * 8
-
     def without(self, m: int) -> ExactSet | None:
         # What stands in for a view that samples lack depends on the other kernels.
         if not isinstance(self._stack, StoredStack) or self.device is not None or self.present is not None:
@@ -343,11 +341,6 @@ class ExactSet(TrainingSet):
         if self.missing is not None:
             some.missing = MissingViews(self.missing.rule, some.kernel_set, self.samples, None)
         return some
-
-    @property
-    def shareable(self) -> bool:
-        # A device has memory for one combined matrix, and gains nothing by a second.
-        return self.device is None
 
     def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
         kept = np.flatnonzero(np.any(eta != 0, axis=0))
@@ -406,8 +399,6 @@ class ExactSet(TrainingSet):
     def diagonals(self) -> Array:
         return self.kernel_set.diagonals(self.views)
 
-    _exact_diagonals = diagonals
-
     def sizes(self) -> Array:
         if self.present is not None:  # what stands in for a view has a diagonal of its own
             return np.array([np.diagonal(K) for K in self.stack.matrices], dtype=np.float64)
@@ -444,7 +435,7 @@ class GeneratedSet(ExactSet):
         # One for every sample, of shape (P, 1): a number per sample and kernel would fill the memory.
         return np.ones((len(self.kernel_set), 1))
 
-    _exact_diagonals = sizes = diagonals
+    sizes = diagonals
 
 
 class FeatureSet(TrainingSet):

@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kernelmosaic._checks import check_choice, check_positive
+from kernelmosaic._checks import check_choice, check_positive, warn_caller
 from kernelmosaic._typing import (
     AnyArray,
     Array,
@@ -39,7 +39,6 @@ from kernelmosaic.engine.samples import (
     Standardizer,
     is_streamed,
     known_categories,
-    level_of_caller,
     read_sample_weight,
     validate_rows,
     warn_of_unseen,
@@ -557,7 +556,7 @@ class BaseMKL(KernelEstimator):
         self.function_ = fit.method.function(fit)
         warning = None if fit.learner is None else fit.method.warning(fit, self.max_iter)
         if warning is not None:
-            warnings.warn(f"{type(self).__name__}{warning}", ConvergenceWarning, stacklevel=level_of_caller())
+            warn_caller(f"{type(self).__name__}{warning}", ConvergenceWarning)
 
     def decide(self, outputs: Array) -> AnyArray:
         """Return the predictions of outputs of shape (n_samples, outputs)."""

@@ -156,7 +156,9 @@ class BayesianMKLClassifier(KernelClassifier):
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         with data.threads():
             inference = self._infer(data, np.where(np.asarray(y)[:, np.newaxis] == positive, 1.0, -1.0))
-        self._set_posterior(data, inference, y)
+        self.support_, self.support_fraction_ = np.arange(len(y)), 1.0
+        self.n_support_ = np.bincount(Labels(self.classes_).codes(y), minlength=len(self.classes_))
+        self._set_posterior(data, inference)
         if not self.history_[-1]["gap"] <= self.tol:
             warnings.warn(
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations while the bound still rose "
@@ -194,21 +196,15 @@ class BayesianMKLClassifier(KernelClassifier):
                 previous = elbo
         return history, elbo, iteration
 
-    def _set_posterior(self, data: Any, inference: Any, y: TargetLike) -> None:
+    def _set_posterior(self, data: Any, inference: Any) -> None:
         outputs = inference.labels.shape[1]
         self.weights_ = inference.e.copy()
         self.weights_std_ = np.sqrt(np.diag(inference.cov)[outputs:])
         self.intercept_ = inference.b.copy()
         self.dual_coef_ = inference.a.T.copy()
-        self._set_support(y)
         self._deviation = inference.deviation()
         expansion = data.expansion(self.dual_coef_, self.support_, np.tile(self.weights_, (outputs, 1)))
         self.function_ = Function(expansion, self.intercept_)
-
-    def _set_support(self, y: TargetLike) -> None:
-        self.support_ = np.arange(len(y))
-        self.support_fraction_ = 1.0
-        self.n_support_ = np.bincount(Labels(self.classes_).codes(y), minlength=len(self.classes_))
 
     # Predictions out -----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from scipy.special import log_ndtr
 from sklearn.utils import check_random_state
 
 from kernelmosaic._checks import check_count, check_positive
-from kernelmosaic._typing import Array, MatrixLike, Seed, TargetLike
+from kernelmosaic._typing import Array, MatrixLike, Seed
 from kernelmosaic.engine.expansion import Expansion, Function, SupportSums
 from kernelmosaic.engine.gates import GateInputs
 from kernelmosaic.estimators._base import parameters
@@ -142,11 +142,10 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
             if best is None or found[1] > self.elbo_:
                 best, (self.history_, self.elbo_, self.n_iter_) = inference, found
         assert best is not None
-        self._v, self._v_cov = best.v, best.v_cov
         return best
 
-    def _set_posterior(self, data: Any, inference: Any, y: TargetLike) -> None:
-        K, gates = inference.labels.shape[1], _gates(self._v, self._v_cov, _with_ones(self._inputs(data.samples)))
+    def _set_posterior(self, data: Any, inference: Any) -> None:
+        gates = _gates(inference.v, inference.v_cov, inference.Z)
         self.weights_ = gates.mean(axis=0)
         rng = np.random.RandomState(0)
         roots = np.linalg.cholesky(inference.v_cov)
@@ -165,13 +164,11 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         self._alpha = inference.alpha
         self.dual_coef_ = np.einsum("mrn,mrc->cmn", self._alpha, inference.e)
         self._deviation = inference.deviation(gates)
-        self._set_support(y)
         expansion = _expanded(SupportSums(data.kernel_set, data.views, self.dual_coef_))
         # Of one output under its gates; their mean where there are several.
-        variances = np.sum(inference.e**2, axis=(1, 2)) / K / inference.projections.mean
-        self.function_ = ProbitFunction(
-            expansion, self.intercept_, v=self._v, v_cov=self._v_cov, inputs=self._inputs, variances=variances
-        )
+        variances = np.sum(inference.e**2, axis=(1, 2)) / len(self.intercept_) / inference.projections.mean
+        gated = {"v": inference.v, "v_cov": inference.v_cov, "inputs": self._inputs, "variances": variances}
+        self.function_ = ProbitFunction(expansion, self.intercept_, **gated)
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
@@ -187,8 +184,7 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         -------
         ndarray of shape (n_samples, P)
         """
-        X = self.read(X)
-        return np.asarray(self.function_.gates(X)[0])
+        return np.asarray(self.function_.gates(self.read(X))[0])
 
     def components(self, X: MatrixLike) -> Array:
         """Return the posterior means of the projections ⟨w_mr, φ_m(x)⟩.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -19,30 +18,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._checks import check_choice, check_count, check_positive
-from kernelmosaic._typing import (
-    AnyArray,
-    ArrayOrTensor,
-    KernelsLike,
-    MatrixLike,
-    SampleWeight,
-    Seed,
-    Settings,
-    TargetLike,
-)
-from kernelmosaic.backend import (
-    NUMPY,
-    default_budget,
-    one_blas_thread,
-    row_strips,
-    tensor_device,
-    to_host,
-    torch_backend,
-)
+from kernelmosaic._checks import check_choice, check_count, check_positive, warn_caller
+from kernelmosaic._typing import Array, ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, Settings, TargetLike
+from kernelmosaic.backend import backend_on, default_budget, one_blas_thread, row_strips, tensor_device, to_host
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.conformal import BLOCK, Unseen, own_misfits
 from kernelmosaic.engine.expansion import Function, StripFunction
-from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed, level_of_caller
+from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed
 from kernelmosaic.engine.tasks import Labels, class_factors, find_classes, per_class
 from kernelmosaic.engine.training_set import (
     ExactSet,
@@ -80,8 +62,6 @@ from kernelmosaic.learning.target_weights import TargetOptions, learn_target_wei
 from kernelmosaic.solvers.leave_one_out import RidgeSystem, softmax_loss, variances
 from kernelmosaic.stacking import check_row_names
 
-Array = NDArray[np.float64]
-
 #: From how many targets what all of them share is learned, where each has weights of its own.
 _SHARED_FROM = 50
 #: Up to so many targets are learned one by one, too, by exact slopes.
@@ -96,10 +76,10 @@ _FEATURES = 3000
 _COVERED = 6
 
 
-def ridge_kernels(ranks: bool = True) -> list[Kernel]:
-    """Return the kernels of ``kernels=None``: ten of the columns, and the same of their ranks with `ranks`."""
-    factors = [0.5, 1, 2, 4]
-    plain = [Linear(), Polynomial(degree=2), *family(Gaussian(), factor=factors), *family(Laplacian(), factor=factors)]
+def ridge_kernels(ranks: bool = True, squares: bool = True) -> list[Kernel]:
+    """Return the kernels of ``kernels=None``: nine, with `squares` ten, and with `ranks` the same of ranks."""
+    factors, square = [0.5, 1, 2, 4], [Polynomial(degree=2)] if squares else []
+    plain = [Linear(), *square, *family(Gaussian(), factor=factors), *family(Laplacian(), factor=factors)]
     return plain + [Ranked(kernel) for kernel in plain] if ranks else plain
 
 
@@ -116,8 +96,8 @@ def ridge_view_kernels(views: Mapping[str, Any]) -> list[tuple[str, Kernel, Any]
     list of (name, kernel, columns)
         Of each view, a linear kernel, Gaussians and Laplacians of ½, 1, 2 and 4 times the median distance.
     """
-    several = [kernel for kernel in ridge_kernels(ranks=False) if not isinstance(kernel, Polynomial)]
-    return by_group(several if len(views) > 1 else ridge_kernels(), views)
+    several = len(views) > 1
+    return by_group(ridge_kernels(not several, not several), views)
 
 
 @dataclass(frozen=True)
@@ -181,7 +161,7 @@ class BaseRidge(KernelEstimator):
         if self.approximation == "fourier":  # which supports radial kernels only
             return [kernel for kernel in ridge_kernels(ranks=False) if isinstance(kernel, Radial)]
         if views is not None and len(views) > 1:
-            return [kernel for kernel in ridge_kernels(ranks=False) if not isinstance(kernel, Polynomial)]
+            return ridge_kernels(ranks=False, squares=False)
         return ridge_kernels(ranks=not sparse.issparse(X))  # ranks of sparse columns would fill them
 
     @abstractmethod
@@ -210,12 +190,6 @@ class BaseRidge(KernelEstimator):
             return None
         order = np.argsort(targets.Y[:, 0] if targets.labels is None else targets.labels, kind="stable")
         return np.sort(order[np.linspace(0, n - 1, max(count, 2)).astype(np.intp)])
-
-    def _is_too_large(self, n: int, options: KernelOptions) -> bool:
-        """Whether exact linear systems of n samples, three matrices, take more than minutes or memory."""
-        backend = NUMPY if options.device is None else torch_backend(options.device)
-        budget = default_budget(backend) if options.memory_budget is None else options.memory_budget
-        return 3 * 8 * n * n > budget or (options.device is None and n > _EXACT_UP_TO)
 
     def _prepare(self, whole: FitInput, groups: TargetLike) -> Prepared:
         """Check the parameters, and return what is learned from: the samples of positive weight, and their kernels."""
@@ -249,8 +223,12 @@ class BaseRidge(KernelEstimator):
             ]
             options = replace(options, entries=entries)
         options = replace(options, stores=some is None)
-        if some is not None and self._is_too_large(n, options):
-            options, first = self._in_features(options, scaled, targets, some, first)
+        if some is not None:
+            own = default_budget(backend_on(options.device))
+            budget = own if options.memory_budget is None else options.memory_budget
+            # Exact linear systems, of three matrices, that take more than minutes or memory.
+            if 3 * 8 * n * n > budget or (options.device is None and n > _EXACT_UP_TO):
+                options, first = self._in_features(options, scaled, targets, some, first)
         counted = DistinctSamples(np.arange(n), weight)
         data = read_training_set(options, scaled.X, scaled.original, counted, active_store())
         return Prepared(rows, group, targets, scaled, data, first, some)
@@ -272,12 +250,10 @@ class BaseRidge(KernelEstimator):
             part = self._learn(data, own, start=first)
         share = part.weights / part.weights.sum()
         rank = [max(int(_FEATURES * one), 1) for one in share]
-        warnings.warn(
+        warn_caller(
             f"{type(self).__name__}: the {n} samples are too many for exact linear systems. The fit uses "
             f"{sum(rank)} Nyström features and weights learned from {len(some)} samples; set approximation and "
-            "rank to choose others, or subsample=None.",
-            UserWarning,
-            stacklevel=level_of_caller(),
+            "rank to choose others, or subsample=None."
         )
         return replace(options, approximation="nystroem", rank=rank), part
 
@@ -371,10 +347,9 @@ class BaseRidge(KernelEstimator):
         if not self.stationarity_ <= self.tol and not is_exact:
             ended = self.n_iter_ > self.max_iter
             remedy = "raise max_iter, or accept a larger tol" if ended else "rounding hides further progress"
-            warnings.warn(
+            warn_caller(
                 f"{name} stopped at a slope of {self.stationarity_:.2g} per sample, above tol={self.tol:g}: {remedy}.",
                 ConvergenceWarning,
-                stacklevel=level_of_caller(),
             )
 
     def _warn_of_rounding(self, data: TrainingSet, found: RidgeLearned, most: float = 1e-3) -> None:
@@ -384,12 +359,11 @@ class BaseRidge(KernelEstimator):
         largest = float(found.weights @ np.abs(data.diagonals()).max(axis=1))
         error = np.finfo(np.float64).eps * largest * float(np.abs(found.beta).sum(axis=0).max())
         if error > most:
-            warnings.warn(
+            warn_caller(
                 f"{type(self).__name__}: the combined kernel has entries up to {largest:.2g}, so large relative to "
                 f"alpha={found.alpha:.2g} that rounding may change a prediction by {error:.2g} standard deviations of "
                 "the targets: use scale=True or normalize='trace', or centre the columns.",
                 ConvergenceWarning,
-                stacklevel=level_of_caller(),
             )
 
     def _outputs_left_out(self, prepared: Prepared, learned: RidgeLearned, X: MatrixLike) -> Array:
@@ -469,9 +443,8 @@ class BaseRidge(KernelEstimator):
         exact = replace(options, entries=entries, approximation=None, missing=None)
         data = read_training_set(exact, given.X[rows], given.original, DistinctSamples.all_of(len(rows), some.weight))
         assert isinstance(data, ExactSet)
-        widths = {}
-        for m, learner in learners.items():
-            widths[m] = RadialWidths(learner, data.stack.backend.asarray(data.views[m]))
+        asarray = data.stack.backend.asarray
+        widths = {m: RadialWidths(learner, asarray(data.views[m])) for m, learner in learners.items()}
         with data.threads():
             return self._learn(data, some, widths=widths)
 
@@ -489,11 +462,7 @@ class BaseRidge(KernelEstimator):
                 else "with its target, so the evidence underestimates the noise: give each sample once, with its count "
                 "as sample_weight, or use criterion='loo' with groups"
             )
-            warnings.warn(
-                f"{type(self).__name__}: {100 * repeated:.0f} % of the samples duplicate another one, {why}.",
-                UserWarning,
-                stacklevel=level_of_caller(),
-            )
+            warn_caller(f"{type(self).__name__}: {100 * repeated:.0f} % of the samples duplicate another one, {why}.")
 
     @property
     def weight_shares_(self) -> Array:
@@ -505,34 +474,12 @@ class BaseRidge(KernelEstimator):
         tags.input_tags.sparse |= self.kernels is None
         return tags
 
-    def _system(self) -> RidgeSystem:
-        """Return the linear system of the fitted machine again."""
-        return RidgeSystem.of(self.function_.expansion.placed(self._X, self._X), self._ridge)
-
     def _influence(self, X: MatrixLike, training: MatrixLike) -> Array:
         """Return what the target of every training sample adds to the outputs for validated samples X."""
         if self._covariance is None:
-            return self._system().influence(self.function_.expansion.placed(X, training))
+            placed = self.function_.expansion.placed
+            return RidgeSystem.of(placed(self._X, self._X), self._ridge).influence(placed(X, training))
         return np.asarray(self._features(X) @ self._covariance @ self._features(training).T / self._ridge)
-
-    def _without(self, X: MatrixLike) -> Iterator[Array]:
-        """Yield the outputs of validated samples X by all machines without one sample, or its group, in strips.
-
-        They have the shape (rows, n, outputs). In features, and of many pairs, no sample changes the machine by
-        much, and they are those of the machine itself, of shape (rows, 1, outputs).
-        """
-        outputs, r = self.function_.outputs(X), self._left_out
-        if not self._has_matrix:
-            yield outputs[:, np.newaxis]
-            return
-        h, group = self._influence(X, self._X), np.arange(len(r))
-        for g, S in enumerate(self._groups or []):
-            group[S] = g
-        for rows in row_strips(len(outputs), BLOCK // r.size):
-            parts = h[rows, :, np.newaxis] * r
-            if self._groups is not None:
-                parts = np.stack([parts[:, S].sum(axis=1) for S in self._groups], axis=1)[:, group]
-            yield outputs[rows, np.newaxis] - parts
 
     def _features(self, X: MatrixLike) -> Array:
         """Return the features of validated samples, and a one."""
@@ -544,7 +491,9 @@ class BaseRidge(KernelEstimator):
 
 @dataclass(frozen=True)
 class LeftOut(Unseen):
-    """All leave-one-out machines of a ridge estimator, in closed form.
+    """All machines of a ridge estimator without one sample, or its group, in closed form.
+
+    In features, and of many pairs, no sample changes the machine by much, and the machine itself takes their place.
 
     Attributes
     ----------
@@ -555,7 +504,20 @@ class LeftOut(Unseen):
     model: BaseRidge
 
     def bands(self, X: MatrixLike) -> Iterator[tuple[Array, Array]]:
-        return ((values, values) for values in self.model._without(self.model.read(X)))
+        model, X = self.model, self.model.read(X)
+        outputs, r, groups = model.function_.outputs(X), model._left_out, model._groups
+        if not model._has_matrix:
+            yield outputs[:, np.newaxis], outputs[:, np.newaxis]
+            return
+        h, group = model._influence(X, model._X), np.arange(len(r))
+        for g, S in enumerate(groups or []):
+            group[S] = g
+        for rows in row_strips(len(outputs), BLOCK // r.size):
+            parts = h[rows, :, np.newaxis] * r
+            if groups is not None:
+                parts = np.stack([parts[:, S].sum(axis=1) for S in groups], axis=1)[:, group]
+            values = outputs[rows, np.newaxis] - parts
+            yield values, values
 
 
 def _read_groups(groups: TargetLike, n: int) -> NDArray[np.intp] | None:
@@ -917,7 +879,7 @@ def _columns_of(data: TrainingSet) -> StoredFeatures | None:
         return None
     if sum(view.shape[1] for view in views) >= len(views[0]):
         return None
-    place = NUMPY if data.device is None else torch_backend(data.device)
+    place = backend_on(data.device)
     rules = [one.normalization for one in fitted]
     exact = (np.asarray(view, np.float64) for view in views)
     return StoredFeatures([place.asarray(r.features(X, r.row_scale(X))) for r, X in zip(rules, exact, strict=True)])
@@ -1012,8 +974,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         self.loo_predictions_ = self.decide(outputs + shift)
         self.loo_probabilities_ = self._probabilities(outputs + shift)
         self.best_score_ = float(np.average(self.loo_predictions_ == given.y, weights=given.weight))
-        own = Labels(self.classes_).codes(given.y[self.support_])
-        self._own_misfits = own_misfits(per_class((outputs + shift)[self.support_]), own)
+        self._own_misfits = own_misfits(per_class((outputs + shift)[counted]), labels)
         return self
 
     predict_set = conformal.predict_set
@@ -1024,7 +985,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
     def _targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
         return RidgeTargets.of_classes(Labels(self.classes_).codes(y), weight)
 
-    def decide(self, outputs: Array) -> AnyArray:
+    def decide(self, outputs: Array) -> NDArray[Any]:
         return Labels(self.classes_).decide(outputs)
 
 

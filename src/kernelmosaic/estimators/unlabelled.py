@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
 from typing import Any, Self
@@ -12,11 +11,11 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._checks import check_choice, check_count
+from kernelmosaic._checks import check_choice, check_count, warn_caller
 from kernelmosaic._typing import Array, ArrayOrTensor, KernelsLike, MatrixLike, Seed, Settings, TargetLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.expansion import Function
-from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed, level_of_caller
+from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed
 from kernelmosaic.engine.training_set import ExactSet, TrainingSet, read_training_set
 from kernelmosaic.estimators._base import KernelEstimator, parameters
 from kernelmosaic.kernels import Gaussian, Kernel
@@ -121,11 +120,9 @@ class UnlabelledEstimator(KernelEstimator):
             each = unlabelled.screen(found).astype(np.float64)
             left = ", ".join(repr(name) for name, kept in zip(names, each, strict=True) if not kept)
             if left:
-                warnings.warn(
+                warn_caller(
                     f"{type(self).__name__}: {left} left out, since no other view depends on it at the 0.05 level, "
-                    "duplicates aside. An independent view can still contain clusters; weights='equal' keeps it.",
-                    UserWarning,
-                    stacklevel=level_of_caller(),
+                    "duplicates aside. An independent view can still contain clusters; weights='equal' keeps it."
                 )
         elif self.weights == "statis":
             each = unlabelled.statis_weights(found)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernelmosaic.backend import NUMPY, Backend, default_budget, format_bytes, require_device, torch_backend
+from kernelmosaic.backend import Backend, backend_on, default_budget, format_bytes
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, StoredFeatures
 from kernelmosaic.gram.options import PASSES, PassOptions
@@ -40,7 +40,7 @@ def make_feature_stack(
     MemoryError
         If not even the matrix of the features' products fits.
     """
-    backend = NUMPY if device is None else torch_backend(str(require_device(device)))
+    backend = backend_on(device)
     options, D = options or PASSES[backend.name], int(kernel_set.widths.sum())
     # The Newton matrix, its parts and its factor.
     needed, allowed = 5 * 8 * (D + 1) ** 2, default_budget() if budget is None else budget

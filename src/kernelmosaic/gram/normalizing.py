@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import NoReturn, Self
 
 import numpy as np
 from scipy import sparse
 
-from kernelmosaic._checks import check_choice
+from kernelmosaic._checks import check_choice, warn_caller
 from kernelmosaic._typing import Array, ArrayOrTensor, DType, MatrixLike
 from kernelmosaic.backend import backend_of, row_strips
 from kernelmosaic.kernels.base import Block, Kernel
@@ -200,11 +199,9 @@ def raise_of_rounding() -> NoReturn:
 def warn_of_constant(names: Sequence[str]) -> None:
     """Warn of kernels, if there are any, that are constant on the training set."""
     if names:
-        warnings.warn(
+        warn_caller(
             f"normalize='centered': kernel {', '.join(map(repr, names))} is constant on the training set and zero once "
             "centred: it adds nothing; leave it out, or give it columns that vary.",
-            UserWarning,
-            stacklevel=3,
         )
 
 

@@ -201,9 +201,9 @@ class _Fold:
 
     def __call__(self, train: Rows, held: Rows, seed: int) -> tuple[Any, ...]:
         """Return the names of the kernels, the score, what it loses without each, by both ways, and gains of a base."""
-        with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings():
-            # Warnings of scales are given once; gaps are those of the estimator's own tolerance.
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        # Warnings of scales are given once; gaps are those of the estimator's own tolerance.
+        quiet = warnings.catch_warnings(action="ignore", category=ConvergenceWarning)
+        with SharedKernels(memory_budget=1) as shared, quiet:
             pipeline = self._fit(self.estimator, train)
             model, data = last_step(pipeline), shared.store.training_sets[-1]
             specs = lay_specs(model.read_kernels(), data.table)
@@ -243,8 +243,7 @@ class _Fold:
         if not self.base:
             return []
         base = [m for m, name in enumerate(names) if name in self.base]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             alone = score_of(base)
             return [0.0 if m in base else score_of(sorted([*base, m])) - alone for m in range(len(names))]
 

@@ -21,7 +21,6 @@ from kernelmosaic.engine import pipelines
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed, read_sample_weight
 from kernelmosaic.engine.search import warn_of_gaps
-from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.engine.training_set import SharedKernels, TrainingSet, active_store, read_training_set
 from kernelmosaic.estimators._base import BaseMKL, KernelEstimator
 from kernelmosaic.estimators.cv import PathSearch
@@ -165,9 +164,8 @@ def _fit_chunk(
 ) -> list[tuple[Array, float]]:
     found = []
     # Kernels of one set of samples are kept at a time.
-    with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings():
+    with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings(action="ignore"):
         # The fit to all samples has given these warnings; gaps are reported once for all fits.
-        warnings.simplefilter("ignore")
         for y, weight, rows in tasks:
             # So results depend neither on the order of the fits nor on the process that does them.
             shared.store.forget_ends()
@@ -346,7 +344,7 @@ def kernel_significance(
     kept = [order[data.kept] for order in (np.arange(len(y)), *orders)]
     # Kernels are to be aligned with the targets, or with indicators of the classes.
     has_labels = hasattr(model, "classes_") and y.ndim == 1
-    Y = Labels(model.classes_).indicators(y) if has_labels else np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    Y = (y[:, np.newaxis] == model.classes_ if has_labels else y.reshape(len(y), -1)).astype(np.float64)
     every = alignments(data.stack, Y, kept, data.weight, own)
     tasks: list[Task] = [(y[order], weight, None) for order in orders]
     # Ten fits start from weights that prefer no kernel, all later ones from the mean of what these find.
