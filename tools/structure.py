@@ -55,10 +55,18 @@ def imported(tree: ast.AST, modules: dict[str, Path]) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            names = {resolved(f"{node.module}.{alias.name}") for alias in node.names}
             # A name that is no module comes from the package or module before it.
             found |= {name if name in modules else name.rpartition(".")[0] for name in names}
     return found & modules.keys()
+
+
+def resolved(name: str) -> str:
+    """Return a dotted name with the module of `kernelmosaic.gpu` that defines it, where that is loaded on first use."""
+    from kernelmosaic.gpu import HOMES
+
+    package, _, last = name.rpartition(".")
+    return f"{package}.{HOMES[last]}.{last}" if package == "kernelmosaic.gpu" and last in HOMES else name
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:

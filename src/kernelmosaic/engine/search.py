@@ -567,7 +567,7 @@ def search_paths(
 
         together = None
         if given.device is not None:
-            from kernelmosaic.gpu.folds import follow_together
+            from kernelmosaic.gpu import follow_together
 
             together = follow_together(list(tasks()), HeldOut)
         spare = 1 if steps is not None else _spare_threads(model, given, folds)

@@ -376,7 +376,7 @@ def _times(Z: ArrayOrTensor, V: ArrayOrTensor, transposed: bool = False) -> Arra
     """Return ZV, or ZᵀV where Z is transposed, in double precision."""
     if not is_tensor(Z):
         return (Z.T if transposed else Z) @ V
-    from kernelmosaic.gpu._torch_passes import multiply_features
+    from kernelmosaic.gpu import multiply_features
 
     return multiply_features(Z, V, transposed)
 

@@ -494,7 +494,7 @@ class ComputedStack(MatrixStack):
             return super()._fill(factors, K)
         active = np.flatnonzero(factors).tolist()
         if self.backend is not NUMPY and self._gaussians(active) == [active]:
-            from kernelmosaic.gpu._torch_passes import combine_directly
+            from kernelmosaic.gpu import combine_directly
 
             constants = self._constants(active, factors)
             if combine_directly(self.samples.views[active[0]].T.contiguous(), *constants, K):
@@ -525,7 +525,7 @@ class ComputedStack(MatrixStack):
         """out += the weighted sum of Gaussians that read the same samples."""
         constants = self._constants(members, weights)
         if self.backend is not NUMPY:
-            from kernelmosaic.gpu._torch_passes import add_gaussians as add_there
+            from kernelmosaic.gpu import add_gaussians as add_there
 
             left, right = self.samples.take(rows), self.samples.take(columns)
             add_there(self.kernel_set.statistic(members, left, right), *constants, out)
@@ -547,7 +547,7 @@ class ComputedStack(MatrixStack):
         if self.backend is NUMPY:
             found: Any = self._multiply_here(L, R, rates, beta.astype(self.dtype))
         else:
-            from kernelmosaic.gpu._torch_passes import multiply_directly
+            from kernelmosaic.gpu import multiply_directly
 
             found = multiply_directly(L.T, R, rates, beta[:, :, 0], self.dtype == np.float64)
             found = None if found is None else found[:, :, None]
