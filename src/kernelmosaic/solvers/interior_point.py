@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dgetrf, dgetrs
@@ -286,8 +286,7 @@ def _of_total(total: float, x: Array, sign: Array, lower: Array, upper: Array) -
     return x + abs(need) / room * grows if abs(need) < room < np.inf else x
 
 
-@dataclass(frozen=True)
-class _Direction:
+class _Direction(NamedTuple):
     """Changes of the variables, of their multipliers, of the intercept, and of Kβ."""
 
     x: ArrayOrTensor
