@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
+from kernelmosaic._typing import AnyArray, MatrixLike
 from kernelmosaic.backend import TINY
 from kernelmosaic.kernels.base import Block, Kernel, is_missing
+from kernelmosaic.kernels.distances import FitSamples
 
 
 class Clinical(Kernel):
@@ -58,8 +59,8 @@ class Clinical(Kernel):
     def __init__(self, kinds: Any = "auto") -> None:
         self.kinds = kinds
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        X = self.validate(X)
+    def _learn(self, samples: FitSamples) -> Self:
+        X = samples.X
         self.kinds_ = self._kinds(X)
         columns = [self._numbers(X, j, kind) for j, kind in enumerate(self.kinds_)]
         spans = [0.0 if one is None else float(one.max()) - float(one.min()) for one in columns]

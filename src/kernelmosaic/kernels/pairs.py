@@ -14,8 +14,9 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array
 
 from kernelmosaic._checks import check_choice, check_count
-from kernelmosaic._typing import AnyArray, KernelsLike, MatrixLike, TargetLike
+from kernelmosaic._typing import AnyArray, KernelsLike, MatrixLike
 from kernelmosaic.kernels.base import Block, Kernel
+from kernelmosaic.kernels.distances import FitSamples
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, check_kernel, read_kernels
 
@@ -132,8 +133,8 @@ class Pairwise(Kernel):
     def keeps_scale(self) -> bool:  # type: ignore[override]
         return self.left.keeps_scale or self.right.keeps_scale
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        left, right = self.members(self.validate(X))
+    def _learn(self, samples: FitSamples) -> Self:
+        left, right = self.members(samples.X)
         self.left_ = clone(self.left).fit(left.values)
         self.right_ = clone(self.right).fit(right.values)
         return self

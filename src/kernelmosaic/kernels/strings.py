@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._checks import check_count
-from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
+from kernelmosaic._typing import AnyArray, MatrixLike
 from kernelmosaic.backend import allowed_threads, map_threads, row_strips
 from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel
+from kernelmosaic.kernels.distances import FitSamples
 
 Sequences = NDArray[np.object_]
 
@@ -268,9 +269,8 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
         self.gap_open = gap_open
         self.gap_extend = gap_extend
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        self.sequences_ = self.validate(X)
-        self._check_parameters()
+    def _learn(self, samples: FitSamples) -> Self:
+        self.sequences_ = samples.X
         # Strings that repeat are aligned once.
         place = {s: i for i, s in enumerate(dict.fromkeys(self.sequences_))}
         rows = [place[s] for s in self.sequences_]

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Seed, TargetLike
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Seed
 from kernelmosaic.backend import backend_of
 from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel, StatisticKernel, is_whole, shorten
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic, to_ranks
@@ -107,8 +107,8 @@ class FFT(Transformed):
         self.width = width
         self.n_frequencies = n_frequencies
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        self.kernel_ = self.gaussian_ = Gaussian(self.width).fit(self.transform(self.validate(X)))
+    def _learn(self, samples: FitSamples) -> Self:
+        self.kernel_ = self.gaussian_ = Gaussian(self.width).fit(self.transform(samples.X))
         return self
 
     def transform(self, X: MatrixLike) -> AnyArray:
@@ -208,8 +208,8 @@ class Rescaled(Transformed):
         self.kernel = kernel
         self.scale = scale
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        X = self.validate(X)
+    def _learn(self, samples: FitSamples) -> Self:
+        X = samples.X
         if not isinstance(self.kernel, StatisticKernel):
             raise TypeError(f"kernel={self.kernel!r}: give Gaussian, Laplacian, Linear or Polynomial.")
         scale = np.asarray(self.scale, dtype=np.float64)
@@ -299,8 +299,8 @@ class Projected(Transformed):
         self.random_state = random_state
         self.init = init
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        X = self.validate(X)
+    def _learn(self, samples: FitSamples) -> Self:
+        X = samples.X
         inner, size = Linear() if self.kernel is None else self.kernel, self.n_components
         if not isinstance(inner, Linear | Polynomial | Gaussian):
             raise TypeError(
