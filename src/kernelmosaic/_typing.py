@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 #: A NumPy array of numbers in double precision.
 Array: TypeAlias = NDArray[np.float64]
-#: Numbers of rows.
-Rows: TypeAlias = NDArray[np.intp]
-#: One truth value per row.
+#: Numbers of rows, columns, kernels or classes.
+Indices: TypeAlias = NDArray[np.intp]
+#: Truth values.
 Mask: TypeAlias = NDArray[np.bool_]
 #: A NumPy array of whatever numbers.
 AnyArray: TypeAlias = NDArray[Any]

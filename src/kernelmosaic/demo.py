@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kernelmosaic._typing import Array, Estimator
+from kernelmosaic._typing import Array, Estimator, Mask
 from kernelmosaic.estimators import MKLClassifier
 from kernelmosaic.kernels import Gaussian
 from kernelmosaic.reports import Page
@@ -109,7 +109,7 @@ def patients(n_train: int = 120, seed: int = 0, n_test: int = 2000, advance: Adv
     entries["equal weights"] = MKLClassifier(list(kernels.values()), weights="uniform")
     entries["learned weights"] = MKLClassifier(list(kernels.values()))
 
-    def known(model: Estimator) -> NDArray[np.bool_]:
+    def known(model: Estimator) -> Mask:
         """Whether a patient has a view that the model reads."""
         return np.asarray(np.any([~np.isnan(X[:, own]).any(axis=1) for _, _, own in model.kernels], axis=0))
 

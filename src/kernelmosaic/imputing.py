@@ -8,7 +8,6 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.utils import Tags
@@ -16,7 +15,7 @@ from sklearn.utils._indexing import _get_column_indices
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
+from kernelmosaic._typing import AnyArray, Mask, MatrixLike, TargetLike
 from kernelmosaic.kernels.base import is_missing
 from kernelmosaic.stacking import StackedViews, are_tables, list_columns, stack_tables
 
@@ -131,7 +130,7 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return filled
         return type(X)(filled, index=X.index, columns=X.columns).astype(X.dtypes.to_dict())
 
-    def _read(self, X: MatrixLike, reset: bool) -> tuple[AnyArray, NDArray[np.bool_]]:
+    def _read(self, X: MatrixLike, reset: bool) -> tuple[AnyArray, Mask]:
         """Return the cells, and which are empty."""
         values = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
         return values, is_missing(values)

@@ -10,11 +10,10 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import is_classifier
 
-from kernelmosaic._typing import Estimator, MatrixLike
+from kernelmosaic._typing import Estimator, Indices, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.kernels.base import Kernel, shorten
@@ -98,7 +97,7 @@ def views_from_anndata(
     parts = _parts(data, modality, layer, use_raw)
     nested = all(isinstance(one, Mapping) for one in sets.values())
     kernels: list[tuple[str, Kernel, Any]] = []
-    columns: list[NDArray[np.intp]] = []
+    columns: list[Indices] = []
     for part in parts:
         if nested and part.name not in sets:
             raise ValueError(
@@ -269,7 +268,7 @@ class Part:
         found = by_group(sets, kernel, among=self.columns, min_size=min_size)
         return [(begin + name, one, [self.prefix + gene for gene in genes]) for name, one, genes in found]
 
-    def places(self, names: Sequence[str]) -> NDArray[np.intp]:
+    def places(self, names: Sequence[str]) -> Indices:
         """Return the numbers of columns by the names that they have in X, without those of other modalities."""
         place = {self.prefix + column: j for j, column in enumerate(self.columns)}
         own = [name for name in names if name.startswith(self.prefix)]
@@ -281,7 +280,7 @@ class Part:
             )
         return np.array([place[name] for name in own], dtype=np.intp)
 
-    def read(self, columns: NDArray[np.intp]) -> Any:
+    def read(self, columns: Indices) -> Any:
         """Return some columns, sparse rows or an array of floats, or raise if one has no number."""
         every = len(columns) == len(self.columns) and bool(np.all(np.diff(columns) == 1))
         blocks = [block if every else block[:, columns] for block in self._blocks()]
@@ -335,7 +334,7 @@ def _parts(data: Any, modality: Any, layer: Any, use_raw: bool) -> list[Part]:
 # Side by side ---------------------------------------------------------------------------------------------------------
 
 
-def _side_by_side(data: Any, parts: Sequence[Part], columns: Sequence[NDArray[np.intp]]) -> MatrixLike:
+def _side_by_side(data: Any, parts: Sequence[Part], columns: Sequence[Indices]) -> MatrixLike:
     """Return the given columns of all parts as one table, rows in the order of the cells."""
     tables = [part.read(own) for part, own in zip(parts, columns, strict=True)]
     names = [[part.prefix + part.columns[j] for j in own] for part, own in zip(parts, columns, strict=True)]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import _safe_indexing
 
-from kernelmosaic._typing import AnyArray, MatrixLike, Settings, TargetLike
+from kernelmosaic._typing import AnyArray, Mask, MatrixLike, Settings, TargetLike
 
 __all__ = ["SparseTable", "StackedViews", "stack_views"]
 
@@ -118,11 +118,11 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
         return [name.partition(SEPARATOR)[0] if SEPARATOR in name else "" for name in map(str, self.columns)]
 
     @cached_property
-    def lacking(self) -> dict[str, NDArray[np.bool_]]:
+    def lacking(self) -> dict[str, Mask]:
         """Which rows lack a table, by its name; without the tables that all rows have."""
         entries = np.flatnonzero(np.isnan(self.data))
         rows = np.searchsorted(self.indptr, entries, side="right") - 1
-        found: dict[str, NDArray[np.bool_]] = {}
+        found: dict[str, Mask] = {}
         for row, column in zip(rows.tolist(), self.indices[entries].tolist(), strict=True):
             found.setdefault(self.tables[column], np.zeros(self.shape[0], dtype=bool))[row] = True
         return found
@@ -161,9 +161,7 @@ def several_tables(X: Any) -> bool:
     return isinstance(X, SparseTable) and hasattr(X, "columns") and len(set(X.tables)) > 1
 
 
-def mark_lacking(
-    X: MatrixLike, lacking: Mapping[str, NDArray[np.bool_]], columns: Mapping[str, Sequence[int]]
-) -> MatrixLike:
+def mark_lacking(X: MatrixLike, lacking: Mapping[str, Mask], columns: Mapping[str, Sequence[int]]) -> MatrixLike:
     """Return sparse samples with NaN in the given columns of every table, in the rows that lack it."""
     rows = {table: np.flatnonzero(own) for table, own in lacking.items() if table in columns}
     if not any(map(len, rows.values())):

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, Array, Settings
+from kernelmosaic._typing import AnyArray, Array, Mask, Settings
 from kernelmosaic.files import existing_file, write_bytes, write_text
 from kernelmosaic.kernels.base import is_number
 from kernelmosaic.stacking import list_columns
@@ -371,7 +371,7 @@ def read_columns(
     return pd.DataFrame({name: made[name] for name in dict.fromkeys([*numbers, *texts])}, index=range(len(table)))
 
 
-def _to_numbers(column: pd.Series, missing: NDArray[np.bool_]) -> tuple[Array, list[Fault]]:
+def _to_numbers(column: pd.Series, missing: Mask) -> tuple[Array, list[Fault]]:
     """The numbers of a column, and what is none."""
     name, faults = str(column.name), []
     read, endless = column, np.zeros(len(column), dtype=bool)

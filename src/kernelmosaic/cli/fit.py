@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 from joblib import parallel_config
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 
 from kernelmosaic import tables
-from kernelmosaic._typing import AnyArray, Array, Estimator, Settings
+from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, Mask, Settings
 from kernelmosaic.cli import methods
 from kernelmosaic.cli.output import facts, gate_summary, noting, print_facts, print_shares, progress, say
 from kernelmosaic.cli.predict import placed, rounded
@@ -150,7 +149,7 @@ class Trained:
         return self.training.target.y[self.training.rest]
 
     @property
-    def groups(self) -> NDArray[np.intp] | None:
+    def groups(self) -> Indices | None:
         """The groups of the rows learned from, if these are left out together."""
         return None if self.training.groups is None else self.training.groups[self.training.rest]
 
@@ -354,9 +353,7 @@ def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: A
     return Trained(training, chosen, C, perf_counter() - start, said, held, path, search)
 
 
-def _left_out(
-    model: Estimator, task: TaskName, y: AnyArray, groups: NDArray[np.intp] | None, baseline: float
-) -> HeldOut:
+def _left_out(model: Estimator, task: TaskName, y: AnyArray, groups: Indices | None, baseline: float) -> HeldOut:
     """Return the predictions of every row by a ridge machine without it, or without its group, in closed form."""
     left_out, how = model.loo_predictions_, "leave-one-out"
     scores = methods.score_terms(task, y, left_out)
@@ -405,7 +402,7 @@ def _follow_paths(training: TrainingTable, pipeline: Pipeline, folds: Any, advan
     return PathChoice(found, m, i, own, by_norm, learned, summary)
 
 
-def train_without(trained: Trained, view: str) -> tuple[Trained, NDArray[np.bool_]]:
+def train_without(trained: Trained, view: str) -> tuple[Trained, Mask]:
     """Train as before without the kernels of a view; also return which rows have another one, and are learned from."""
     training, names = trained.training, trained.model.view_names_
     table, others = training.table.iloc[training.rest], {*names} - {view}

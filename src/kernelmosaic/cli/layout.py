@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike
+from kernelmosaic._typing import ArrayOrTensor, Estimator, Indices, MatrixLike
 from kernelmosaic.cli.requests import FitRequest, MethodName, TaskName
 from kernelmosaic.estimators.ridge import ridge_kernels
 from kernelmosaic.files import existing_file
@@ -507,7 +506,7 @@ def _given(model: Estimator) -> dict[str, Precomputed]:
     return {name: kernel for name, kernel, *_ in model.kernels if isinstance(kernel, Precomputed)}
 
 
-def extend(model: Estimator, given: Sequence[str], n_rows: int, plan: Plan | None) -> NDArray[np.intp]:
+def extend(model: Estimator, given: Sequence[str], n_rows: int, plan: Plan | None) -> Indices:
     """Join blocks written as ``name=FILE`` to the matrices of a fitted model; return the new rows' numbers."""
     needed, start = _given(model), n_samples(model)
     if plan is None or not needed:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
 
 from kernelmosaic import tables
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Settings
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, Indices, MatrixLike, Settings
 from kernelmosaic.cli import layout
 from kernelmosaic.cli.layout import ROW_COLUMN, Plan, View, ViewSpec
 from kernelmosaic.cli.methods import with_method
@@ -69,12 +69,12 @@ class TrainingTable:
 
     request: FitRequest
     table: Any
-    places: NDArray[np.intp]
+    places: Indices
     fingerprints: NDArray[np.uint64]
     target: Target
-    groups: NDArray[np.intp] | None
-    rest: NDArray[np.intp]
-    held: NDArray[np.intp]
+    groups: Indices | None
+    rest: Indices
+    held: Indices
     plan: Plan
     kernels: list[Any]
     views: dict[str, dict[str, list[str]]]
@@ -329,7 +329,7 @@ def located(faults: Sequence[tables.Fault], raw: ArrayOrTensor, joined: Joined |
     return found
 
 
-def keep_rows(plan: Plan, raw: ArrayOrTensor, on: str | None, where: object, drop_empty: bool) -> NDArray[np.intp]:
+def keep_rows(plan: Plan, raw: ArrayOrTensor, on: str | None, where: object, drop_empty: bool) -> Indices:
     """Return the places of the rows that have a view; refuse or, with --drop-empty, name those that have none."""
     every, names = np.arange(len(raw)), [name for name in plan.columns if name in raw.columns]
     if plan.rows is not None or not names:
@@ -456,7 +456,7 @@ def _read_labels(raw: ArrayOrTensor, request: FitRequest, names: list[str]) -> T
     return Target("multi-label", tuple(names), y)
 
 
-def _read_groups(raw: ArrayOrTensor, request: FitRequest) -> NDArray[np.intp] | None:
+def _read_groups(raw: ArrayOrTensor, request: FitRequest) -> Indices | None:
     if request.groups is None:
         return None
     groups = np.unique(tables.labels_of(tables.target_of(raw, request.groups, request.path)), return_inverse=True)[1]
@@ -564,9 +564,7 @@ def _views_of(views: list[View], joined: Joined | None) -> dict[str, dict[str, l
 # Rows held out --------------------------------------------------------------------------------------------------------
 
 
-def split_off(
-    request: FitRequest, task: TaskName, y: AnyArray, groups: NDArray[np.intp] | None
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def split_off(request: FitRequest, task: TaskName, y: AnyArray, groups: Indices | None) -> tuple[Indices, Indices]:
     """Return the rows to learn from and those to hold out for the test, in their order, groups as a whole."""
     all_rows = np.arange(len(y))
     if request.test == 0:

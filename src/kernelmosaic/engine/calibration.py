@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
-from kernelmosaic._typing import AnyArray, Array, SampleWeight
+from kernelmosaic._typing import AnyArray, Array, Indices, Mask, SampleWeight
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.machines.base import Survival
 from kernelmosaic.machines.survival import PartialLikelihood
@@ -63,9 +62,7 @@ class Calibration:
     labels: tuple[Calibration, ...] = ()
 
     @classmethod
-    def fit(
-        cls, outputs: Array, labels: NDArray[np.intp], n_classes: int, weight: SampleWeight, method: str
-    ) -> Calibration:
+    def fit(cls, outputs: Array, labels: Indices, n_classes: int, weight: SampleWeight, method: str) -> Calibration:
         """Fit to decision values of held-out samples.
 
         Parameters
@@ -135,7 +132,7 @@ def _each_class(outputs: Array) -> list[tuple[int, Array]]:
     return [(1, outputs)] if outputs.ndim == 1 else list(enumerate(outputs.T))
 
 
-def _pieces(F: Array, known: NDArray[np.bool_]) -> Array:
+def _pieces(F: Array, known: Mask) -> Array:
     """Return the parts of the values that lie between the knots, one after the other; they add up to the values."""
     (low, middle, high), F = _KNOTS, np.where(known, F, 0.0)
     return np.array(
@@ -143,12 +140,12 @@ def _pieces(F: Array, known: NDArray[np.bool_]) -> Array:
     )
 
 
-def _exponents(slopes: Array, pieces: Array, known: NDArray[np.bool_]) -> Array:
+def _exponents(slopes: Array, pieces: Array, known: Mask) -> Array:
     """Return Σ_j a_j F_j, −∞ for classes that are not known."""
     return np.where(known, np.tensordot(slopes, pieces, axes=1), -np.inf)
 
 
-def _fit_slopes(pieces: Array, known: NDArray[np.bool_], labels: NDArray[np.intp], weight: Array) -> Array:
+def _fit_slopes(pieces: Array, known: Mask, labels: Indices, weight: Array) -> Array:
     """Minimise the cross-entropy of p ∝ exp(Σ_j a_j F_j) over slopes a ≥ 0, in which it is convex."""
     from scipy.optimize import minimize
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_share
-from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, Mask, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.calibration import NEVER
 from kernelmosaic.engine.tasks import Labels, per_class
@@ -82,7 +81,7 @@ def misfits(values: Array) -> Array:
     return np.asarray(np.where(values == largest[..., 1:], largest[..., :1], largest[..., 1:]) - values)
 
 
-def own_misfits(values: Array, codes: NDArray[np.intp]) -> Array:
+def own_misfits(values: Array, codes: Indices) -> Array:
     """Return the misfit of every sample's own class, given by its code."""
     return np.asarray(misfits(values)[np.arange(len(values)), codes])
 
@@ -122,7 +121,7 @@ class Unseen(ABC):
         found = np.concatenate(strips)
         return found[:, :, 0] if self.is_flat else found
 
-    def classes_within(self, X: MatrixLike, coverage: float, predicted: AnyArray) -> NDArray[np.bool_]:
+    def classes_within(self, X: MatrixLike, coverage: float, predicted: AnyArray) -> Mask:
         """Return which classes are in the sets of new samples, of shape (m, classes); those predicted always are."""
         assert self.classes is not None
         shifts = (np.moveaxis(-misfits(per_class(values)), -1, 0) for values, _ in self.bands(X))
@@ -146,7 +145,7 @@ class Conformal(Unseen):
     """
 
     models: list[Estimator]
-    at: NDArray[np.intp]
+    at: Indices
 
     @classmethod
     def of(
@@ -207,7 +206,7 @@ def predict_interval(self: Any, X: MatrixLike, coverage: float = 0.9) -> Array:
     return np.asarray(self._unseen().interval(X, coverage))
 
 
-def predict_set(self: Any, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.bool_]:
+def predict_set(self: Any, X: MatrixLike, coverage: float = 0.9) -> Mask:
     """Return sets of classes that contain the classes of new samples with a given probability.
 
     A class is in the set unless its score is larger than too many of the scores that training samples have for their

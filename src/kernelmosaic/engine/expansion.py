@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import Array, ArrayOrTensor, MatrixLike
+from kernelmosaic._typing import Array, ArrayOrTensor, Indices, MatrixLike
 from kernelmosaic.backend import (
     allowed_threads,
     default_budget,
@@ -61,7 +60,7 @@ class SupportSums:
         """Return those of some outputs."""
         return replace(self, beta=self.beta[outputs])
 
-    def unit_samples(self, columns: NDArray[np.intp], width: int) -> Views:
+    def unit_samples(self, columns: Indices, width: int) -> Views:
         """Return zero, and one in each of the columns of a kernel in turn, as `products` takes samples."""
         return Views((np.eye(len(columns) + 1, len(columns), -1),), (0,) * len(self.kernel_set))
 
@@ -113,7 +112,7 @@ class SupportSums:
         """Return the coefficients of the support samples for kernel k, one row per output."""
         return self.beta if self.beta.ndim == 2 else self.beta[:, k]
 
-    def _columns(self, k: int) -> NDArray[np.intp]:
+    def _columns(self, k: int) -> Indices:
         """The support samples that kernel k is evaluated with: under gates, those with a coefficient in any output."""
         if self.beta.ndim == 2:
             return np.arange(self.beta.shape[1])
@@ -154,7 +153,7 @@ class FeatureSums:
         """Return those of some outputs."""
         return replace(self, w=[one[:, outputs] for one in self.w])
 
-    def unit_samples(self, columns: NDArray[np.intp], width: int) -> Views:
+    def unit_samples(self, columns: Indices, width: int) -> Views:
         """Return zero, and one in each of the columns of a kernel in turn, as `products` takes samples."""
         return Views((np.eye(width + 1, width, -1)[np.append(0, columns + 1)],), (0,))
 
@@ -213,7 +212,7 @@ class Expansion:
 
     sums: SupportSums | FeatureSums
     eta: Array
-    kept: NDArray[np.intp]
+    kept: Indices
     n_kernels: int
     device: str | None = None
     skip: bool = True
@@ -224,7 +223,7 @@ class Expansion:
         return self.sums.kernel_set
 
     @property
-    def active(self) -> NDArray[np.intp]:
+    def active(self) -> Indices:
         """The numbers, among all P, of the kernels that predictions need."""
         return self.kept[np.array(self.sums.sizes(), dtype=np.intp) > 0]
 
@@ -232,7 +231,7 @@ class Expansion:
         """Return that of some outputs."""
         return replace(self, sums=self.sums.take(outputs), eta=self.eta[outputs])
 
-    def slopes(self, m: int, columns: NDArray[np.intp], width: int) -> Array:
+    def slopes(self, m: int, columns: Indices, width: int) -> Array:
         """Return of every output the slopes of the share of a linear kernel in its columns, of `width` of a sample."""
         out = np.zeros((len(columns), len(self.eta)))
         for k in np.flatnonzero(self.kept == m):
@@ -333,7 +332,7 @@ class Expansion:
                 m = int(self.kept[k])
                 yield at, m, values * self.eta[:, k] * gates[:, at, m].T
 
-    def _rows(self, strip: slice, gates: Array, m: int) -> NDArray[np.intp]:
+    def _rows(self, strip: slice, gates: Array, m: int) -> Indices:
         """The samples of a strip, counted from its start, for which to evaluate kernel m."""
         all_rows = np.arange(strip.stop - strip.start)
         counted = np.flatnonzero(np.any(np.abs(gates[:, strip, m]) > ROUNDING, axis=0))
@@ -354,7 +353,7 @@ class PartialSums(SupportSums):
     """
 
     missing: MissingViews
-    kept: NDArray[np.intp]
+    kept: Indices
 
     def views_of(self, X: MatrixLike) -> Views:
         present = self.missing.present_in(X)
@@ -436,16 +435,16 @@ def hide_rounding(beta: Array) -> Array:
     return np.where(size > ROUNDING * size.max(axis=(1, 2), initial=0.0, keepdims=True), beta, 0.0)
 
 
-def _together(items: Iterable[tuple[NDArray[np.intp], int]]) -> Iterator[tuple[NDArray[np.intp], list[int]]]:
+def _together(items: Iterable[tuple[Indices, int]]) -> Iterator[tuple[Indices, list[int]]]:
     """Gather the kernels with the same row numbers; those without any are left out."""
-    groups: dict[bytes, tuple[NDArray[np.intp], list[int]]] = {}
+    groups: dict[bytes, tuple[Indices, list[int]]] = {}
     for rows, k in items:
         if len(rows):
             groups.setdefault(rows.tobytes(), (rows, []))[1].append(k)
     yield from groups.values()
 
 
-def _take(views: Views, rows: NDArray[np.intp], n: int) -> Views:
+def _take(views: Views, rows: Indices, n: int) -> Views:
     """Return some of n rows, in ascending order, of every view: contiguous ones, and so all of them, without a copy."""
     if len(rows) == rows[-1] - rows[0] + 1:
         return views if len(rows) == n else take_rows(views, slice(int(rows[0]), int(rows[-1]) + 1))

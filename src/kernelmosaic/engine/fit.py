@@ -15,9 +15,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, Array, MatrixLike, Settings
+from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike, Settings
 from kernelmosaic.backend import default_budget, format_bytes, map_threads
 from kernelmosaic.engine.expansion import DifferenceFunction, Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, count_samples
@@ -31,9 +30,6 @@ from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.hard_margin import learn_hard_margin
 from kernelmosaic.learning.norms import read_fixed
 from kernelmosaic.learning.problem import Learner
-
-Rows = NDArray[np.intp]
-
 
 # Parameters of a fit -------------------------------------------------------------------------------------------------
 
@@ -308,7 +304,7 @@ class Fit:
         return self.method.coefficients(self)[0]
 
     @property
-    def support(self) -> Rows:
+    def support(self) -> Indices:
         """Which distinct samples have a coefficient, in the order of the samples given."""
         support = np.flatnonzero(np.any(self.beta != 0, axis=0))
         return np.asarray(support[np.argsort(self.data.kept[support])])
@@ -390,7 +386,7 @@ def history_of(learned: Sequence[Any], scales: Sequence[float], first: int = 1) 
     }
 
 
-def spread(beta: Array, rows: Rows, n: int) -> Array:
+def spread(beta: Array, rows: Indices, n: int) -> Array:
     """Return coefficients of some rows as coefficients of all n samples."""
     full = np.zeros((n, *beta.shape[1:]))
     full[rows] = beta

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from kernelmosaic._typing import Array, MatrixLike, Seed, Settings
+from kernelmosaic._typing import Array, Indices, MatrixLike, Seed, Settings
 from kernelmosaic.backend import allowed_threads, map_threads, row_strips
 from kernelmosaic.engine.expansion import Expansion, Function
 from kernelmosaic.engine.fit import Fit, Method, workers_of
@@ -96,7 +95,7 @@ class GateInputs:
         Whether the gates read nothing.
     """
 
-    columns: NDArray[np.intp] | None
+    columns: Indices | None
     space: KernelSpace | None
     mean: Array
     scale: Array
@@ -154,7 +153,7 @@ class GateInputs:
         return np.concatenate([(read(view) - self.mean) / self.scale for view in _views(X, self.columns, strip_bytes)])
 
 
-def _views(X: MatrixLike, columns: NDArray[np.intp] | None, strip_bytes: int) -> Iterator[Any]:
+def _views(X: MatrixLike, columns: Indices | None, strip_bytes: int) -> Iterator[Any]:
     """Yield the columns that gates read, a strip of samples at a time where those need not be in memory."""
     if not isinstance(X, RowSource):
         yield in_double(take_columns(X, columns))

@@ -18,7 +18,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import _check_n_features, _check_sample_weight
 
 from kernelmosaic._checks import warn_caller
-from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, RowIndex, SampleWeight, TargetLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, MatrixLike, RowIndex, SampleWeight, TargetLike
 from kernelmosaic.backend import is_dask, to_host
 from kernelmosaic.gram.missing import present_views
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, gathered, open_rows
@@ -54,7 +54,7 @@ class FitInput:
     device: str | None = None
     views: dict[str, list[int]] | None = None
 
-    def take(self, rows: NDArray[np.intp]) -> Self:
+    def take(self, rows: Indices) -> Self:
         """Return some of the samples."""
         X = _safe_indexing(self.X, rows)
         y = None if self.y is None else self.y[rows]
@@ -87,7 +87,7 @@ class DistinctSamples:
         How much each counts.
     """
 
-    rows: NDArray[np.intp]
+    rows: Indices
     weight: Array
 
     @classmethod
@@ -242,7 +242,7 @@ class Standardizer:
         Of the training samples, by their weights. Sparse samples are divided only, so that they stay sparse.
     """
 
-    columns: NDArray[np.intp]
+    columns: Indices
     mean: Array
     scale: Array
 

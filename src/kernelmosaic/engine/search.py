@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import NDArray
 from sklearn import config_context, get_config
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
@@ -20,7 +19,7 @@ from sklearn.utils import Tags, _safe_indexing, check_random_state, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
 from kernelmosaic._checks import check_choice, warn_caller
-from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.backend import NUMPY, allowed_threads, iterate_threads, to_host
 from kernelmosaic.engine.calibration import CALIBRATIONS, NEVER, Calibration
 from kernelmosaic.engine.conformal import Conformal
@@ -32,9 +31,6 @@ from kernelmosaic.gram.row_blocks import ArrayRows
 from kernelmosaic.kernels.views import term_names
 from kernelmosaic.learning.certificate import Start
 from kernelmosaic.stacking import StackedViews
-
-Rows = NDArray[np.intp]
-
 
 # What an estimator's path is -----------------------------------------------------------------------------------------
 
@@ -325,7 +321,7 @@ class PathResult:
     model: Estimator
     given: FitInput
     classes: AnyArray | None
-    folds: list[tuple[Rows, Rows]]
+    folds: list[tuple[Indices, Indices]]
     Cs: Array
     norms: list[Any]
     scale: bool
@@ -364,7 +360,7 @@ class PathResult:
             scores[m, f, i] = scorer(known, held_out[f], *y, **own)
         return scores
 
-    def unnamed(self) -> NDArray[np.intp]:
+    def unnamed(self) -> Indices:
         """Return how many classes no fold's predictions name, of every norm and value; where no fit was made, all."""
         count = 0 if self.classes is None or self.given.y.ndim == 2 else len(self.classes)
         missing = np.full((len(self.norms), len(self.Cs)), count)
@@ -658,8 +654,8 @@ def _follow_fold(
     paths: Sequence[Sequence[Any]],
     steps: Any,
     given: FitInput,
-    train: Rows,
-    held: Rows,
+    train: Indices,
+    held: Indices,
     scale: bool,
     starts: list[Start] | None,
     like: Leads | None = None,
@@ -687,7 +683,7 @@ def read_samples(estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weig
 
 
 def calibration_of(
-    found: Sequence[HeldOut], held: Sequence[Rows], given: FitInput, model: Estimator, classes: AnyArray, method: str
+    found: Sequence[HeldOut], held: Sequence[Indices], given: FitInput, model: Estimator, classes: AnyArray, method: str
 ) -> Calibration:
     """Return what turns decision values into probabilities, by those of samples while they were held out.
 
@@ -729,8 +725,8 @@ class CalibrationFolds:
     """
 
     samples: FitInput
-    rows: Rows
-    folds: list[tuple[Rows, Rows]]
+    rows: Indices
+    folds: list[tuple[Indices, Indices]]
 
     @classmethod
     def of(cls, model: Estimator, given: FitInput, classes: AnyArray) -> CalibrationFolds:
@@ -827,7 +823,7 @@ RULES = ("best", "one_standard_error")
 
 
 def choose(
-    scores: Array, tol: float, rule: str = "best", descending: bool = False, sizes: NDArray[np.intp] | None = None
+    scores: Array, tol: float, rule: str = "best", descending: bool = False, sizes: Indices | None = None
 ) -> tuple[int, int]:
     """Return the numbers of the norm and of the value that a search chooses.
 

@@ -14,7 +14,7 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from kernelmosaic._checks import check_choice, check_count, check_positive, warn_caller
-from kernelmosaic._typing import AnyArray, Array, SampleWeight, TargetLike
+from kernelmosaic._typing import AnyArray, Array, Indices, SampleWeight, TargetLike
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.training_set import TrainingSet
 from kernelmosaic.learning.ridge_weights import RidgeTargets
@@ -162,7 +162,7 @@ class Task(ABC):
         """Return the targets of the least-squares machine that learns ``weights="loo"``; None without one."""
         return None
 
-    def count_support(self, y: TargetLike, support: NDArray[np.intp]) -> NDArray[np.intp]:
+    def count_support(self, y: TargetLike, support: Indices) -> Indices:
         """Return the number of support vectors, of every class where there are classes."""
         return np.array([len(support)])
 
@@ -202,14 +202,14 @@ class ClassTask(Task):
     def prepared(self, given: FitInput) -> Self:
         return replace(self, classes=find_classes(given.y, given.weight, self.name))
 
-    def labels(self, y: TargetLike) -> NDArray[np.intp]:
+    def labels(self, y: TargetLike) -> Indices:
         """Return the places of classes among all."""
         return Labels(self.classes).codes(y)
 
     def decide(self, outputs: Array, intercept: Array) -> AnyArray:
         return Labels(self.classes).decide(outputs)
 
-    def count_support(self, y: TargetLike, support: NDArray[np.intp]) -> NDArray[np.intp]:
+    def count_support(self, y: TargetLike, support: Indices) -> Indices:
         return np.array([np.count_nonzero(y[support] == c) for c in self.classes])
 
 
@@ -303,7 +303,7 @@ class Posteriors(ClassTask):
         best = outputs.max(axis=1, keepdims=True)
         return np.asarray(self.classes[(outputs >= best - 1e-9 * (1.0 + np.abs(best))).argmax(axis=1)])
 
-    def count_support(self, y: TargetLike, support: NDArray[np.intp]) -> NDArray[np.intp]:
+    def count_support(self, y: TargetLike, support: Indices) -> Indices:
         return np.bincount(y[support, 0].astype(np.intp), minlength=len(self.classes))
 
 
@@ -342,7 +342,7 @@ class Indicators(ClassTask):
     def decide(self, outputs: Array, intercept: Array) -> AnyArray:
         return (outputs > 0).astype(int) if self.has_labels else super().decide(outputs, intercept)
 
-    def count_support(self, y: TargetLike, support: NDArray[np.intp]) -> NDArray[np.intp]:
+    def count_support(self, y: TargetLike, support: Indices) -> Indices:
         # Every sample has a coefficient.
         return np.asarray(y).sum(axis=0) if self.has_labels else super().count_support(y, np.arange(len(y)))
 
@@ -487,7 +487,7 @@ class Labels:
 
     classes: AnyArray
 
-    def codes(self, y: TargetLike) -> NDArray[np.intp]:
+    def codes(self, y: TargetLike) -> Indices:
         """Return the places of classes in the order."""
         return np.asarray(np.searchsorted(self.classes, np.asarray(y)))
 

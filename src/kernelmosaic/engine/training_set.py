@@ -15,12 +15,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from joblib import hash as content_hash
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from kernelmosaic._checks import check_positive
-from kernelmosaic._typing import Array, DType, MatrixLike, Seed
+from kernelmosaic._typing import Array, DType, Indices, Mask, MatrixLike, Seed
 from kernelmosaic.backend import default_budget, one_blas_thread, threads_for
 from kernelmosaic.engine.expansion import (
     ROUNDING,
@@ -37,7 +36,7 @@ from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.kernel_set import Distances, KernelSet, Views, in_double, take_rows
-from kernelmosaic.gram.missing import Mask, MissingViews, present_views
+from kernelmosaic.gram.missing import MissingViews, present_views
 from kernelmosaic.gram.normalizing import UnitDiagonal
 from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.pairs import PairStack, make_pair_stack
@@ -237,12 +236,12 @@ class TrainingSet(ABC):
         return self.device is None
 
     @abstractmethod
-    def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
+    def expansion(self, beta: Array, support: Indices, eta: Array) -> Expansion:
         """Return the function with coefficients β, of shape (outputs, n), and weights η, of shape (outputs, P)."""
 
     @abstractmethod
     def gated_expansion(
-        self, machines: Sequence[tuple[Array, Array]], support: NDArray[np.intp], kernel_set: KernelSet | None = None
+        self, machines: Sequence[tuple[Array, Array]], support: Indices, kernel_set: KernelSet | None = None
     ) -> Expansion:
         """Return the function of machines under their gates, the outputs of one after those of the other.
 
@@ -342,7 +341,7 @@ class ExactSet(TrainingSet):
             some.missing = MissingViews(self.missing.rule, some.kernel_set, self.samples, None)
         return some
 
-    def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
+    def expansion(self, beta: Array, support: Indices, eta: Array) -> Expansion:
         kept = np.flatnonzero(np.any(eta != 0, axis=0))
         kernel_set = self.kernel_set.take(kept)
         own = beta if np.array_equal(support, np.arange(beta.shape[1])) else beta[:, support]
@@ -362,8 +361,8 @@ class ExactSet(TrainingSet):
         return kind(kernel_set, samples, beta)
 
     def _own_coefficients(
-        self, beta: Array, missing: MissingViews, present: Mask, kept: NDArray[np.intp]
-    ) -> tuple[Array, NDArray[np.intp]]:
+        self, beta: Array, missing: MissingViews, present: Mask, kept: Indices
+    ) -> tuple[Array, Indices]:
         """Return the coefficients of samples as the kernels evaluate them, and which samples these are.
 
         The coefficient of a kernel whose view a sample lacks goes to the samples whose mean stands in for it.
@@ -379,7 +378,7 @@ class ExactSet(TrainingSet):
         return own[:, :, support], support
 
     def gated_expansion(
-        self, machines: Sequence[tuple[Array, Array]], support: NDArray[np.intp], kernel_set: KernelSet | None = None
+        self, machines: Sequence[tuple[Array, Array]], support: Indices, kernel_set: KernelSet | None = None
     ) -> Expansion:
         samples = take_rows(self.views, support)
         self.kernel_set.check_definite(samples, np.concatenate([beta[:, support] for beta, _ in machines]))
@@ -475,7 +474,7 @@ class FeatureSet(TrainingSet):
         # Everyone at work needs memory of their own, beside the features.
         return self.budget is None and self.stack.shareable
 
-    def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
+    def expansion(self, beta: Array, support: Indices, eta: Array) -> Expansion:
         kept, columns = np.flatnonzero(np.any(eta != 0, axis=0)), np.ascontiguousarray(beta.T)
         if self._stack is not None:
             sums = self.stack.sums(columns, kept)
@@ -489,7 +488,7 @@ class FeatureSet(TrainingSet):
         return Expansion(FeatureSums(self.kernel_set.take(kept), w), eta[:, kept], kept, eta.shape[1], self.device)
 
     def gated_expansion(
-        self, machines: Sequence[tuple[Array, Array]], support: NDArray[np.intp], kernel_set: KernelSet | None = None
+        self, machines: Sequence[tuple[Array, Array]], support: Indices, kernel_set: KernelSet | None = None
     ) -> Expansion:
         # Of each output and kernel the largest |β_ci g_cm(x_i)|.
         largest = np.array([np.abs(one[:, np.newaxis] * gates).max(axis=0) for beta, gates in machines for one in beta])

@@ -26,6 +26,7 @@ from kernelmosaic._typing import (
     ArrayOrTensor,
     DType,
     KernelsLike,
+    Mask,
     MatrixLike,
     SampleWeight,
     Seed,
@@ -306,7 +307,7 @@ class KernelEstimator(BaseEstimator, ABC):
             form["ensure_all_finite"] = "allow-nan"
         return X, form
 
-    def _marked(self, X: MatrixLike, lacking: Mapping[str, NDArray[np.bool_]]) -> MatrixLike:
+    def _marked(self, X: MatrixLike, lacking: Mapping[str, Mask]) -> MatrixLike:
         """Return sparse samples with NaN in every view of the tables that they lack."""
         firsts, across = self._rules.get("gaps", ({}, {}))
         for table in lacking:

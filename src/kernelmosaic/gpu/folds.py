@@ -10,7 +10,7 @@ import numpy as np
 from joblib import hash as content_hash
 from sklearn.base import is_classifier
 
-from kernelmosaic._typing import Array, Rows
+from kernelmosaic._typing import Array, Indices
 from kernelmosaic.engine.fit import Fit, Recipe, WeightMethod, training_set
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import Task
@@ -50,15 +50,15 @@ class TogetherFold:
 
     recipes: list[list[Recipe]]
     tasks: list[list[Task]]
-    rows: Rows
-    held: Rows
+    rows: Indices
+    held: Indices
     y: Any
     weight: Array
     data: ExactSet
     X: Any
 
     @classmethod
-    def of(cls, paths: Any, given: FitInput, train: Rows, held: Rows, scale: bool) -> TogetherFold | None:
+    def of(cls, paths: Any, given: FitInput, train: Indices, held: Indices, scale: bool) -> TogetherFold | None:
         """Return a fold; None where its fits are not alike enough, or are better taken one by one."""
         inside, model = given.take(train), paths[0][0]
         if is_classifier(model) and (inside.y.ndim == 2 or len(np.unique(inside.y)) < 2):

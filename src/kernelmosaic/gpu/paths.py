@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelmosaic._typing import Array, ArrayOrTensor, Rows
+from kernelmosaic._typing import Array, ArrayOrTensor, Indices
 from kernelmosaic.gpu.programs import (
     BatchState,
     ColumnKernels,
@@ -224,7 +224,7 @@ class _Search:
             self.best[b] = self._alone(int(b))
         return [one for one in self.best if one is not None]
 
-    def _advance(self, left: Rows, half: bool) -> None:
+    def _advance(self, left: Indices, half: bool) -> None:
         """Take rounds until the bounds of all these columns, in the entries' precision, are close enough."""
         rho, idle, lowest = None, 0, np.full(len(self.machines), np.inf)
         for _ in range(self.options.rounds):
@@ -251,7 +251,7 @@ class _Search:
             lowest[left] = np.where(lower, gaps, lowest[left])
             left = left[~(gaps <= 0.9 * self.tol)]
 
-    def _sharing(self, left: Rows, rho: float | None) -> SharedInverse:
+    def _sharing(self, left: Indices, rho: float | None) -> SharedInverse:
         """Return the matrix that the columns share, made anew where their weights have left its range, or for ρ."""
         eta, shared = self.eta[left], self.shared
         if shared is None:
@@ -274,7 +274,7 @@ class _Search:
         return SharedInverse.of(self.kernels, eta.max(axis=0) + floor, rho)
 
     def _look(
-        self, left: Rows, program: ProgramBatch, state: BatchState, residuals: tuple[Any, Any]
+        self, left: Indices, program: ProgramBatch, state: BatchState, residuals: tuple[Any, Any]
     ) -> tuple[Array, float]:
         """Return the gaps of columns, and by which factor ρ would balance their residuals; move their weights."""
         xp, beta = self.xp, program.nearest(state.z)
@@ -348,7 +348,7 @@ class _Search:
         sums = xp.stack([program.linear_value(beta), program.losses(values, intercept)], 1)
         return _Bounds(beta, each, values, intercept, xp.cat([sums, q], 1))
 
-    def _worth(self, left: Rows, numbers: Array) -> _Worth:
+    def _worth(self, left: Indices, numbers: Array) -> _Worth:
         """Return the bounds of columns, and their gaps."""
         linear, losses, q, eta = numbers[:, 0], numbers[:, 1], numbers[:, 2:], self.eta[left]
         quadratic = (eta * q).sum(axis=1)
@@ -358,7 +358,7 @@ class _Search:
         own = np.array([relative_gap(*both) for both in zip(upper, dual, strict=True)])
         return _Worth(gap, own, upper, dual, q)
 
-    def _move_weights(self, left: Rows, worth: _Worth, curvature: Array) -> Array:
+    def _move_weights(self, left: Indices, worth: _Worth, curvature: Array) -> Array:
         """Take Newton steps on the weights where machines are solved well enough, or shorten and damp them.
 
         Returns the changes.
@@ -394,7 +394,7 @@ class _Search:
 
     # The certificate -----------------------------------------------------------------------------------------------
 
-    def _certify(self, left: Rows) -> Rows:
+    def _certify(self, left: Indices) -> Indices:
         """Certify columns from exact products; return those whose gap is too large, which go on from these."""
         at = self.backend.index(left)
         beta, program, eta = self.beta[at], self.program.rows(at), self.eta[left]

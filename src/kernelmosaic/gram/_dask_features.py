@@ -15,9 +15,8 @@ from typing import Any
 
 import dask
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, RowIndex
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices, RowIndex
 from kernelmosaic.gram.factored import FactoredGram, NewtonPass
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, StackFactors, StoredFeatures
@@ -84,7 +83,7 @@ class DaskFeatures(FeatureStack):
     def factors(self, weights: Array, gates: Array | None = None) -> DaskFactoredGram:
         return DaskFactoredGram(self, weights, gates)
 
-    def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
+    def products(self, beta: AnyArray, rows: Indices | None = None, kernels: Kernels | None = None) -> Array:
         every = self.asked(kernels)
         self.watched, seen = every, self.seen_of(beta)
         if missing := [m for m in every if m not in seen.outputs]:
@@ -96,9 +95,7 @@ class DaskFeatures(FeatureStack):
             out[m] = seen.outputs[m][at]
         return out
 
-    def outputs(
-        self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: NDArray[np.intp] | None = None
-    ) -> Array:
+    def outputs(self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: Indices | None = None) -> Array:
         out = np.zeros((self.n_kernels, self.n_samples, *columns))
         if sums:
             out[list(sums)] = np.concatenate(self.ask(self.tasks(_outputs, sums=sums)), axis=1)
@@ -196,7 +193,7 @@ class DaskFactoredGram(FactoredGram):
 
         return NewtonPass(change, adjoint, form)
 
-    def placed_rows(self, which: NDArray[np.intp]) -> Array:
+    def placed_rows(self, which: Indices) -> Array:
         scales = np.sqrt(self.weights) * (1.0 if self.gates is None else self.gates[which])
         scaled = [scales[..., m : m + 1] * Z for m, Z in self.stack.features(which, self.active)]
         return np.hstack([np.zeros((len(which), 0)), *scaled])
@@ -226,7 +223,7 @@ def _fill(kernel_set: FeatureMaps, block: ArrayOrTensor) -> StoredFeatures:
     return StoredFeatures.fill(ComputedFeatures(kernel_set, ArrayRows(np.asarray(block)), np.float64))
 
 
-def _take(part: StoredFeatures, rows: NDArray[np.intp], kernels: Sequence[int]) -> list[Block]:
+def _take(part: StoredFeatures, rows: Indices, kernels: Sequence[int]) -> list[Block]:
     return [Z for _, Z in part.features(rows, kernels)]
 
 

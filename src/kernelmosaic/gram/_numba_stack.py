@@ -15,7 +15,7 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices
 from kernelmosaic.backend import one_blas_thread, row_strips, run_threads
 from kernelmosaic.files import njit
 from kernelmosaic.gram.linear_algebra import nonzero_rows
@@ -75,7 +75,7 @@ def combine_gated(matrices: AnyArray, gates: AnyArray, out: AnyArray) -> AnyArra
 def products(
     matrices: AnyArray,
     beta: AnyArray,
-    rows: NDArray[np.intp] | None,
+    rows: Indices | None,
     kernels: Sequence[int] | AnyArray | None,
     entries: int,
 ) -> Array:

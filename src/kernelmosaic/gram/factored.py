@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, RowIndex
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices, RowIndex
 from kernelmosaic.backend import Backend, backend_of
 from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram
 from kernelmosaic.gram.linear_algebra import Cholesky
@@ -100,10 +99,10 @@ class FactoredGram(Gram):
         return self.adjoint(V), self.normal_matrix(theta, precise=True)
 
     @abstractmethod
-    def placed_rows(self, which: NDArray[np.intp]) -> ArrayOrTensor:
+    def placed_rows(self, which: Indices) -> ArrayOrTensor:
         """Return these rows of Z where the features are."""
 
-    def rows(self, which: NDArray[np.intp]) -> Array:
+    def rows(self, which: Indices) -> Array:
         """Return these rows of Z, in this process."""
         return self.backend.to_numpy(self.placed_rows(which))
 
@@ -160,14 +159,14 @@ class FactoredGram(Gram):
         out: Array = self.apply(adjoint)
         return out if self.shift is None else out + self.shift * beta
 
-    def products_of(self, part: Any, rows: NDArray[np.intp], beta: Array) -> Array:
+    def products_of(self, part: Any, rows: Indices, beta: Array) -> Array:
         # The part's rows are stored: Zᵀβ needs no pass over all.
         out: Array = self.apply(part.adjoint(beta))
         if self.shift is not None:
             out[rows] += self.shift[rows] * beta
         return out
 
-    def solve_free(self, rows: NDArray[np.intp], ridge: Array, right: Array) -> Array:
+    def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
         if self._written is not None:  # a rough answer needs no other precision
             return DenseGram(self._written).solve_free(rows, ridge, right)
         if len(rows) <= self.n_features:
@@ -210,7 +209,7 @@ class DenseFactors(FactoredGram):
         B = xp.concatenate([self.Z * root, root], axis=1)
         return as_input(theta, B.T @ B, self.backend)
 
-    def placed_rows(self, which: NDArray[np.intp]) -> ArrayOrTensor:
+    def placed_rows(self, which: Indices) -> ArrayOrTensor:
         return self.Z[self.backend.index(which)]
 
     def squared_norms(self) -> Array:
@@ -238,7 +237,7 @@ class FactoredClasses(ClassGram):
     def products(self, beta: Array, exact: bool = False) -> Array:
         return np.asarray(self.gram.apply(self.scales.T * self.gram.adjoint(beta)))
 
-    def block(self, rows: NDArray[np.intp]) -> FeatureBlock:
+    def block(self, rows: Indices) -> FeatureBlock:
         return FeatureBlock(self.gram.rows(rows), self.scales)
 
     def diagonal(self) -> Array:
@@ -260,7 +259,7 @@ class FeatureBlock:
     def __init__(self, rows: Array, scales: Array) -> None:
         self.rows, self.scales = rows, scales
 
-    def of_class(self, c: int, inside: NDArray[np.intp] | slice = slice(None), dtype: DType = np.float64) -> Block:
+    def of_class(self, c: int, inside: Indices | slice = slice(None), dtype: DType = np.float64) -> Block:
         """Return the block of one class, of the samples inside this one."""
         used = np.flatnonzero(self.scales[c])
         Z = (self.rows[inside][:, used] * np.sqrt(self.scales[c, used])).astype(dtype, copy=False)

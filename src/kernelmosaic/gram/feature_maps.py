@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, MatrixLike, Seed
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices, MatrixLike, Seed
 from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips, torch_backend
 from kernelmosaic.gram.kernel_set import Kernels, KernelSet, PlacedSamples, Views, take_rows
 from kernelmosaic.gram.normalizing import (
@@ -249,7 +248,7 @@ class FeatureMaps:
         return self.kernel_set.names
 
     @property
-    def widths(self) -> NDArray[np.intp]:
+    def widths(self) -> Indices:
         """The number of features of every kernel."""
         return np.array([one.width for one in self.maps], dtype=np.intp)
 
@@ -411,7 +410,7 @@ def _apart(views: list[int], ranks: list[int], n: int) -> tuple[list[int], int]:
     return firsts, count
 
 
-def _some(candidates: NDArray[np.intp], count: int, random: np.random.RandomState) -> NDArray[np.intp]:
+def _some(candidates: Indices, count: int, random: np.random.RandomState) -> Indices:
     """Return that many of the candidates, or all if there are no more, in their order."""
     if len(candidates) <= count:
         return candidates

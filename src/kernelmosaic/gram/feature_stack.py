@@ -12,9 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, RowIndex
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices, RowIndex
 from kernelmosaic.backend import (
     NUMPY,
     Backend,
@@ -51,7 +50,7 @@ class FeatureStack(GramStack):
     """
 
     writes_matrices = False
-    widths: NDArray[np.intp]
+    widths: Indices
     options: PassOptions = PassOptions()
     rows_read: int = 0
     shareable: bool = False
@@ -91,7 +90,7 @@ class FeatureStack(GramStack):
             return 0
         return min(int(np.sqrt(self.n_samples * count / self.n_kernels)), self.options.part_samples)
 
-    def take(self, rows: NDArray[np.intp], stored: bool = False) -> StoredStack:
+    def take(self, rows: Indices, stored: bool = False) -> StoredStack:
         """Return the matrices of some samples."""
         matrices = np.empty((self.n_kernels, len(rows), len(rows)), dtype=np.float32)
         for m, Z in self.features(rows, range(self.n_kernels)):
@@ -107,10 +106,10 @@ class FeatureStack(GramStack):
         width = max(n_columns + int(self.widths.sum()), 1)
         return row_strips(self.n_samples, self.options.strip_bytes // (8 * width))
 
-    def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
+    def products(self, beta: AnyArray, rows: Indices | None = None, kernels: Kernels | None = None) -> Array:
         return self.outputs(self.sums(beta, kernels), beta.shape[1:], rows)
 
-    def gated_products(self, beta: AnyArray, gates: AnyArray, rows: NDArray[np.intp]) -> Array:
+    def gated_products(self, beta: AnyArray, gates: AnyArray, rows: Indices) -> Array:
         return self.outputs(self.sums(beta, None, gates), beta.shape[1:], rows)
 
     def quadratic_forms(self, beta: AnyArray, kernels: Kernels | None = None) -> Array:
@@ -131,9 +130,7 @@ class FeatureStack(GramStack):
             return {m: np.zeros((self.widths[m], *beta.shape[1:])) for m in totals}
         return {m: self.backend.to_numpy(total) for m, total in totals.items()}
 
-    def outputs(
-        self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: NDArray[np.intp] | None = None
-    ) -> Array:
+    def outputs(self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: Indices | None = None) -> Array:
         """Return Z_m times what `sums` returned at the given rows, of shape (P, n_rows) and the columns."""
         right = {m: self.backend.asarray(total) for m, total in sums.items()}
         out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *columns))

@@ -9,9 +9,8 @@ from copy import copy
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, RowIndex
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, backend_of, format_bytes, is_tensor, row_strips
 from kernelmosaic.gram.linear_algebra import (
     Cholesky,
@@ -24,7 +23,7 @@ from kernelmosaic.gram.linear_algebra import (
 from kernelmosaic.gram.options import BlockOptions
 
 #: From row numbers and their coefficients to Kβ in double precision.
-ExactProduct = Callable[[NDArray[np.intp], Array], Array]
+ExactProduct = Callable[[Indices, Array], Array]
 
 
 class ClassGram(ABC):
@@ -96,7 +95,7 @@ class Gram(ClassGram):
         """Return the kernel of these samples alone: with entries, or features, stored if there is room for them."""
         return DenseGram(self.block(rows))
 
-    def products_of(self, part: Gram, rows: NDArray[np.intp], beta: Array) -> Array:
+    def products_of(self, part: Gram, rows: Indices, beta: Array) -> Array:
         """Return Kβ where β is zero except at these rows; the part is what `take` returns for them."""
         spread = np.zeros(self.n_samples)
         spread[rows] = beta
@@ -113,7 +112,7 @@ class Gram(ClassGram):
         """Return Z with K ≈ ZZᵀ where a kernel that is not stored has room for it; else None."""
         return None
 
-    def solve_free(self, rows: NDArray[np.intp], ridge: Array, right: Array) -> Array:
+    def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
         """Return roughly (K + diag ridge)⁻¹ times the right-hand sides, (n_rows, k), for the block of these samples."""
         place = self.backend.asarray
         A = self.block(self.backend.index(rows))
@@ -132,7 +131,7 @@ class Gram(ClassGram):
         diagonal = (self.diagonal() + ridge)[:, np.newaxis]
         return lambda r: r / diagonal
 
-    def host_rows(self, rows: RowIndex) -> NDArray[np.intp]:
+    def host_rows(self, rows: RowIndex) -> Indices:
         """Return row numbers in this process."""
         return rows if isinstance(rows, np.ndarray) else self.backend.to_numpy(rows)
 
@@ -196,7 +195,7 @@ class DenseGram(Gram):
             return self
         inner = self.exact
 
-        def shifted(support: NDArray[np.intp], beta: Array) -> Array:
+        def shifted(support: Indices, beta: Array) -> Array:
             out = inner(support, beta)
             out[support] += (values[support] * beta.T).T
             return out
@@ -331,7 +330,7 @@ class OnDemandGram(Gram):
         values = (self.factors.T**2 * each).sum(0) if self.factors.ndim == 2 else self.factors @ each
         return np.asarray(values if self.shift is None else values + self.shift)
 
-    def solve_free(self, rows: NDArray[np.intp], ridge: Array, right: Array) -> Array:
+    def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
         if len(rows) <= self.block_samples:
             return super().solve_free(rows, ridge, right)
         # Too many for a block: some of them, evenly spread, represent all.
@@ -341,7 +340,7 @@ class OnDemandGram(Gram):
         return answer
 
 
-def active_kernels(factors: Array) -> NDArray[np.intp]:
+def active_kernels(factors: Array) -> Indices:
     """Return the kernels with a weight, of shape (P,), or with a gate that is not zero, of shape (n, P)."""
     return np.flatnonzero(np.atleast_2d(factors).any(axis=0))
 

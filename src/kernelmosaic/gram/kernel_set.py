@@ -8,11 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
-from kernelmosaic._typing import AnyArray, Array, DType, MatrixLike, RowIndex
+from kernelmosaic._typing import AnyArray, Array, DType, Indices, Mask, MatrixLike, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, is_tensor, row_strips, torch_backend
 from kernelmosaic.gram.normalizing import Normalization, make_normalization, warn_of_constant
 from kernelmosaic.gram.options import device_entries
@@ -129,7 +128,7 @@ class FittedKernel:
 
     name: str
     kernel: Kernel
-    columns: NDArray[np.intp] | None
+    columns: Indices | None
     normalization: Normalization
     view: int
 
@@ -152,7 +151,7 @@ class KernelSet:
         X: MatrixLike,
         normalize: str | None,
         sample_weight: Array | None = None,
-        present: NDArray[np.bool_] | None = None,
+        present: Mask | None = None,
         room: float = 0.0,
     ) -> tuple[KernelSet, Views, Distances]:
         """Clone the kernels, fit each to its columns of the training set, and learn their scales.
@@ -210,9 +209,7 @@ class KernelSet:
         """Keep the views of the kernels that `take` keeps."""
         return views.take(active)
 
-    def views(
-        self, X: MatrixLike, present: NDArray[np.bool_] | None = None, stand_ins: list[Any] | None = None
-    ) -> Views:
+    def views(self, X: MatrixLike, present: Mask | None = None, stand_ins: list[Any] | None = None) -> Views:
         """Return the samples as each kernel reads them, with stand-ins for what they lack; they have all by default."""
         X = by_column(X, self.fitted)
         cut: dict[int, Any] = {}
@@ -424,7 +421,7 @@ def _takes_tensors(kernel: Kernel, backend: Backend) -> bool:
         return False
 
 
-def _view_numbers(specs: Sequence[KernelSpec], is_sparse: bool, present: NDArray[np.bool_] | None) -> list[int]:
+def _view_numbers(specs: Sequence[KernelSpec], is_sparse: bool, present: Mask | None) -> list[int]:
     """Return, for every kernel, the number of the samples that it reads: the same where columns and rows are."""
     numbers: dict[tuple[Any, ...], int] = {}
     found = []
@@ -439,7 +436,7 @@ def _view_numbers(specs: Sequence[KernelSpec], is_sparse: bool, present: NDArray
     return found
 
 
-def read_columns(X: MatrixLike, columns: NDArray[np.intp] | None, few: int = 500) -> MatrixLike:
+def read_columns(X: MatrixLike, columns: Indices | None, few: int = 500) -> MatrixLike:
     """Return the columns that a kernel reads, up to so many of a sparse matrix as an array.
 
     Products of arrays are several times faster than those of sparse rows, even where one entry in ten is not zero.
@@ -450,7 +447,7 @@ def read_columns(X: MatrixLike, columns: NDArray[np.intp] | None, few: int = 500
     return V.toarray() if V.shape[1] <= few else V.tocsr()
 
 
-def _with_stand_in(V: MatrixLike, present: NDArray[np.bool_], row: MatrixLike) -> MatrixLike:
+def _with_stand_in(V: MatrixLike, present: Mask, row: MatrixLike) -> MatrixLike:
     """Return what a kernel reads of samples, with one row in place of those that lack it."""
     if sparse.issparse(V):
         return sparse.vstack([V, row], format="csr")[np.where(present, np.arange(len(present)), len(present))]

@@ -6,17 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from kernelmosaic._typing import AnyArray, Array, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, Indices, Mask, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram.kernel_set import KernelSet, Views, read_columns, take_rows
 from kernelmosaic.kernels.base import named
 from kernelmosaic.kernels.matrices import MatrixRows
 from kernelmosaic.kernels.views import take_columns
-
-Mask = NDArray[np.bool_]
 
 #: What `missing` may be; and what it is under gates, which are zero then.
 RULES = ("neighbors", "zero")
@@ -198,7 +195,7 @@ class MissingViews:
                 matrices[m][np.ix_(lacking, lacking)] = (among + among.T) / 2
         return found
 
-    def blocks(self, X: MatrixLike, Y: MatrixLike, kernels: NDArray[np.intp]) -> Iterator[tuple[int, Array]]:
+    def blocks(self, X: MatrixLike, Y: MatrixLike, kernels: Indices) -> Iterator[tuple[int, Array]]:
         """Yield (m, kernel m between the feature vectors of X and Y)."""
         left, right = self._known(X), self._known(Y)
         T = self.views
@@ -257,7 +254,7 @@ class MissingViews:
         return self._constants
 
 
-def _nearest(D: Array, at: NDArray[np.intp], having: NDArray[np.intp], shape: tuple[int, int]) -> MatrixLike:
+def _nearest(D: Array, at: Indices, having: Indices, shape: tuple[int, int]) -> MatrixLike:
     """Return the shares of the six nearest training samples that have a view in what stands in for it, in some rows."""
     E = D[:, having]
     order = np.argsort(E, axis=1, kind="stable")[:, :6]

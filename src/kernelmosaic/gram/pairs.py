@@ -11,9 +11,8 @@ from copy import copy
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, RowIndex
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices, RowIndex
 from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.gram.gram import DenseGram, Gram
 from kernelmosaic.gram.kernel_set import Kernels, KernelSet, Views
@@ -24,7 +23,7 @@ from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.pairs import MODES, TERMS, Members, Pairwise, compare, number_of
 
-Codes = NDArray[np.intp]
+Codes = Indices
 #: What multiplies a table of coefficients: the sign of the exchange, and A and B of A V Bᵀ.
 Plan = list[tuple[int, Array, Array]]
 
@@ -237,7 +236,7 @@ class PairStack(MatrixStack):
         self.entries = options.on_demand_bytes // 8
         self.nbytes = sum(K.nbytes for K in (*factors.A, *factors.B))
 
-    def take(self, rows: NDArray[np.intp], stored: bool = False) -> PairStack:
+    def take(self, rows: Indices, stored: bool = False) -> PairStack:
         factors = copy(self.factors)
         factors.rows = factors.columns = (self.factors.rows[0][rows], self.factors.rows[1][rows])
         return PairStack(factors, self.diagonals[:, rows], self.options)
@@ -365,7 +364,7 @@ class PairGram(Gram):
 
         return apply
 
-    def solve_free(self, rows: NDArray[np.intp], ridge: Array, right: Array) -> Array:
+    def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
         if len(rows) <= self.stack.options.pair_factorised:
             return super().solve_free(rows, ridge, right)
         part = PairGram(self.stack.take(rows), self.weights if self.weights.ndim == 1 else self.weights[rows])

@@ -10,12 +10,11 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices, MatrixLike
 from kernelmosaic.backend import is_dask
 
-Rows = slice | NDArray[np.intp]
+Rows = slice | Indices
 
 
 class RowSource(ABC):
@@ -122,7 +121,7 @@ class DaskRows(RowSource):
         return np.asarray(gathered([self.X[rows]])[0])
 
     @property
-    def edges(self) -> NDArray[np.intp]:
+    def edges(self) -> Indices:
         """Where the partitions begin, and the end."""
         return np.concatenate([[0], np.cumsum(self.X.chunks[0])]).astype(np.intp)
 

@@ -26,9 +26,8 @@ from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices
 from kernelmosaic.backend import (
     NUMPY,
     Backend,
@@ -77,7 +76,7 @@ class GramStack(ABC):
     #: Whether the kernels are too many to be stored: `quadratic_forms` serves all of them, `take_kernels` a few.
     is_implicit: bool = False
     #: The number of features of every kernel; None where the kernels are matrices.
-    widths: NDArray[np.intp] | None = None
+    widths: Indices | None = None
     #: Bytes of the matrices, or features, that are stored.
     nbytes: int = 0
     #: Whether combined kernels are stored, in whatever form; else they are computed whenever they are needed.
@@ -114,10 +113,10 @@ class GramStack(ABC):
         return out
 
     @abstractmethod
-    def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
+    def products(self, beta: AnyArray, rows: Indices | None = None, kernels: Kernels | None = None) -> Array:
         """Return K_m β at the given rows for every kernel: (P, n_rows), and the columns of β where it has any."""
 
-    def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> Array:
+    def exact_products(self, beta: AnyArray, rows: Indices) -> Array:
         """Return what `products` does, from entries in double precision whatever they are stored in."""
         return self.products(beta, rows)
 
@@ -130,7 +129,7 @@ class GramStack(ABC):
         """The most samples that `take` may be given; 0 where a stack of some samples is of no use, or is not made."""
         return 0
 
-    def take(self, rows: NDArray[np.intp], stored: bool = False) -> GramStack:
+    def take(self, rows: Indices, stored: bool = False) -> GramStack:
         """Return the stack of some samples, at most `part_samples`; with `stored`, the host stores its matrices."""
         raise NotImplementedError(f"{type(self).__name__}.take: part_samples is 0, these kernels are not cut.")
 
@@ -142,7 +141,7 @@ class GramStack(ABC):
         """Return K_m[rows]."""
         return next(self.blocks([m], rows, slice(0, self.n_samples)))[1]
 
-    def gated_products(self, beta: AnyArray, gates: AnyArray, rows: NDArray[np.intp]) -> Array:
+    def gated_products(self, beta: AnyArray, gates: AnyArray, rows: Indices) -> Array:
         """Return K_m (g_m ∘ β) at the given rows for every kernel and gates of shape (n, P), formed as `products`."""
         # Transposed, so that a vector and one column per class are written alike.
         each = [self.products((gates[:, m] * beta.T).T, rows, [m])[m] for m in range(self.n_kernels)]
@@ -172,7 +171,7 @@ class MatrixStack(GramStack):
     options: StackOptions
     exact: Any = None
 
-    def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> Array:
+    def exact_products(self, beta: AnyArray, rows: Indices) -> Array:
         return np.asarray((self.exact if self.has_exact else self).products(beta, rows))
 
     def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> Array:
@@ -188,7 +187,7 @@ class MatrixStack(GramStack):
         return int(self.n_samples / np.sqrt(self.n_kernels + 1))
 
     @abstractmethod
-    def take(self, rows: NDArray[np.intp], stored: bool = False) -> MatrixStack: ...
+    def take(self, rows: Indices, stored: bool = False) -> MatrixStack: ...
 
     @abstractmethod
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
@@ -270,7 +269,7 @@ class MatrixStack(GramStack):
         source._multiply(dict.fromkeys(range(self.n_kernels), beta), every, every, out)
         return out
 
-    def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
+    def products(self, beta: AnyArray, rows: Indices | None = None, kernels: Kernels | None = None) -> Array:
         support = nonzero_rows(beta)
         n_rows = self.n_samples if rows is None else len(rows)
         # A device sums in double precision, which takes it no longer.
@@ -410,7 +409,7 @@ class ComputedStack(MatrixStack):
         numbers = 0.5 * self.budget / self.dtype.itemsize / (self.n_kernels + 1 if self.backend is NUMPY else 1)
         return int(min(super().part_samples, numbers**0.5))
 
-    def take(self, rows: NDArray[np.intp], stored: bool = False) -> MatrixStack:
+    def take(self, rows: Indices, stored: bool = False) -> MatrixStack:
         some = copy(self)
         some.samples, some.n_samples, some._centred = self.samples.take(rows), len(rows), {}
         some.stores_combined = len(rows) ** 2 * self.dtype.itemsize <= self.budget
@@ -455,7 +454,7 @@ class ComputedStack(MatrixStack):
         with one_blas_thread() if cheap else nullcontext():
             run_threads(work, items, cheap * self.n_samples * self.options.host_tile[1])
 
-    def combined_products(self, support: NDArray[np.intp], beta: Array, factors: Array) -> Array:
+    def combined_products(self, support: Indices, beta: Array, factors: Array) -> Array:
         """Return Kβ of the kernel combined by weights (P,) or gates (n, P); β, at the support, has columns or none."""
         gated = factors.ndim == 2
         if self.backend is NUMPY and beta.ndim > 1 and not gated and self.dtype != np.float64:
@@ -472,7 +471,7 @@ class ComputedStack(MatrixStack):
         values = self.backend.to_numpy(out.sum(0))
         return values.reshape(self.n_samples, *beta.shape[1:])
 
-    def _weighted_products(self, weights: Array, support: NDArray[np.intp], beta: Array) -> Array:
+    def _weighted_products(self, weights: Array, support: Indices, beta: Array) -> Array:
         """Return Σ_m weights_m K_m β on the host: kernels are combined before they are multiplied with many columns."""
         active, right = np.flatnonzero(weights).tolist(), beta.astype(self.dtype)
         height, width = self._tile(active, self.n_samples, max(len(support), 1))
@@ -668,7 +667,7 @@ class StoredStack(MatrixStack):
             else:
                 yield int(m), self.backend.take_block(K, rows, columns)
 
-    def take(self, rows: NDArray[np.intp], stored: bool = True) -> StoredStack:
+    def take(self, rows: Indices, stored: bool = True) -> StoredStack:
         matrices = self.backend.empty((self.n_kernels, len(rows), len(rows)), self.dtype)
         for m, block in self.placed_blocks(range(self.n_kernels), rows, rows):
             matrices[m] = block
@@ -690,7 +689,7 @@ class StoredStack(MatrixStack):
             return super().combine_classes(weights, out)
         return self.loops.combine_classes(self.matrices, weights, out)
 
-    def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
+    def products(self, beta: AnyArray, rows: Indices | None = None, kernels: Kernels | None = None) -> Array:
         if self.loops is None:
             return super().products(beta, rows, kernels)
         return np.asarray(self.loops.products(self.matrices, beta, rows, kernels, self.entries))
@@ -727,7 +726,7 @@ class StackClasses(ClassGram):
         products = self.stack.products(beta, kernels=self.active)
         return np.asarray(np.einsum("cm,mic->ic", self.weights[:, self.active], products[self.active]))
 
-    def block(self, rows: NDArray[np.intp]) -> Block:
+    def block(self, rows: Indices) -> Block:
         out = np.zeros((self.n_classes, len(rows), len(rows)), dtype=self.stack.dtype)
         for m, block in self.stack.blocks(self.active, rows, rows):
             for c in np.flatnonzero(self.weights[:, m]):

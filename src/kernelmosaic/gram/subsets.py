@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices, MatrixLike
 from kernelmosaic.backend import (
     NUMPY,
     default_budget,
@@ -156,7 +155,7 @@ class SubsetStack(GramStack):
         active = np.flatnonzero(weights)
         return self.take_kernels(active).combine(np.asarray(weights)[active], out)
 
-    def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
+    def products(self, beta: AnyArray, rows: Indices | None = None, kernels: Kernels | None = None) -> Array:
         asked = np.arange(self.n_kernels) if kernels is None else np.asarray(kernels)
         out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *beta.shape[1:]))
         for some in row_strips(len(asked), self.options.subset_batch):
@@ -186,7 +185,7 @@ class SubsetStack(GramStack):
         out[asked] = found
         return out
 
-    def _single_forms(self, support: NDArray[np.intp], beta: Array, kernels: NDArray[np.intp]) -> tuple[Array, Array]:
+    def _single_forms(self, support: Indices, beta: Array, kernels: Indices) -> tuple[Array, Array]:
         """Return the forms with every entry in single precision, and how far each may be off; β is of the support."""
         from kernelmosaic.gram._numba_stack import add_forms
 
@@ -225,7 +224,7 @@ class SubsetStack(GramStack):
         return out * largest**2, share * weight * largest**2
 
 
-def _pairs(n: int, count: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+def _pairs(n: int, count: int) -> Iterator[tuple[Indices, Indices]]:
     """Yield the pairs i > j of n things, row by row, so many at a time."""
     for some in row_strips(n * (n - 1) // 2, count):
         pair = np.arange(some.start, some.stop)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
@@ -20,7 +19,7 @@ from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from kernelmosaic._checks import check_count
-from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, Mask, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.engine.expansion import PartialSums, SupportSums
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.search import HeldOutPredictor
@@ -30,7 +29,7 @@ from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor, MKLSurvival
 from kernelmosaic.gram.kernel_set import FittedKernel
 from kernelmosaic.gram.missing import filled, present_views
-from kernelmosaic.inspection.significance import Rows, fit, frame, last_step, prepare, text_table
+from kernelmosaic.inspection.significance import fit, frame, last_step, prepare, text_table
 from kernelmosaic.kernels.base import StatisticKernel, is_missing
 from kernelmosaic.kernels.distances import pairwise_statistic
 from kernelmosaic.kernels.views import KernelSpec, lay_specs
@@ -199,7 +198,7 @@ class _Fold:
     n_repeats: int
     base: tuple[str, ...] = ()
 
-    def __call__(self, train: Rows, held: Rows, seed: int) -> tuple[Any, ...]:
+    def __call__(self, train: Indices, held: Indices, seed: int) -> tuple[Any, ...]:
         """Return the names of the kernels, the score, what it loses without each, by both ways, and gains of a base."""
         # Warnings of scales are given once; gaps are those of the estimator's own tolerance.
         quiet = warnings.catch_warnings(action="ignore", category=ConvergenceWarning)
@@ -248,16 +247,16 @@ class _Fold:
             return [0.0 if m in base else score_of(sorted([*base, m])) - alone for m in range(len(names))]
 
     def _fit(
-        self, estimator: Estimator, rows: Rows, start: Array | None = None, data: TrainingSet | None = None
+        self, estimator: Estimator, rows: Indices, start: Array | None = None, data: TrainingSet | None = None
     ) -> Estimator:
         weight = None if self.weight is None else self.weight[rows]
         return fit(clone(estimator), _safe_indexing(self.X, rows), self.y[rows], weight, start, data)
 
-    def _score(self, estimator: Estimator, held: Rows, X: MatrixLike = None) -> float:
+    def _score(self, estimator: Estimator, held: Indices, X: MatrixLike = None) -> float:
         weight = {} if self.weight is None else {"sample_weight": self.weight[held]}
         return float(self.scorer(estimator, _safe_indexing(self.X, held) if X is None else X, self.y[held], **weight))
 
-    def _score_known(self, estimator: Estimator, held: Rows, known: NDArray[np.bool_]) -> float:
+    def _score_known(self, estimator: Estimator, held: Indices, known: Mask) -> float:
         """Return the score where some samples have no view that the estimator reads: their output is its constant."""
         if known.all():
             return self._score(estimator, held)
@@ -282,7 +281,7 @@ class _Fold:
             model.set_params(fixed_weights={specs[j].name: fixed[j] for j in kept if j in fixed})
         return estimator
 
-    def _permute(self, pipeline: Any, held: Rows, score: float, random: np.random.RandomState) -> list[list[float]]:
+    def _permute(self, pipeline: Any, held: Indices, score: float, random: np.random.RandomState) -> list[list[float]]:
         """Return what the score loses when a kernel reads other samples: its share of the output is then theirs."""
         model, X = behind_pipeline(pipeline, _safe_indexing(self.X, held))
         terms = model.contributions(X)
@@ -306,7 +305,7 @@ def _with_outputs(model: Estimator, outputs: Array) -> HeldOutPredictor:
     return HeldOutPredictor(kind, model.decide(outputs), single(outputs), classes, score, probabilities, curves)
 
 
-def _present(estimator: Estimator, specs: list[KernelSpec], X: MatrixLike) -> NDArray[np.bool_]:
+def _present(estimator: Estimator, specs: list[KernelSpec], X: MatrixLike) -> Mask:
     """Return which views samples have, of shape (n, P), after the steps of a fitted pipeline."""
     model, X = behind_pipeline(estimator, X)
     present = None
@@ -331,7 +330,7 @@ def _is_unused(model: Estimator, m: int) -> bool:
 
 
 #: Called with a column, rows, and the rows whose column they get; returns the changes, of shape (rows, outputs).
-Change = Callable[[int, Rows, Rows], Array]
+Change = Callable[[int, Indices, Indices], Array]
 #: What one column adds to each statistic.
 _TERMS: dict[str, Callable[[Any, Any], Any]] = {
     "products": lambda x, z: x * z,
@@ -477,7 +476,7 @@ def _change_by_outputs(model: Estimator, V: AnyArray) -> Change:
     """Return what computes by how much outputs change if rows have the column of others, by computing them anew."""
     before = model.function_.outputs(V)
 
-    def change(j: int, rows: Rows, others: Rows) -> Array:
+    def change(j: int, rows: Indices, others: Indices) -> Array:
         changed = V.copy()
         changed[rows, j] = V[others, j]
         return np.asarray(model.function_.outputs(changed)[rows] - before[rows])
@@ -500,7 +499,7 @@ def _change_by_kernels(model: Estimator, V: AnyArray) -> Change:
         beta = sums.of_kernel(k).T * expansion.eta[:, k]
         parts.append((places, block, beta, block(slice(None)) @ beta, factors[:, expansion.kept[k]]))
 
-    def change(j: int, rows: Rows, others: Rows) -> Array:
+    def change(j: int, rows: Indices, others: Indices) -> Array:
         out = np.zeros((len(rows), len(expansion.eta)))
         for places, block, beta, before, factor in parts:
             if j in places:

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 from sklearn.utils.validation import _num_samples, has_fit_parameter
 
 from kernelmosaic._checks import check_choice, check_count, check_positive, check_share
-from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.backend import to_host
 from kernelmosaic.engine import pipelines
 from kernelmosaic.engine.pipelines import behind_pipeline
@@ -29,9 +28,6 @@ from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.stacking import are_tables, check_row_names
-
-Rows = NDArray[np.intp]
-
 
 # One fit -------------------------------------------------------------------------------------------------------------
 
@@ -114,7 +110,7 @@ def prepare(
 
 
 #: One fit: its targets, weights, and rows, or None where it is to all samples.
-Task = tuple[AnyArray, Array | None, Rows | None]
+Task = tuple[AnyArray, Array | None, Indices | None]
 
 
 def refit(
@@ -368,15 +364,15 @@ def _every_sample(pipeline: Estimator, X: MatrixLike, weight: Array | None) -> T
     return read_training_set(options, given.X, given.original, DistinctSamples(rows, weight[rows]))
 
 
-def _group_labels(groups: Any, n: int) -> Rows:
+def _group_labels(groups: Any, n: int) -> Indices:
     """Return the number of the group of every sample, or raise if there is not one each."""
-    labels: Rows = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+    labels: Indices = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
     if len(labels) != n:
         raise ValueError(f"groups has {len(labels)} entries for {n} samples: give one per sample.")
     return labels
 
 
-def _permutations(rows: Rows, n: int, groups: Any, count: int, random: np.random.RandomState) -> list[Rows]:
+def _permutations(rows: Indices, n: int, groups: Any, count: int, random: np.random.RandomState) -> list[Indices]:
     """Return orders of n samples in which these rows are permuted, within groups if there are any."""
     labels = np.zeros(n, dtype=np.intp) if groups is None else _group_labels(groups, n)
     members = [rows[labels[rows] == g] for g in np.unique(labels[rows])]
@@ -389,7 +385,7 @@ def _permutations(rows: Rows, n: int, groups: Any, count: int, random: np.random
     return list(orders)
 
 
-def alignments(stack: GramStack, Y: Array, orders: Sequence[Rows], weight: Array, by_column: bool) -> Array:
+def alignments(stack: GramStack, Y: Array, orders: Sequence[Indices], weight: Array, by_column: bool) -> Array:
     """Return the centred alignment of every kernel with the targets in every order.
 
     Parameters
@@ -680,13 +676,15 @@ def stability(
     return Stability(names, classes, weights, selected, lower, upper, found, float(confidence_level))
 
 
-def _draw(numbers: Rows, fraction: float | None, random: np.random.RandomState) -> Rows:
+def _draw(numbers: Indices, fraction: float | None, random: np.random.RandomState) -> Indices:
     """Return a fraction of some numbers, drawn without replacement, or as many with it."""
     size = len(numbers) if fraction is None else max(1, round(fraction * len(numbers)))
     return np.asarray(random.choice(numbers, size, replace=fraction is None))
 
 
-def _draw_groups(members: list[Rows], strata: AnyArray, fraction: float | None, random: np.random.RandomState) -> Rows:
+def _draw_groups(
+    members: list[Indices], strata: AnyArray, fraction: float | None, random: np.random.RandomState
+) -> Indices:
     """Return the samples of some groups, with every class: a fraction of the groups, or as many with replacement."""
     classes = len(np.unique(strata[np.concatenate(members)]))
     for _ in range(100):

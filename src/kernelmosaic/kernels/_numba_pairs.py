@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray
+from kernelmosaic._typing import AnyArray, Array, Indices
 from kernelmosaic.files import njit
 
 #: Targets that a query is aligned with at once. A constant, so that the innermost loop has no remainder.
@@ -16,7 +16,7 @@ LANES = 32
 
 
 @njit(cache=True, nogil=True)
-def manhattan(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArray[np.float64]:
+def manhattan(X: Array, Y: Array) -> Array:
     """Return Σ_c |x_c − y_c| for all rows of X and all columns of Y, in the order of c."""
     out = np.zeros((len(X), Y.shape[1]))
     for i in range(len(X)):
@@ -29,11 +29,11 @@ def manhattan(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArray[np.floa
 @njit(cache=True, nogil=True)
 def manhattan_of_nonzeros(
     data: AnyArray,
-    columns: NDArray[np.intp],
-    starts: NDArray[np.intp],
+    columns: Indices,
+    starts: Indices,
     other_data: AnyArray,
-    other_columns: NDArray[np.intp],
-    other_starts: NDArray[np.intp],
+    other_columns: Indices,
+    other_starts: Indices,
     width: int,
 ) -> AnyArray:
     """Return Σ_c |a_c − b_c| for all rows a and b of two sparse matrices, their columns in ascending order.
@@ -144,7 +144,7 @@ def sparse_sums_of_minima(
 
 
 @njit(cache=True, nogil=True)
-def sums_of_tents(A: NDArray[np.float64], B: NDArray[np.float64], symmetric: bool) -> NDArray[np.float64]:
+def sums_of_tents(A: Array, B: Array, symmetric: bool) -> Array:
     """Return Σ_c max(0, 1 − |A[i, c] − B[c, j]|) for the rows of A and the columns of B.
 
     The innermost loop runs over samples: tables have few columns.
@@ -165,9 +165,7 @@ def sums_of_tents(A: NDArray[np.float64], B: NDArray[np.float64], symmetric: boo
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
-def squared_differences(
-    A: NDArray[np.float64], B: NDArray[np.float64], rows: NDArray[np.intp], columns: NDArray[np.intp]
-) -> NDArray[np.float64]:
+def squared_differences(A: Array, B: Array, rows: Indices, columns: Indices) -> Array:
     """Return Σ_c (A[i, c] − B[j, c])² for pairs (i, j) of rows."""
     out = np.empty(len(rows))
     for p in range(len(rows)):
@@ -180,7 +178,7 @@ def squared_differences(
 
 
 @njit(cache=True, nogil=True)
-def matching_words(A: NDArray[np.uint32], B: NDArray[np.uint32], degree: float, symmetric: bool) -> NDArray[np.float64]:
+def matching_words(A: NDArray[np.uint32], B: NDArray[np.uint32], degree: float, symmetric: bool) -> Array:
     """Compare the strings in the rows of A with those in the columns of B.
 
     Where a run of r ≤ D equal letters ends, so do equal words of 1, …, r letters, whose weights sum to
@@ -217,7 +215,7 @@ def shared_words(
     others: NDArray[np.int64],
     other_ends: NDArray[np.int64],
     count: int,
-) -> NDArray[np.float64]:
+) -> Array:
     """Count the pairs of equal words in two lists of strings, given the words of each list one string after the other.
 
     Only pairs that are equal are met: the second list is sorted by words.
@@ -248,8 +246,8 @@ def shared_words(
 @njit(cache=True, nogil=True)
 def local_scores(
     codes: NDArray[np.uint8],
-    starts: NDArray[np.intp],
-    stops: NDArray[np.intp],
+    starts: Indices,
+    stops: Indices,
     targets: NDArray[np.uint8],
     table: NDArray[np.int8],
     gap_open: int,

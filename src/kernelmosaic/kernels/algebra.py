@@ -8,10 +8,9 @@ from numbers import Real
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kernelmosaic._typing import MatrixLike
+from kernelmosaic._typing import Array, MatrixLike
 from kernelmosaic.kernels.base import Block, Kernel, is_positive
 from kernelmosaic.kernels.distances import FitSamples
 from kernelmosaic.kernels.views import check_kernel
@@ -77,7 +76,7 @@ class _Pair(_Composite):
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         return np.asarray(self._join(self.left_._block(X, Y), self.right_._block(X, Y)))
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> Array:
         return np.asarray(self._join(self.left_._diagonal(X), self.right_._diagonal(X)))
 
     def entry_roundings(self, X: MatrixLike) -> float:
@@ -153,7 +152,7 @@ class Product(_Pair):
 
     _join = np.multiply
 
-    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> Array:
         # A product of kernels has the spectrum of a sum of independent frequencies.
         left = self.left_.draw_frequencies(n_columns, count, random)
         return left + self.right_.draw_frequencies(n_columns, count, random)
@@ -198,10 +197,10 @@ class Scaled(_Composite):
         K = self.kernel_._block(X, Y)
         return np.asarray(np.multiply(K, K.dtype.type(self.factor)))
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> Array:
         return np.multiply(self.kernel_._diagonal(X), float(self.factor))
 
-    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> Array:
         return self.kernel_.draw_frequencies(n_columns, count, random)
 
     def entry_roundings(self, X: MatrixLike) -> float:

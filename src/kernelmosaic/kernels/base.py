@@ -12,12 +12,11 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms
 
-from kernelmosaic._typing import AnyArray, MatrixLike, Settings, TargetLike
+from kernelmosaic._typing import AnyArray, Array, Mask, MatrixLike, Settings, TargetLike
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
 
 #: An array, or a tensor where the samples are tensors.
@@ -114,7 +113,7 @@ class Kernel(BaseEstimator, ABC):
         Y = X if Y is None else self.validate(Y)
         return self._fitted_to(Y)._block(X, Y)
 
-    def diag(self, X: MatrixLike) -> NDArray[np.float64]:
+    def diag(self, X: MatrixLike) -> Array:
         """Return k(x, x) for every sample, without the rest of the block."""
         X = self.validate(X)
         return self._fitted_to(X)._diagonal(X)
@@ -149,7 +148,7 @@ class Kernel(BaseEstimator, ABC):
         """Return the kernels that an estimator weights in place of this one, by the endings of their names."""
         return {"": self}
 
-    def lacks(self, X: MatrixLike) -> NDArray[np.bool_]:
+    def lacks(self, X: MatrixLike) -> Mask:
         """Return which samples have nothing in the columns that the kernel reads, which must then all be NaN.
 
         Raises a ValueError where some of a sample's columns are NaN and others are not.
@@ -176,10 +175,10 @@ class Kernel(BaseEstimator, ABC):
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         """The formula, on validated samples; ``Y is X`` means that the block is symmetric."""
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> Array:
         return np.array([self._block(x, x)[0, 0] for x in (X[i : i + 1] for i in range(X.shape[0]))], dtype=np.float64)
 
-    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> Array:
         """Return frequencies drawn from the spectrum of a kernel of x − z, of shape (n_columns, count)."""
         raise ValueError(
             f"approximation='fourier' supports Gaussian and Laplacian kernels, their products and multiples, not "
@@ -206,7 +205,7 @@ class FeatureKernel(Kernel):
         features = self._features(X)
         return np.asarray(features @ (features if Y is X else self._features(Y)).T)
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> Array:
         features = self._features(X)
         return np.asarray(np.einsum("ij,ij->i", features, features))
 
@@ -243,13 +242,13 @@ class StatisticKernel(Kernel):
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         return self.from_statistic(pairwise_statistic(self.statistic, X, Y, self.statistic_scale()))
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> Array:
         if self.statistic == "products":
             return self.from_statistic(row_norms(X, squared=True).astype(np.float64))
         return self.from_statistic(np.zeros(X.shape[0]))
 
 
-def is_missing(X: MatrixLike) -> NDArray[np.bool_]:
+def is_missing(X: MatrixLike) -> Mask:
     """Return which entries of an array are NaN, None or the missing value of pandas."""
     if X.dtype.kind == "f":
         return np.asarray(np.isnan(X))

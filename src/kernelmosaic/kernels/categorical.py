@@ -7,10 +7,9 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from kernelmosaic._typing import AnyArray, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, MatrixLike
 from kernelmosaic.backend import TINY
 from kernelmosaic.kernels.base import Block, Kernel, is_missing
 from kernelmosaic.kernels.distances import FitSamples
@@ -100,10 +99,10 @@ class Clinical(Kernel):
         K /= left.shape[1]
         return K
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> Array:
         return np.ones(X.shape[0])
 
-    def _placed(self, X: MatrixLike, Y: MatrixLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _placed(self, X: MatrixLike, Y: MatrixLike) -> tuple[Array, Array]:
         """Return the columns of both as numbers that are one apart, or more, where samples have nothing in common."""
         if X.shape[1] != len(self.ranges_):
             raise ValueError(
@@ -140,7 +139,7 @@ class Clinical(Kernel):
                 )
         return list(each)
 
-    def _numbers(self, X: MatrixLike, j: int, kind: Any) -> NDArray[np.float64] | None:
+    def _numbers(self, X: MatrixLike, j: int, kind: Any) -> Array | None:
         """Return a column whose differences count as numbers, None if it is nominal."""
         if isinstance(kind, str) and kind == "nominal":
             return None

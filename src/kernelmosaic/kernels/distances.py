@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, RowIndex
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices, MatrixLike, RowIndex
 from kernelmosaic.backend import NUMPY, TINY, backend_of, is_tensor, row_strips
 
 #: The error that a squared distance may have, by the precision of the kernel: relative to itself, or to the scale of
@@ -110,7 +110,7 @@ def _squared_differences(X: MatrixLike, Y: MatrixLike, i: RowIndex, j: RowIndex,
     if many and len(i) * d >= 2**14 and isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
         from kernelmosaic.kernels._numba_pairs import squared_differences
 
-        found: NDArray[np.float64] = squared_differences(np.ascontiguousarray(X), np.ascontiguousarray(Y), i, j)
+        found: Array = squared_differences(np.ascontiguousarray(X), np.ascontiguousarray(Y), i, j)
         return found
     out = backend_of(X).empty((len(i),))
     width = 1 if sparse.issparse(X) else max(d, 1)
@@ -143,7 +143,7 @@ def pairwise_statistic(
     return block
 
 
-def manhattan_distances(X: MatrixLike, Y: MatrixLike) -> NDArray[np.float64]:
+def manhattan_distances(X: MatrixLike, Y: MatrixLike) -> Array:
     """Return Σ_c |x_c − y_c| for all rows of X and Y on the host.
 
     Where most entries of a column are the same number, as in tables of counts, scaled or not, only the others are read:
@@ -173,7 +173,7 @@ def manhattan_distances(X: MatrixLike, Y: MatrixLike) -> NDArray[np.float64]:
     return np.asarray(manhattan_of_nonzeros(*arrays, X.shape[1]))
 
 
-def _common_entries(X: NDArray[Any], Y: NDArray[Any], most: float = 0.1) -> NDArray[np.float64] | None:
+def _common_entries(X: NDArray[Any], Y: NDArray[Any], most: float = 0.1) -> Array | None:
     """Return the median of every column, if at most this share of the entries of X and of Y differs from it."""
     if X.shape[1] < 100 or len(X) * len(Y) * X.shape[1] < 2**24:  # nothing to gain
         return None
@@ -203,7 +203,7 @@ class FitSamples:
 
     X: MatrixLike
     keep: bool = False
-    distances: dict[str, NDArray[np.float64]] = field(default_factory=dict, init=False)
+    distances: dict[str, Array] = field(default_factory=dict, init=False)
     _widths: dict[tuple[str, str], float] = field(default_factory=dict, init=False)
 
     def width(self, rule: str, statistic: str) -> float:
@@ -214,13 +214,13 @@ class FitSamples:
         return self._widths[rule, statistic]
 
     @cached_property
-    def ranked(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]], FitSamples]:
+    def ranked(self) -> tuple[list[Array], list[Array], FitSamples]:
         """Of every column the distinct entries and their ranks, see `standardised_ranks`; and the samples as ranks."""
         found = [standardised_ranks(column) for column in np.asarray(self.X, dtype=np.float64).T]
         values, ranks = [one for one, _ in found], [one for _, one in found]
         return values, ranks, FitSamples(to_ranks(self.X, values, ranks), self.keep)
 
-    def _measure(self, statistic: str) -> NDArray[np.float64]:
+    def _measure(self, statistic: str) -> Array:
         """Return the statistic of every two samples, as SciPy's `pdist` orders them."""
         from scipy.spatial.distance import pdist, squareform
 
@@ -272,7 +272,7 @@ class FitSamples:
         return float(np.mean(np.sqrt(nearest) if statistic == "squared_distances" else nearest))
 
 
-def _distinct(X: MatrixLike) -> NDArray[np.intp]:
+def _distinct(X: MatrixLike) -> Indices:
     """Return the numbers of distinct samples: repeated ones carry no information on the scale of the data."""
     if not sparse.issparse(X):
         return np.asarray(np.unique(X, axis=0, return_index=True)[1])
@@ -284,7 +284,7 @@ def _distinct(X: MatrixLike) -> NDArray[np.intp]:
     return np.sort(np.unique(np.array(keys, dtype=object), return_index=True)[1])
 
 
-def _middle(values: NDArray[np.float64], statistic: str) -> float:
+def _middle(values: Array, statistic: str) -> float:
     """Return the median of distances, several times faster than NumPy's, which selects three positions.
 
     The values are put into another order.
@@ -295,7 +295,7 @@ def _middle(values: NDArray[np.float64], statistic: str) -> float:
     return float(np.mean(np.sqrt(ends) if statistic == "squared_distances" else ends))
 
 
-def standardised_ranks(column: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def standardised_ranks(column: NDArray[Any]) -> tuple[Array, Array]:
     """Return the distinct entries in order, and their ranks with mean zero and variance one over all entries."""
     values, counts = np.unique(column, return_counts=True)
     ranks = np.cumsum(counts) - 0.5 * (counts - 1)

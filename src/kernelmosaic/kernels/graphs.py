@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import AnyArray, MatrixLike, RowIndex
+from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike, RowIndex
 from kernelmosaic.kernels.base import Block, Kernel, is_whole
 from kernelmosaic.kernels.distances import pairwise_statistic
 from kernelmosaic.kernels.tanimoto import shared_counts
@@ -44,11 +44,11 @@ def _mixed(values: Labels) -> Labels:
 class Bags:
     """Values of several graphs, one graph after the other; those of graph i are ``values[ends[i] : ends[i + 1]]``."""
 
-    ends: NDArray[np.intp]
+    ends: Indices
     values: AnyArray
 
     @property
-    def owners(self) -> NDArray[np.intp]:
+    def owners(self) -> Indices:
         """Which graph every value is of."""
         return np.repeat(np.arange(len(self.ends) - 1), np.diff(self.ends))
 
@@ -113,7 +113,7 @@ class GraphSet:
             self.known["paths"] = Bags(np.concatenate([[0], ends]), np.concatenate(codes)[order])
         return self.known["paths"]
 
-    def _pairs(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    def _pairs(self) -> Iterator[tuple[Indices, Indices]]:
         """Yield the pairs of nodes, numbered in the set, whose distance is 1, 2, …: of all graphs at once."""
         tails, heads = self._links()
         n = len(self.labels.values)
@@ -155,7 +155,7 @@ def graph_table(X: MatrixLike) -> MatrixLike:
     return table
 
 
-def _read(graph: Any, name: str) -> tuple[NDArray[np.intp], int, Sequence[Hashable] | None]:
+def _read(graph: Any, name: str) -> tuple[Indices, int, Sequence[Hashable] | None]:
     """Return the edges of a graph, how many nodes it has, and their labels if there are any."""
     if hasattr(graph, "nodes") and hasattr(graph, "edges"):
         graph = _from_networkx(graph, name)
@@ -262,7 +262,7 @@ class GraphKernel(Kernel):
         pairs = zip(self._bags(X), self._bags(Y), strict=True)
         return reduce(np.add, (self._compare(*_counts(*pair)) for pair in pairs))
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> Array:
         return np.asarray(
             np.sum([self._own(one) for bags in self._bags(X) for one in _counts(bags)], axis=0), np.float64
         )
@@ -272,7 +272,7 @@ class GraphKernel(Kernel):
         return np.asarray(counts.multiply(counts).sum(axis=1))
 
 
-def _graph_set(read: list[tuple[NDArray[np.intp], int, Sequence[Hashable] | None]]) -> GraphSet:
+def _graph_set(read: list[tuple[Indices, int, Sequence[Hashable] | None]]) -> GraphSet:
     """Put graphs one after the other; each has its edges, the number of its nodes and their labels or None."""
     ends, edge_ends = (
         np.concatenate([[0], np.cumsum(sizes)])

@@ -9,10 +9,9 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices, Mask, MatrixLike
 from kernelmosaic.backend import NUMPY, as_slice, one_blas_thread, row_strips, run_threads
 from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel, is_positive
 
@@ -30,7 +29,7 @@ class _Prepared:
     given: Any
     result: Any = None
     # Which samples have only NaN in a kernel matrix; None if there are none.
-    gaps: NDArray[np.bool_] | None = None
+    gaps: Mask | None = None
 
 
 class MatrixRows(Kernel):
@@ -53,7 +52,7 @@ class MatrixRows(Kernel):
         self._prepared()
         return int(np.shape(self._share().given)[0])
 
-    def validate(self, X: MatrixLike) -> NDArray[np.intp]:
+    def validate(self, X: MatrixLike) -> Indices:
         return row_numbers(X, self._n_rows(), self.matrix_parameter)
 
     def _prepared(self) -> Any:
@@ -93,7 +92,7 @@ class MatrixRows(Kernel):
         return f"{type(self).__name__}({', '.join([f'<{size}>', *(f'{k}={v!r}' for k, v in parameters.items())])})"
 
 
-def row_numbers(X: MatrixLike, n_rows: int, matrix: str) -> NDArray[np.intp]:
+def row_numbers(X: MatrixLike, n_rows: int, matrix: str) -> Indices:
     """Return X, a list or one column of whole numbers between 0 and n_rows - 1, as a vector of indices."""
     rows = np.asarray(X)
     if rows.ndim == 2 and rows.shape[1] == 1:
@@ -245,14 +244,14 @@ class Precomputed(MatrixRows):
         self._prepared()
         return self._share().gaps is not None
 
-    def lacks(self, X: MatrixLike) -> NDArray[np.bool_]:
+    def lacks(self, X: MatrixLike) -> Mask:
         unknown, n = super().lacks(X), self._n_rows()
         gaps = self._share().gaps
         if gaps is not None and not unknown.all():
             unknown[~unknown] = gaps[row_numbers(np.asarray(X)[~unknown], n, "K")]
         return unknown
 
-    def validate(self, X: MatrixLike) -> NDArray[np.intp]:
+    def validate(self, X: MatrixLike) -> Indices:
         rows, gaps = super().validate(X), self._share().gaps
         if gaps is not None and gaps[rows].any():
             i = int(np.argmax(gaps[rows]))
@@ -262,7 +261,7 @@ class Precomputed(MatrixRows):
             )
         return rows
 
-    def check_definite(self, rows: NDArray[np.intp], coefficients: AnyArray) -> None:
+    def check_definite(self, rows: Indices, coefficients: AnyArray) -> None:
         """Raise if the matrix is not positive semi-definite where a fit made use of it.
 
         Parameters
@@ -284,11 +283,11 @@ class Precomputed(MatrixRows):
             return K[rows, columns].copy()  # several times faster than picking the entries one by one
         return np.asarray(K[np.ix_(X, Y)])
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> Array:
         return np.asarray(self._prepared()[X, X], dtype=np.float64)
 
 
-def _gaps(given: object) -> NDArray[np.bool_] | None:
+def _gaps(given: object) -> Mask | None:
     """Return which samples have only NaN in a matrix, None if there are none."""
     try:
         K = np.asarray(given)
@@ -302,7 +301,7 @@ def _gaps(given: object) -> NDArray[np.bool_] | None:
     return gaps if some and not gaps.all() else None
 
 
-def join_samples(kernel: Precomputed, block: NDArray[np.float64]) -> None:
+def join_samples(kernel: Precomputed, block: Array) -> None:
     """Give a kernel more samples, in place, of which only the similarities to those it has are known.
 
     What the new samples have in common with each other is taken for zero. A fitted model never reads it, but the
@@ -323,7 +322,7 @@ def join_samples(kernel: Precomputed, block: NDArray[np.float64]) -> None:
     kernel._share().result = joined
 
 
-def _probe_positive(K: AnyArray, rows: NDArray[np.intp], coefficients: AnyArray | None = None) -> None:
+def _probe_positive(K: AnyArray, rows: Indices, coefficients: AnyArray | None = None) -> None:
     """Refuse a matrix that is not positive semi-definite among some samples, or between them and another one.
 
     The first of them are eliminated; what that leaves of the diagonal must not be negative, nor the quadratic form of
@@ -409,7 +408,7 @@ class Diffusion(FeatureKernel, MatrixRows):
         self.adjacency = adjacency
         self.beta = beta
 
-    def _prepare(self, given: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _prepare(self, given: Any) -> tuple[Array, Array]:
         A = square_matrix(given.toarray() if sparse.issparse(given) else given, "adjacency", "Diffusion")[0]
         if A.min() < 0:
             i, j = np.unravel_index(np.argmin(A), A.shape)
@@ -420,7 +419,7 @@ class Diffusion(FeatureKernel, MatrixRows):
         # Zero eigenvalues, one per component, come out as dust of either sign.
         return np.maximum(values, 0), vectors
 
-    def _features(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _features(self, X: MatrixLike) -> Array:
         values, vectors = self._prepared()
         return np.asarray(vectors[X] * np.exp(-0.5 * self.beta * values))
 

@@ -8,11 +8,10 @@ from numbers import Real
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from kernelmosaic._checks import check_count
-from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike
+from kernelmosaic._typing import Array, ArrayOrTensor, DType, MatrixLike
 from kernelmosaic.backend import NUMPY, backend_of
 from kernelmosaic.kernels.base import Block, StatisticKernel, is_positive
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
@@ -153,7 +152,7 @@ class Radial(StatisticKernel):
         return found
 
     @abstractmethod
-    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]: ...
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> Array: ...
 
 
 class RadialWidths:
@@ -180,13 +179,13 @@ class RadialWidths:
     def _distances(self, X: ArrayOrTensor) -> Block:
         return pairwise_statistic(self.unit.statistic, X, X, self.unit.statistic_scale())
 
-    def matrix(self, log_widths: NDArray[np.float64]) -> Block:
+    def matrix(self, log_widths: Array) -> Block:
         """Return the kernel matrix."""
         if self._statistic is None:
             return self.unit.from_statistic(self._distances(self._scaled(log_widths)))
         return self.unit.from_statistic(self._statistic * float(np.exp(-self.unit.power * log_widths[0])))
 
-    def slopes(self, log_widths: NDArray[np.float64], S: Block) -> NDArray[np.float64]:
+    def slopes(self, log_widths: Array, S: Block) -> Array:
         """Return Σ_ij S_ij ∂ log K_ij / ∂ log ℓ, for a symmetric S."""
         p, backend = self.unit.power, backend_of(self.X)
         if self._statistic is not None:
@@ -197,7 +196,7 @@ class RadialWidths:
             return np.asarray(2.0 * p * backend.to_numpy((S.sum(1)[:, None] * Z * Z).sum(0) - (Z * (S @ Z)).sum(0)))
         return np.array([p * float((S * abs(z[:, None] - z)).sum()) for z in Z.T])
 
-    def _scaled(self, log_widths: NDArray[np.float64]) -> ArrayOrTensor:
+    def _scaled(self, log_widths: Array) -> ArrayOrTensor:
         return self.X * backend_of(self.X).asarray(np.exp(-log_widths), backend_of(self.X).dtype(self.X))
 
 
@@ -242,7 +241,7 @@ class Gaussian(Radial):
     statistic: ClassVar[str] = "squared_distances"
     power: ClassVar[int] = 2
 
-    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> Array:
         return np.asarray(np.sqrt(2.0) / self.width_ * random.standard_normal((n_columns, count)))
 
 
@@ -279,5 +278,5 @@ class Laplacian(Radial):
     statistic: ClassVar[str] = "manhattan_distances"
     power: ClassVar[int] = 1
 
-    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> Array:
         return random.standard_cauchy((n_columns, count)) / self.width_

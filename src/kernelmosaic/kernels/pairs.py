@@ -8,13 +8,12 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array
 
 from kernelmosaic._checks import check_choice, check_count
-from kernelmosaic._typing import AnyArray, KernelsLike, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, Indices, KernelsLike, MatrixLike
 from kernelmosaic.kernels.base import Block, Kernel
 from kernelmosaic.kernels.distances import FitSamples
 from kernelmosaic.kernels.subsets import Subsets
@@ -48,7 +47,7 @@ class Members:
     """
 
     values: AnyArray
-    codes: NDArray[np.intp]
+    codes: Indices
 
     @classmethod
     def of(cls, V: AnyArray) -> Members:
@@ -194,7 +193,7 @@ class Pairwise(Kernel):
         i, j = np.unravel_index(int(np.abs(A).argmax()), A.shape)
         return not np.any(self._both_orders(X, A * A[i, j], np.outer(A[:, j], A[i])))
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> Array:
         a, b = self.members(X)
         left, right = self._side_diagonals(a, b)
         if MODES[self.mode]:
@@ -202,13 +201,13 @@ class Pairwise(Kernel):
             return np.maximum(self._both_orders(X, left * right, across**2), 0.0)
         return left * right if self.mode == "product" else left + right
 
-    def _side_diagonals(self, a: Members, b: Members) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _side_diagonals(self, a: Members, b: Members) -> tuple[Array, Array]:
         """Return k(a, a) and g(b, b) of every pair."""
         left = self.left_._diagonal(self.left_.validate(a.values))[a.codes]
         right = self.right_._diagonal(self.right_.validate(b.values))[b.codes]
         return np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
 
-    def cancelled(self, X: MatrixLike) -> NDArray[np.float64]:
+    def cancelled(self, X: MatrixLike) -> Array:
         """Return, of every pair, the product of which k(x, x) is what a difference leaves; zero in other modes."""
         left, right = self._side_diagonals(*self.members(X))
         return left * right if MODES[self.mode] < 0 else np.zeros(len(left))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._checks import check_count
-from kernelmosaic._typing import AnyArray, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike
 from kernelmosaic.backend import allowed_threads, map_threads, row_strips
 from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel
 from kernelmosaic.kernels.distances import FitSamples
@@ -61,7 +61,7 @@ def letter_codes(X: Sequences) -> NDArray[np.uint32]:
     return np.frombuffer("".join(X).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint32, copy=False)
 
 
-def lengths(X: Sequences) -> NDArray[np.intp]:
+def lengths(X: Sequences) -> Indices:
     """Return the length of every string."""
     return np.fromiter(map(len, X), dtype=np.intp, count=len(X))
 
@@ -107,7 +107,7 @@ class Spectrum(SequenceKernel):
         first = ends[len(X) - 1]
         return np.asarray(shared_words(words[:first], ends[: len(X)], words[first:], ends[len(X) :] - first, count))
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> Array:
         words, ends, count = self._words(X)
         owner = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         keys, times = np.unique(owner * count + words, return_counts=True)
@@ -127,7 +127,7 @@ class Spectrum(SequenceKernel):
 
 
 def _word_numbers(
-    codes: NDArray[np.uint32], starts: NDArray[np.intp], length: int, most: int = 2**18
+    codes: NDArray[np.uint32], starts: Indices, length: int, most: int = 2**18
 ) -> tuple[NDArray[np.int64], int]:
     """Number the words at the given starts, equal words alike; return the numbers, and a bound above them.
 
@@ -195,7 +195,7 @@ class WeightedDegree(SequenceKernel):
         places = np.ascontiguousarray(_letters(Y).T)
         return np.asarray(matching_words(_letters(X), places, float(self.degree), Y is X))
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> Array:
         d = np.arange(1, self.degree + 1)
         beta = 2.0 * (self.degree - d + 1) / (self.degree * (self.degree + 1.0))
         # A string of L letters has L - d + 1 words of length d, all of which match.
@@ -286,7 +286,7 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
                 raise ValueError(f"X[{i}] is {s[:20]!r}: SmithWaterman aligns letters of the ASCII alphabet only.")
         return strings
 
-    def _features(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _features(self, X: MatrixLike) -> Array:
         known = {s: i for i, s in enumerate(self.sequences_)}
         new = list(dict.fromkeys(s for s in X if s not in known))
         features = self.features_
@@ -297,7 +297,7 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
             features = np.vstack([features, _normalised(S, own, self.own_scores_)])
         return features[[known[s] for s in X]]
 
-    def _scores(self, queries: list[str], targets: list[str] | None = None) -> NDArray[np.float64]:
+    def _scores(self, queries: list[str], targets: list[str] | None = None) -> Array:
         """Return the scores of queries against targets, or against each other."""
         # Numba takes long to load, and only this kernel's users should wait for it.
         from kernelmosaic.kernels._numba_pairs import LANES, local_scores
@@ -313,7 +313,7 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
         first = 0 if targets is None else len(queries)
         S = np.zeros((len(queries), len(strings) - first))
 
-        def align(task: tuple[NDArray[np.intp], NDArray[np.intp]]) -> None:
+        def align(task: tuple[Indices, Indices]) -> None:
             rows, block = task
             places = np.full((sizes[block].max(), LANES), len(letters), dtype=np.uint8)
             for lane, target in enumerate(block):
@@ -349,7 +349,7 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
             )
 
 
-def _normalised(S: AnyArray, own: AnyArray, own_targets: AnyArray) -> NDArray[np.float64]:
+def _normalised(S: AnyArray, own: AnyArray, own_targets: AnyArray) -> Array:
     norms = np.sqrt(np.outer(own, own_targets))
     # A string that does not even match itself, being all unknown letters, scores 0 with all.
     return np.asarray(np.divide(S, norms, out=np.zeros_like(S), where=norms > 0))

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
-from kernelmosaic._typing import MatrixLike, Settings
+from kernelmosaic._typing import Indices, MatrixLike, Settings
 from kernelmosaic.kernels.base import Kernel, is_whole, settings_of, suggest_kernel
 from kernelmosaic.kernels.numeric import Gaussian, Laplacian, Radial
 
 #: A kernel as an estimator takes it: its name, the kernel, and the numbers of its columns.
-Named = tuple[str, Kernel, NDArray[np.intp]]
+Named = tuple[str, Kernel, Indices]
 
 
 class Subsets(BaseEstimator):
@@ -60,7 +60,7 @@ class Subsets(BaseEstimator):
         self.factor = factor
 
     def expand(
-        self, columns: Sequence[int] | NDArray[np.intp], labels: Sequence[Any] | None = None, name: str | None = None
+        self, columns: Sequence[int] | Indices, labels: Sequence[Any] | None = None, name: str | None = None
     ) -> SubsetFamily:
         """Return the kernels on these columns, as a sequence that makes ``(name, kernel, columns)`` on access.
 
@@ -134,7 +134,7 @@ class SubsetFamily(Sequence[Named]):
     keeps_scale: ClassVar[bool] = False
     name: str
     kernel: Any
-    columns: NDArray[np.intp]
+    columns: Indices
     labels: tuple[str, ...]
     sizes: tuple[int, ...]
     settings: tuple[Settings, ...]

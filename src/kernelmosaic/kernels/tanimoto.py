@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from kernelmosaic._checks import check_count
-from kernelmosaic._typing import AnyArray, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, MatrixLike
 from kernelmosaic.backend import TINY, backend_of, is_tensor
 from kernelmosaic.kernels.base import Block, Kernel, shorten
 from kernelmosaic.kernels.distances import pairwise_statistic
@@ -87,7 +86,7 @@ class Tanimoto(Kernel):
         shared /= union
         return shared
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> Array:
         return np.ones(X.shape[0])
 
 

@@ -6,13 +6,12 @@ from abc import abstractmethod
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft, sparse
 from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Seed
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, MatrixLike, Seed
 from kernelmosaic.backend import backend_of
 from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel, StatisticKernel, is_whole, shorten
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic, to_ranks
@@ -47,7 +46,7 @@ class Correlation(FeatureKernel):
         Z /= np.where(lengths > 0, lengths, 1)
         return np.asarray(Z)
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> Array:
         return np.asarray(X.max(axis=1) > X.min(axis=1), dtype=np.float64)
 
 
@@ -66,7 +65,7 @@ class Transformed(Kernel):
         block: Block = self.kernel_._block(left, left if Y is X else self.transform(Y))
         return block
 
-    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> Array:
         return np.asarray(self.kernel_._diagonal(self.transform(X)))
 
 
@@ -224,7 +223,7 @@ class Rescaled(Transformed):
         backend = backend_of(X)
         return X * backend.asarray(1.0 / self.scale_, backend.dtype(X))
 
-    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> NDArray[np.float64]:
+    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> Array:
         return self.kernel_.draw_frequencies(n_columns, count, random) / self.scale_[:, np.newaxis]
 
 
@@ -234,7 +233,7 @@ def width_learner(kernel: Kernel) -> Radial | None:
     return inner if isinstance(inner, Radial) and inner.width == "learn" else None
 
 
-def with_width(kernel: Kernel, width: str | NDArray[np.float64]) -> Kernel:
+def with_width(kernel: Kernel, width: str | Array) -> Kernel:
     """Return a kernel whose width is to be learned with a width, or with one per column; any other as it is."""
     learner = width_learner(kernel)
     if learner is None:
@@ -317,20 +316,20 @@ class Projected(Transformed):
         self.kernel_ = clone(inner).fit(self.transform(X))
         return self
 
-    def start(self, rng: np.random.RandomState, alone: bool) -> NDArray[np.float64]:
+    def start(self, rng: np.random.RandomState, alone: bool) -> Array:
         """Return where learning begins: at principal directions, turned a little unless `alone`, or at random ones."""
         if self.init == "random":
             return _random_directions(len(self.W_), self.W_.shape[1], rng)
         return self.W_ if alone else _perturbed(self.W_, rng)
 
-    def transform(self, X: MatrixLike) -> NDArray[np.float64]:
+    def transform(self, X: MatrixLike) -> Array:
         """Return the projected samples Wᵀx, of shape (n, n_components)."""
         return np.asarray(self.validate(X) @ self.W_, dtype=np.float64)
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         return super()._block(X, Y).astype(X.dtype, copy=False)
 
-    def vjp(self, X: MatrixLike, G: NDArray[np.float64]) -> NDArray[np.float64]:
+    def vjp(self, X: MatrixLike, G: Array) -> Array:
         """Return Σ_ij G_ij ∂k(x_i, x_j)/∂W.
 
         Parameters
@@ -353,7 +352,7 @@ class Projected(Transformed):
             in_Z = 2.0 * (H.sum(axis=1)[:, np.newaxis] * Z - in_Z)
         return np.asarray(X.T @ in_Z)
 
-    def diagonal_vjp(self, X: MatrixLike, g: NDArray[np.float64]) -> NDArray[np.float64]:
+    def diagonal_vjp(self, X: MatrixLike, g: Array) -> Array:
         """Return Σ_i g_i ∂k(x_i, x_i)/∂W."""
         if self.kernel_.statistic != "products":
             return np.zeros_like(self.W_)
@@ -362,19 +361,19 @@ class Projected(Transformed):
         return np.asarray(X.T @ ((2.0 * g * slopes)[:, np.newaxis] * Z))
 
 
-def _random_directions(n_features: int, n_components: int, rng: np.random.RandomState) -> NDArray[np.float64]:
+def _random_directions(n_features: int, n_components: int, rng: np.random.RandomState) -> Array:
     """Return random orthonormal columns."""
     return np.asarray(np.linalg.qr(rng.normal(size=(n_features, n_components)))[0])
 
 
-def _perturbed(W: NDArray[np.float64], rng: np.random.RandomState, size: float = 0.3) -> NDArray[np.float64]:
+def _perturbed(W: Array, rng: np.random.RandomState, size: float = 0.3) -> Array:
     """Return W with a random part added to every column, of `size` times the column's length."""
     noise = rng.normal(size=W.shape)
     lengths = np.linalg.norm(W, axis=0) / np.maximum(np.linalg.norm(noise, axis=0), 1e-300)
     return np.asarray(W + size * lengths * noise)
 
 
-def _principal_directions(X: MatrixLike, n_components: int) -> NDArray[np.float64]:
+def _principal_directions(X: MatrixLike, n_components: int) -> Array:
     """Return orthonormal leading eigenvectors of the covariance, their signs fixed by their largest entries."""
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
     if sparse.issparse(X):
@@ -387,7 +386,7 @@ def _principal_directions(X: MatrixLike, n_components: int) -> NDArray[np.float6
     return np.ascontiguousarray(W * signs)
 
 
-def _slope(kernel: StatisticKernel, S: Block) -> NDArray[np.float64]:
+def _slope(kernel: StatisticKernel, S: Block) -> Array:
     """Return the derivative of the kernel in its statistic, entry by entry."""
     if isinstance(kernel, Polynomial):
         return np.asarray(kernel.degree * (S + kernel.offset) ** (kernel.degree - 1), dtype=np.float64)

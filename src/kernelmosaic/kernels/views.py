@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._indexing import _get_column_indices, _safe_indexing
 
 from kernelmosaic._checks import check_count
-from kernelmosaic._typing import KernelsLike, MatrixLike
+from kernelmosaic._typing import Indices, KernelsLike, MatrixLike
 from kernelmosaic.kernels.base import Kernel, first_text, named, settings_of, shorten, shown, suggest_kernel
 from kernelmosaic.kernels.categorical import Categorical
 from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial
@@ -49,7 +48,7 @@ class KernelSpec:
 
     name: str
     kernel: Kernel | SubsetFamily
-    columns: NDArray[np.intp] | None
+    columns: Indices | None
 
 
 def default_kernels() -> list[Kernel]:
@@ -198,7 +197,7 @@ def term_names(entries: Sequence[Entry]) -> list[str]:
     return [entry.name + end for entry, own in zip(entries, ends, strict=True) for end in own]
 
 
-def _column_numbers(columns: Any, X: MatrixLike) -> NDArray[np.intp]:
+def _column_numbers(columns: Any, X: MatrixLike) -> Indices:
     columns = _with_tables(_chosen(columns, X), X)
     shown = shorten(columns) if isinstance(columns, list | tuple | np.ndarray) else repr(columns)
     n_columns = _n_columns(X)
@@ -327,7 +326,7 @@ def _n_columns(X: MatrixLike) -> int:
     return int(shape[1]) if len(shape) > 1 else 1
 
 
-def take_columns(X: MatrixLike, columns: NDArray[np.intp] | None) -> MatrixLike:
+def take_columns(X: MatrixLike, columns: Indices | None) -> MatrixLike:
     """Return some columns of an array or sparse matrix, all of them if columns is None."""
     return X if columns is None else _safe_indexing(X, columns, axis=1)
 

@@ -18,12 +18,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelmosaic._typing import Array, Indices
 from kernelmosaic.gram.linear_algebra import nonzero_rows, rounding
 from kernelmosaic.gram.stack import GramStack
 
-Array = NDArray[np.float64]
 #: Learners stop at this share of the tolerance: the certificate adds bounds of rounding to theirs.
 AIM = 0.96
 
@@ -89,7 +88,7 @@ class Start:
         same = np.abs(own - weights).max() <= 1e-12 * np.abs(weights).max()
         return self if same else replace(self.elsewhere(), weights=weights)
 
-    def take(self, rows: NDArray[np.intp]) -> Start:
+    def take(self, rows: Indices) -> Start:
         """Return the same for some of the samples."""
         return self if self.beta is None else replace(self.elsewhere(), beta=self.beta[rows])
 
@@ -342,7 +341,7 @@ class SharedProducts:
         self._stack, self._place = stack, {key: k for k, key in enumerate(columns)}
         self._products = stack.exact_products(np.column_stack(list(columns.values())), np.arange(stack.n_samples))
 
-    def __call__(self, beta: Array, rows: NDArray[np.intp]) -> Array:
+    def __call__(self, beta: Array, rows: Indices) -> Array:
         """Return K_mβ at some samples, of shape (P, rows) or (P, rows, outputs)."""
         at = [self._place[one.tobytes()] for one in np.atleast_2d(beta.T)]
         return self._products[:, :, at][:, rows].reshape(len(self._products), len(rows), *beta.shape[1:])

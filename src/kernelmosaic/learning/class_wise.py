@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelmosaic._typing import Array
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, LearnedClasses, Start
 from kernelmosaic.learning.norms import damped, trusted_floor
@@ -30,8 +30,6 @@ from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.program import Program, Solution, certify
 from kernelmosaic.solvers.smo import solve_smo
-
-Array = NDArray[np.float64]
 
 
 class ClassWiseProblem(WeightProblem):
@@ -99,7 +97,7 @@ class ClassWiseProblem(WeightProblem):
         scale = max(1.0, float(np.sqrt(2.0 * at.q.max(initial=0.0))))
         return float(self.machine.program.linear_value(at.solution.beta)) / scale
 
-    def curvature(self, at: Evaluation) -> NDArray[np.float64] | None:
+    def curvature(self, at: Evaluation) -> Array | None:
         """Return that of the free samples' blocks over all (c, r); None where they are too large or singular."""
         # Single also for few samples: the curvature of a class without weights is rounding, which a coarser one hides.
         single = self.options.tol >= self.options.single_tol
@@ -284,7 +282,7 @@ class ProjectedGradient(ClassWiseLearner):
             here, size = search.evaluate(problem.rescaled(found[1])[0]), 2.0 * found[0]
 
 
-def _lowest_point(theta: Array, q: Array, H: NDArray[np.float64], least: float = 0.1) -> Array:
+def _lowest_point(theta: Array, q: Array, H: Array, least: float = 0.1) -> Array:
     """Return where ½ Σθ − ⟨q, δ⟩ + ½ δᵀHδ is least over the weights θ + δ that are to be trusted."""
     A = damped(H)
     # The steps of weights that are to grow are lengthened by their slopes instead.

@@ -6,11 +6,10 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigvalsh
 
-from kernelmosaic._typing import ArrayOrTensor
+from kernelmosaic._typing import Array, ArrayOrTensor, Indices
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.newton import polish
@@ -176,7 +175,7 @@ class SDP(Learner):
         return -np.inf
 
 
-def _solve(Ks: NDArray[np.float64], program: Program) -> tuple[Vector, Vector, NDArray[np.float64]]:
+def _solve(Ks: Array, program: Program) -> tuple[Vector, Vector, Array]:
     """Return the weights, β, and W = ½ββᵀ + Z, of which the multiplier of the semi-definite constraint is made.
 
     The variables are η, the values f = K_ηβ, b, the excesses over the tube on both sides, and τ ≥ fᵀK_η⁻¹f.
@@ -200,7 +199,7 @@ def _solve(Ks: NDArray[np.float64], program: Program) -> tuple[Vector, Vector, N
 
 
 def _add_losses(
-    model: ConicProgram, program: Program, samples: NDArray[np.intp], bound: Vector, side: float, f: int, excess: int
+    model: ConicProgram, program: Program, samples: Indices, bound: Vector, side: float, f: int, excess: int
 ) -> None:
     """Charge the excesses of side (t − f − b) over the tube; `f` and `excess` number their first variables."""
     bound, ridge = bound[samples], program.ridge[samples]
@@ -217,7 +216,7 @@ def _add_losses(
     model.require("nonnegative", over, program.epsilon - side * program.target[samples])
 
 
-def _matrix_rows(Ks: NDArray[np.float64], width: int) -> Any:
+def _matrix_rows(Ks: Array, width: int) -> Any:
     """Return A with −Ax the packed matrix [[K_η, f], [fᵀ, τ]]; the variables open with η and f and end with τ."""
     P, n, _ = Ks.shape
     bordered = np.zeros((P, n + 1, n + 1))
@@ -230,7 +229,7 @@ def _matrix_rows(Ks: NDArray[np.float64], width: int) -> Any:
     return sparse.hstack([sparse.csc_matrix(-pack_symmetric(bordered).T), border])
 
 
-def _lower_bound(Ks: NDArray[np.float64], program: Program, beta: Vector, W: NDArray[np.float64]) -> float:
+def _lower_bound(Ks: Array, program: Program, beta: Vector, W: Array) -> float:
     """Return the dual value of β with the best γ that a correction of Z = W − ½ββᵀ can vouch for."""
     r = np.trace(Ks, axis1=1, axis2=2) / program.n_samples
     forms = np.tensordot(Ks, W, 2)

@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import helmert
 
+from kernelmosaic._typing import Array
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import GramStack
@@ -133,7 +133,7 @@ class DiscriminantProblem(WeightProblem):
         beta = beta - beta.mean(axis=0)
         return self._lower(beta, self._slopes(beta, 2.0 * self.stack.quadratic_forms(beta)), targets)
 
-    def curvature(self, at: Evaluation) -> NDArray[np.float64]:
+    def curvature(self, at: Evaluation) -> Array:
         """Return 2 Σ_j (N_iβ_j)ᵀ(λI + G̃)⁻¹(N_lβ_j)."""
         return np.asarray(2.0 * self.scale[:, np.newaxis] * at.solution.responses(self.joint) * self.scale)
 
@@ -159,7 +159,7 @@ class DiscriminantProblem(WeightProblem):
 make_problem.register(Discriminant, lambda machine, stack, options, start: DiscriminantProblem(stack, machine, options))
 
 
-def centered_traces(stack: GramStack, diagonals: NDArray[np.float64]) -> Weights:
+def centered_traces(stack: GramStack, diagonals: Array) -> Weights:
     """Return r_i = tr ΠG_iΠ, exactly zero for kernels that are constant on the training set.
 
     Parameters
@@ -215,11 +215,11 @@ class RidgeSolution(ABC):
         return relative_gap(self.value, self.dual)
 
     @abstractmethod
-    def responses(self, identity: bool) -> NDArray[np.float64]:
+    def responses(self, identity: bool) -> Array:
         """Return Σ_j (G̃_iβ_j)ᵀ(λI + G̃)⁻¹(G̃_lβ_j) for all pairs of kernels, the identity first if it is one."""
 
     @abstractmethod
-    def response_diagonal(self) -> NDArray[np.float64]:
+    def response_diagonal(self) -> Array:
         """Return the diagonal of Q = Π(λI + G̃)⁻¹Π, with which β = QH."""
 
     def left_out(self, targets: Matrix) -> Matrix:
@@ -264,15 +264,15 @@ class MatrixSolution(RidgeSolution):
     """A solution with the linear system, and with G̃_iβ of every kernel, of shape (P, n, k)."""
 
     system: RidgeSystem
-    products: NDArray[np.float64]
+    products: Array
 
-    def responses(self, identity: bool) -> NDArray[np.float64]:
+    def responses(self, identity: bool) -> Array:
         V = np.concatenate([self.beta[np.newaxis], self.products]) if identity else self.products
         flat = V.transpose(1, 0, 2).reshape(V.shape[1], -1)
         answer = self.system.solve(flat).reshape(V.shape[1], *V.shape[::2])
         return np.asarray(np.tensordot(V, answer, ([1, 2], [0, 2])))
 
-    def response_diagonal(self) -> NDArray[np.float64]:
+    def response_diagonal(self) -> Array:
         return self.system.diagonal
 
 
@@ -386,7 +386,7 @@ class FeatureSolution(RidgeSolution):
         """RZ̃ᵀβ − w, zero at the optimum."""
         return np.asarray(self.system.roots * self.sums[self.system.active] - self.w)
 
-    def responses(self, identity: bool) -> NDArray[np.float64]:
+    def responses(self, identity: bool) -> Array:
         # With V_i = G̃_iβ it is (V_iᵀV_l − V_iᵀZ̃R(λI + RZ̃ᵀZ̃R)⁻¹RZ̃ᵀV_l)/λ, and Z̃ᵀV_i = Z̃ᵀZ̃_i Z̃_iᵀβ has no n in it.
         system, sums, places = self.system, self.sums, self.system.ridge.places
         Y = np.array([system.ridge.moments[:, place] @ sums[place] for place in places])
@@ -400,7 +400,7 @@ class FeatureSolution(RidgeSolution):
         taken = np.einsum("dij,dlj->il", sides.reshape(shape), system.factor.solve(sides).reshape(shape))
         return np.asarray((X - taken) / system.alpha)
 
-    def response_diagonal(self) -> NDArray[np.float64]:
+    def response_diagonal(self) -> Array:
         # Of (I − 11ᵀ/n − Z̃R(λI + RZ̃ᵀZ̃R)⁻¹RZ̃ᵀ)/λ.
         system, n = self.system, self.system.gram.n_samples
         means = system.roots[:, 0] * system.ridge.means[system.active]

@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from kernelmosaic._typing import ArrayOrTensor
+from kernelmosaic._typing import Array, ArrayOrTensor
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.norms import SumNorm, Weights, numbers
@@ -52,7 +51,7 @@ class FixedWeights(WeightsByRule):
         return problem.learned(at, solution.gap, [Iteration(at.upper, solution.gap)])
 
 
-def given_weights(weights: ArrayOrTensor, P: int) -> NDArray[np.float64]:
+def given_weights(weights: ArrayOrTensor, P: int) -> Array:
     """Return weights to keep: 1/P each for "uniform", else the given ones, checked."""
     if isinstance(weights, str):
         if weights != "uniform":
@@ -86,7 +85,7 @@ class Alignment(WeightsByRule):
         return FixedWeights(eta, self.options.tol)._learn(stack, machine, start)
 
 
-def aligned_weights(M: NDArray[np.float64], a: Weights) -> Weights:
+def aligned_weights(M: Array, a: Weights) -> Weights:
     """Return argmin over v ≥ 0 of vᵀMv − 2⟨a, v⟩, the direction that maximises ⟨a, v⟩ / √(vᵀMv)."""
     eigenvalues, V = np.linalg.eigh(M)
     # Directions below this share of the largest are rounding.
@@ -98,7 +97,7 @@ def aligned_weights(M: NDArray[np.float64], a: Weights) -> Weights:
     return np.asarray(nnls(root[:, np.newaxis] * V[:, keep].T, (V[:, keep].T @ a) / root)[0])
 
 
-def centred_products(stack: GramStack, target: NDArray[np.float64]) -> tuple[NDArray[np.float64], Weights]:
+def centred_products(stack: GramStack, target: Array) -> tuple[Array, Weights]:
     """Return ⟨K_k, K_l⟩ and ⟨K_k, ttᵀ⟩ of the centred matrices, reading the stack once."""
     P, n = stack.n_kernels, stack.n_samples
     M, a, sums = np.zeros((P, P)), np.zeros(P), np.zeros((P, n))

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import LbfgsInvHessProduct
 
 from kernelmosaic._checks import check_choice
+from kernelmosaic._typing import Array
 from kernelmosaic.gating import Gating
 from kernelmosaic.gram.kernel_set import KernelSet, Views, take_rows
 from kernelmosaic.gram.linear_algebra import nonzero_rows
@@ -25,9 +25,6 @@ from kernelmosaic.learning.problem import Evaluation, ExhaustedError, Numbers, P
 from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.program import relative_gap
-
-Array = NDArray[np.float64]
-
 
 # The problem ---------------------------------------------------------------------------------------------------------
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.kernels.base import Block
@@ -76,7 +75,7 @@ class MarginProgram(Program):
 
 
 def learn_hard_margin(
-    learner: Learner, stack: GramStack, sizes: NDArray[np.float64], y: NDArray[np.float64], diagonal: float, tol: float
+    learner: Learner, stack: GramStack, sizes: Array, y: Array, diagonal: float, tol: float
 ) -> Learned:
     """Return weights and machine of min ½(Σ d_m‖w_m‖)² subject to yᵢ f(xᵢ) ≥ 1.
 
@@ -146,9 +145,7 @@ class LearnedWithC(Learned):
     C: float
     joint: Learned
 
-    def certified(
-        self, stack: GramStack, sizes: NDArray[np.float64], machine: Any, learner: Any, products: Any = None
-    ) -> Self:
+    def certified(self, stack: GramStack, sizes: Array, machine: Any, learner: Any, products: Any = None) -> Self:
         """Return the same with the objective and the gap that the problem with the identity proves."""
         joined = WithIdentity(stack, identity(machine.program))
         sizes = np.vstack([sizes + joined.floor * joined.diagonal, joined.diagonal])
@@ -248,7 +245,7 @@ class WithIdentity(GramStack):
         """Return the weight of the diagonal matrix, with what the other kernels carry of it."""
         return float(weights[-1] + self.floor * weights[:-1].sum())
 
-    def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    def exact_products(self, beta: AnyArray, rows: Indices) -> Array:
         identity = (self.diagonal * beta)[rows]
         return np.concatenate([self.stack.exact_products(beta, rows) + self.floor * identity, identity[np.newaxis]])
 
@@ -272,9 +269,9 @@ class WithIdentity(GramStack):
     def products(
         self,
         beta: AnyArray,
-        rows: NDArray[np.intp] | None = None,
+        rows: Indices | None = None,
         kernels: Sequence[int] | AnyArray | None = None,
-    ) -> NDArray[np.float64]:
+    ) -> Array:
         last = self.n_kernels - 1
         asked = None if kernels is None else [int(m) for m in kernels if m != last]
         scaled = beta * (self.diagonal if beta.ndim == 1 else self.diagonal[:, np.newaxis])

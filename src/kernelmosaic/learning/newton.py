@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelmosaic._typing import Indices
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.norms import Weights
@@ -253,7 +253,7 @@ class ColumnGeneration(Learner):
                 watched = np.union1d(active, np.flatnonzero(q >= 0.7 * q.max())) if pays else every
 
 
-def _missing(q: Weights, kept: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+def _missing(q: Weights, kept: Indices, most: int) -> Indices:
     """Return at most `most` kernels whose q exceeds those of the kernels with a weight."""
     exceed = q > q[kept].max()
     exceed[kept] = False

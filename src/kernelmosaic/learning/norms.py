@@ -7,18 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 
 from kernelmosaic._checks import check_positive
-from kernelmosaic._typing import ArrayOrTensor
+from kernelmosaic._typing import Array, ArrayOrTensor
 from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.solvers.conic import solve_master
 from kernelmosaic.solvers.program import Program
 from kernelmosaic.solvers.smo import solve_smo
 
-Weights = NDArray[np.float64]
+Weights = Array
 
 #: Below this a weight is rounding, and its kernel would be evaluated for nothing.
 _ZERO = 1e-12
@@ -50,7 +49,7 @@ class WeightNorm(ABC):
         """Return max ⟨θ, q⟩ over the set: what the best weights would take from the dual value."""
 
     @abstractmethod
-    def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
+    def newton_direction(self, theta: Weights, q: Weights, H: Array) -> Weights:
         """Return the step to the minimiser over the set of −⟨q, δ⟩ + ½ δᵀHδ."""
 
     @abstractmethod
@@ -83,7 +82,7 @@ class SumNorm(WeightNorm):
     def support(self, q: Weights) -> float:
         return float(q.max())
 
-    def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
+    def newton_direction(self, theta: Weights, q: Weights, H: Array) -> Weights:
         return _simplex_step(theta, q, damped(H), np.diag(H))
 
     def lowest_plane_point(self, constants: Weights, slopes: Weights) -> tuple[Weights, float, Weights] | None:
@@ -120,7 +119,7 @@ class PowerNorm(WeightNorm):
             return max(top, 0.0)
         return float(top * np.sum((q / top) ** dual) ** (1.0 / dual))
 
-    def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
+    def newton_direction(self, theta: Weights, q: Weights, H: Array) -> Weights:
         """One step of sequential quadratic programming on J with the constraint Σ θ^p = 1."""
         multiplier = float(theta @ q)
         safe = np.maximum(theta, 1e-12)
@@ -185,7 +184,7 @@ class ElasticNorm(WeightNorm):
         root = np.sqrt(max(B**2 - (k[last] * a**2 - b**2) * C, 0.0))
         return top * float(C / (B + root))
 
-    def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
+    def newton_direction(self, theta: Weights, q: Weights, H: Array) -> Weights:
         """One step of sequential quadratic programming: the norm's tangent plane, its curvature in the model."""
         size = float(np.linalg.norm(theta))
         unit = theta / size
@@ -232,7 +231,7 @@ class BesideFixed(WeightNorm):
     def support(self, q: Weights) -> float:
         return self.norm.support(q[self.free]) + float(self.fixed[self.kept] @ q[self.kept])
 
-    def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
+    def newton_direction(self, theta: Weights, q: Weights, H: Array) -> Weights:
         free = self.free
         return self._beside(self.norm.newton_direction(theta[free], q[free], H[np.ix_(free, free)]), 0.0)
 
@@ -252,7 +251,7 @@ class BesideFixed(WeightNorm):
         return None if found is None else (self._beside(found[0], self.fixed[self.kept]), *found[1:])
 
 
-def _simplex_step(x: Weights, q: Weights, A: NDArray[np.float64], curvature: Weights) -> Weights:
+def _simplex_step(x: Weights, q: Weights, A: Array, curvature: Weights) -> Weights:
     """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the simplex, above a floor by `curvature`."""
     floor = trusted_floor(x, q, curvature, common=float(x @ q))
     floor /= max(float(floor.sum()), 1.0)
@@ -261,7 +260,7 @@ def _simplex_step(x: Weights, q: Weights, A: NDArray[np.float64], curvature: Wei
     return step if float(q @ step) > 0 else _step_above(np.minimum(floor, x), x, q, A)
 
 
-def _step_above(floor: Weights, x: Weights, q: Weights, A: NDArray[np.float64]) -> Weights:
+def _step_above(floor: Weights, x: Weights, q: Weights, A: Array) -> Weights:
     """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the part of the simplex above a floor."""
     total, target = max(1.0 - float(floor.sum()), 0.0), q + A @ (x - floor)
     start = np.maximum(x - floor, 0.0)
@@ -275,7 +274,7 @@ def _step_above(floor: Weights, x: Weights, q: Weights, A: NDArray[np.float64]) 
     return np.asarray(floor + rest - x)
 
 
-def simplex_minimiser(A: NDArray[np.float64], b: Weights, start: Weights, most: int = 100) -> Weights | None:
+def simplex_minimiser(A: Array, b: Weights, start: Weights, most: int = 100) -> Weights | None:
     """Return argmin of ½ xᵀAx − ⟨b, x⟩ over x ≥ 0 with the sum of a start; None after `most` changes of its free set.
 
     Of the free x a linear system is solved; one that would become negative is free no longer, and one that gains more
@@ -327,7 +326,7 @@ def trusted_floor(theta: Weights, q: Weights, curvature: Weights, common: float)
     return np.where(steep & (q > common), target, floor)
 
 
-def damped(H: NDArray[np.float64]) -> NDArray[np.float64]:
+def damped(H: Array) -> Array:
     """Return the symmetric part with a little more on its diagonal: a quadratic model of equal kernels is solvable."""
     A = 0.5 * (H + H.T)
     # Rounding may leave a curvature of zero a little below it.
@@ -367,7 +366,7 @@ def read_fixed(given: object, names: Sequence[str], views: Sequence[str]) -> Wei
 # Penalties -----------------------------------------------------------------------------------------------------------
 
 
-def make_penalties(penalties: Any, power: Any, stack: GramStack) -> NDArray[np.float64]:
+def make_penalties(penalties: Any, power: Any, stack: GramStack) -> Array:
     """Return the d_m: ones for None, e_m^power for "eigenvalue", else the given ones, checked."""
     P = stack.n_kernels
     if penalties is None:
@@ -387,7 +386,7 @@ def make_penalties(penalties: Any, power: Any, stack: GramStack) -> NDArray[np.f
     return d
 
 
-def eigenvalue_penalties(stack: GramStack, power: float) -> NDArray[np.float64]:
+def eigenvalue_penalties(stack: GramStack, power: float) -> Array:
     """Return d_m = e_m^power, with e_m the number of eigenvalues above ½ of K_m at unit diagonal, 1 if there is none.
 
     References
@@ -416,7 +415,7 @@ def large_eigenvalues(stack: GramStack, m: int) -> int:
     return max(int(np.count_nonzero(eigvalsh(K, overwrite_a=True, check_finite=False) > 0.5)), 1)
 
 
-def numbers(name: str, values: ArrayOrTensor, P: int) -> NDArray[np.float64]:
+def numbers(name: str, values: ArrayOrTensor, P: int) -> Array:
     """Return one finite number per kernel, or raise naming the parameter."""
     try:
         array = np.asarray(values, dtype=np.float64)

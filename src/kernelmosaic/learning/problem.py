@@ -16,8 +16,8 @@ from math import log10
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelmosaic._typing import Array, Indices
 from kernelmosaic.gram.linear_algebra import free_curvature, nonzero_rows
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import COLD, CombinedKernel, Iteration, Learned, Start
@@ -27,9 +27,8 @@ from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass
 from kernelmosaic.solvers.program import assess, certify, relative_gap
 from kernelmosaic.solvers.smooth_newton import solve_curved
 
-Array = NDArray[np.float64]
 #: Kernels by their numbers; None for all.
-Numbers = NDArray[np.intp] | None
+Numbers = Indices | None
 #: What to do where rounding ends a search.
 ROUNDING = (
     "rounding hides what is left to gain; accept a larger tol. Where the gap is far above it, centre the columns, as "
@@ -59,7 +58,7 @@ class LearnerOptions:
     """
 
     norm: WeightNorm
-    penalties: NDArray[np.float64]
+    penalties: Array
     tol: float = 1e-3
     max_iter: int = 100
     verbose: bool = False
@@ -195,7 +194,7 @@ class Evaluation:
     far: Any = False
 
     @property
-    def known(self) -> NDArray[np.intp]:
+    def known(self) -> Indices:
         """The kernels whose slopes are known."""
         return np.flatnonzero(~np.isnan(self.q))
 
@@ -408,7 +407,7 @@ class MachineProblem(WeightProblem):
             self.noise = self.machine.program.value_noise(solution.beta, diagonal, self.stack.dtype)
         return replace(known, upper=upper)
 
-    def add_slopes(self, at: Evaluation, kernels: NDArray[np.intp]) -> Evaluation:
+    def add_slopes(self, at: Evaluation, kernels: Indices) -> Evaluation:
         """Add the slopes of more kernels."""
         beta, products, q = at.solution.beta, at.products.copy(), at.q.copy()
         fresh = self._products(at, at.support, kernels)
@@ -454,7 +453,7 @@ class MachineProblem(WeightProblem):
             H += free_curvature(V, answer[:, :-1], None if program.total is None else answer[:, -1])
         return H
 
-    def _products(self, at: Evaluation, rows: NDArray[np.intp], kernels: NDArray[np.intp]) -> Array:
+    def _products(self, at: Evaluation, rows: Indices, kernels: Indices) -> Array:
         """Return K_m β / d_m² at these samples for these kernels, from the stack."""
         fresh = self.stack.products(at.solution.beta, rows, kernels)[kernels]
         return np.asarray(self.scale[kernels].reshape(-1, *[1] * (fresh.ndim - 1)) * fresh)

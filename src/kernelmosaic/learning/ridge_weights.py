@@ -13,10 +13,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
-from kernelmosaic._typing import Array, ArrayOrTensor
+from kernelmosaic._typing import Array, ArrayOrTensor, Indices, Mask
 from kernelmosaic.backend import backend_of, threads_for
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.gram import Gram
@@ -154,8 +153,8 @@ class RidgeTargets:
 
     Y: Array
     weight: Array
-    labels: NDArray[np.intp] | None = None
-    groups: Sequence[NDArray[np.intp]] | None = None
+    labels: Indices | None = None
+    groups: Sequence[Indices] | None = None
     mean: Array | float = 0.0
     unit: Array | float = 1.0
 
@@ -166,7 +165,7 @@ class RidgeTargets:
         return cls((Y - mean) / unit, weight, mean=mean, unit=unit)
 
     @classmethod
-    def of_classes(cls, labels: NDArray[np.intp], weight: Array) -> RidgeTargets:
+    def of_classes(cls, labels: Indices, weight: Array) -> RidgeTargets:
         """Return the targets of classes, which are numbered from 0."""
         indicators = np.eye(int(labels.max()) + 1)[labels]
         return cls(2.0 * indicators[:, 1:] - 1.0 if indicators.shape[1] == 2 else indicators, weight, labels)
@@ -177,7 +176,7 @@ class RidgeTargets:
             return *squared_loss(r, self.weight), 0.0
         return class_loss(r, self.Y, self.labels, scale, self.weight)
 
-    def take(self, rows: NDArray[np.intp]) -> RidgeTargets:
+    def take(self, rows: Indices) -> RidgeTargets:
         """Return those of some samples, whose numbers ascend."""
         groups = None
         if self.groups is not None:
@@ -300,7 +299,7 @@ def learn_ridge(
     history: list[float] = []
     samples = min(float(targets.weight.sum()), options.slope_samples)
 
-    def improve(x: Array, free: NDArray[np.bool_], steps: int) -> tuple[Array, float, float]:
+    def improve(x: Array, free: Mask, steps: int) -> tuple[Array, float, float]:
         """Return where the steps end, the value there, and the largest slope that leads nowhere out of its range."""
         x = np.where(free, np.clip(x, low, high), x)
         alone = free & ((ties is None) | (np.arange(len(x)) >= P))
@@ -351,7 +350,7 @@ def learn_ridge(
 
 
 def learn_from_some(
-    stack: MatrixStack, targets: RidgeTargets, rows: NDArray[np.intp], options: RidgeOptions, **known: Any
+    stack: MatrixStack, targets: RidgeTargets, rows: Indices, options: RidgeOptions, **known: Any
 ) -> RidgeLearned:
     """Learn weights from some samples, whose numbers ascend, then the ridge, and the machine, from all of them.
 
@@ -630,7 +629,7 @@ class FeatureForm:
     def _per_kernel(self, features: Array) -> Array:
         return np.bincount(self.kernel, features, self.stack.n_kernels).astype(np.float64)
 
-    def _parts(self) -> Iterator[tuple[NDArray[np.intp], Groups]]:
+    def _parts(self) -> Iterator[tuple[Indices, Groups]]:
         """Yield all samples in parts, or all groups, with the numbers of the samples of both."""
         if self.targets.groups is None:
             every = np.arange(self.stack.n_samples)

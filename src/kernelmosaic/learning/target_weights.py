@@ -24,10 +24,9 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.cluster.vq import kmeans2, vq
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices, Mask
 from kernelmosaic.backend import NUMPY, Backend, backend_of, default_budget, is_tensor, row_strips, to_host
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.linear_algebra import conjugate_gradients
@@ -129,7 +128,7 @@ class TargetsLearned:
     ratios: Array
     value: Array
     errors: Array
-    moved: NDArray[np.bool_]
+    moved: Mask
     left_over: float
     beta: AnyArray
     intercept: Array
@@ -368,7 +367,7 @@ class _Candidates:
         self.gammas.append(np.array(gamma, dtype=np.float64))
         self.found.append(self._judge(self.systems.at(self.gammas[-1]), np.arange(len(self.best))))
 
-    def refine(self, between: _Interpolated, z: Array, members: NDArray[np.intp]) -> None:
+    def refine(self, between: _Interpolated, z: Array, members: Indices) -> None:
         """Judge the centre of a group of targets for these, and their own posterior means from there."""
         self.gammas.append(between.ratios(z[members].mean(axis=0, keepdims=True))[0])
         system, own = self.systems.at(self.gammas[-1]), between.ratios(z[members])
@@ -387,7 +386,7 @@ class _Candidates:
             self._keep(k, at[some], found[:, better[some]], beta, (Y - times(beta)).mean(0))
         self.ratios[at], self.moved[at] = own[better], True
 
-    def _judge(self, system: RidgeSystem | FeatureSystem, numbers: NDArray[np.intp]) -> Array:
+    def _judge(self, system: RidgeSystem | FeatureSystem, numbers: Indices) -> Array:
         """Keep the machines of the last candidate where they are best; return criteria and log errors, (2, targets)."""
         targets, backend, n = self.targets, self.targets.backend, len(self.targets.weight)
         constants = backend.asarray(system.constants, targets.dtype)
@@ -407,7 +406,7 @@ class _Candidates:
                 self.ratios[at] = self.gammas[-1]
         return found
 
-    def _parts(self, numbers: NDArray[np.intp]) -> Iterator[tuple[int, slice, ArrayOrTensor]]:
+    def _parts(self, numbers: Indices) -> Iterator[tuple[int, slice, ArrayOrTensor]]:
         """Yield (batch, which of the numbered targets are in it, these), of ascending numbers."""
         for k, (part, Y) in enumerate(self.targets):
             some = slice(*(int(one) for one in np.searchsorted(numbers, [part.start, part.stop])))
@@ -416,7 +415,7 @@ class _Candidates:
             elif some.stop > some.start:
                 yield k, some, Y[:, self.targets.backend.index(numbers[some] - part.start)]
 
-    def _keep(self, k: int, at: NDArray[np.intp], found: Array, beta: ArrayOrTensor, constants: ArrayOrTensor) -> None:
+    def _keep(self, k: int, at: Indices, found: Array, beta: ArrayOrTensor, constants: ArrayOrTensor) -> None:
         """Keep machines of some targets of a batch."""
         place, own = self.targets.backend, backend_of(self.beta[k])
         # What rounding leaves of their sum, large kernels would show.
@@ -426,7 +425,7 @@ class _Candidates:
         self.best[at], self.log_errors[at] = found
         self.intercept[at] = place.to_numpy(constants)
 
-    def above_best(self, targets: NDArray[np.intp]) -> Array:
+    def above_best(self, targets: Indices) -> Array:
         """Return by how much every candidate's criterion exceeds the least, for some targets."""
         return np.asarray(np.array([one[0, targets] for one in self.found]) - self.best[targets])
 
@@ -614,7 +613,7 @@ class _Interpolated:
         """Return by how much the criterion is below that of the best candidate somewhere, on average over targets."""
         return float(np.maximum(self.search.best[self.some] - self.lowest, 0.0).mean())
 
-    def means(self, targets: NDArray[np.intp]) -> Array:
+    def means(self, targets: Indices) -> Array:
         """Return the posterior means of some targets in z."""
         backend = self.search.targets.backend
         place, xp = backend.asarray, backend.xp

@@ -6,18 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.special import chdtrc
 from sklearn.utils import check_random_state
 
-from kernelmosaic._typing import ArrayOrTensor, Seed
+from kernelmosaic._typing import Array, ArrayOrTensor, Indices, Mask, Seed
 from kernelmosaic.backend import as_slice, row_strips
 from kernelmosaic.gram.stack import GramStack
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ class ViewSimilarity:
 
 
 def compare_views(
-    stack: GramStack, view_of: NDArray[np.intp], options: EmbeddingOptions, own: Array | None = None
+    stack: GramStack, view_of: Indices, options: EmbeddingOptions, own: Array | None = None
 ) -> ViewSimilarity:
     """Return how alike views are, each by the sum of its kernels, in one pass over their matrices.
 
@@ -151,7 +148,7 @@ def holm(p: Array) -> Array:
     return out + out.T
 
 
-def screen(found: ViewSimilarity, level: float = 0.05, copy: float = 0.95) -> NDArray[np.bool_]:
+def screen(found: ViewSimilarity, level: float = 0.05, copy: float = 0.95) -> Mask:
     """Return which views depend on another one that is no copy; on a copy where no others do; all where no two do.
 
     Views whose unbiased RV coefficient reaches `copy` share their noise: that they depend on each other does not show
@@ -318,7 +315,7 @@ def neighbor_graph(
     return NeighborGraph(values, U * np.sqrt(degree.mean() * n / degree)[:, np.newaxis], diagonal)
 
 
-def _nearest(apart: Array, k: int) -> NDArray[np.intp]:
+def _nearest(apart: Array, k: int) -> Indices:
     return np.asarray(np.argpartition(apart, k - 1, axis=1)[:, :k])
 
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelmosaic._checks import check_positive
-from kernelmosaic._typing import AnyArray, ArrayOrTensor
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.solvers.factored import solve_factored, solve_stored
@@ -27,8 +26,6 @@ from kernelmosaic.solvers.program import (
 )
 from kernelmosaic.solvers.smo import most_steps, solve_smo
 from kernelmosaic.solvers.working_set import solve_on_demand, solve_working_set
-
-Array = NDArray[np.float64]
 
 
 class Machine:
@@ -104,13 +101,13 @@ class Machine:
         """Return coefficients to start from where the solution of a like machine, with another C say, ended."""
         return np.asarray(self.program.continued(beta, before.program))
 
-    def take(self, rows: NDArray[np.intp]) -> Machine:
+    def take(self, rows: Indices) -> Machine:
         """Return the machine of some samples, each of which stands for several; see `Program.subsampled`."""
         few = copy(self)
         few.program = self.program.subsampled(rows)
         return few
 
-    def spread(self, rows: NDArray[np.intp], n_samples: int) -> Machine:
+    def spread(self, rows: Indices, n_samples: int) -> Machine:
         """Return the machine among more samples, which hold these ones; see `Program.spread`."""
         among = copy(self)
         among.program = self.program.spread(rows, n_samples)
@@ -425,7 +422,7 @@ class SharedMachines(Machine):
         self.objective_scale, self.can_be_subsampled = first.objective_scale, first.can_be_subsampled
         self.has_targets, self.has_one_slack = first.has_targets, first.has_one_slack
 
-    def take(self, rows: NDArray[np.intp]) -> Machine:
+    def take(self, rows: Indices) -> Machine:
         """Return the machines of some samples, each of which stands for several."""
         return SharedMachines([one.take(rows) for one in self.machines])
 
@@ -524,7 +521,7 @@ class PairwiseSlack(MulticlassMachine):
 
 
 def posterior_machine(
-    posteriors: Array, C: float, sample_weight: Array | None = None, labels: NDArray[np.intp] | None = None
+    posteriors: Array, C: float, sample_weight: Array | None = None, labels: Indices | None = None
 ) -> Machine:
     """Return the machine for posteriors of shape (n, classes): of one output for two classes, else of one per class.
 

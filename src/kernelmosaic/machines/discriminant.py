@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from kernelmosaic._checks import check_positive
-from kernelmosaic._typing import AnyArray, ArrayOrTensor
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.leave_one_out import RidgeSystem, centre
 from kernelmosaic.solvers.program import Vector
 
-Matrix = NDArray[np.float64]
+Matrix = Array
 
 #: Eigenvalues of a criterion below this share of the largest are directions that do not separate classes.
 _RANK = 1e-10

@@ -7,16 +7,14 @@ from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelmosaic._checks import check_positive
-from kernelmosaic._typing import AnyArray, ArrayOrTensor
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.program import Vector
 from kernelmosaic.solvers.smooth_newton import LossPoint, SmoothProgram, SmoothSolution, solve_smooth
 
-Array = NDArray[np.float64]
 #: Most terms of Efron's sum over the events of one time; of more events, so many stand for all.
 _MOST_TERMS = 1000
 #: Most pairs of an event with another sample that a ranking keeps in memory.
@@ -25,7 +23,7 @@ _MOST_PAIRS = 50_000_000
 _TINY = 1e-290
 
 
-def outlived(time: AnyArray, event: AnyArray) -> NDArray[np.intp]:
+def outlived(time: AnyArray, event: AnyArray) -> Indices:
     """Return stages: a sample outlives an event just if its stage is the later one.
 
     Events come before the censoring of the same time, and two events of one time have no order.

@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.model_selection import BaseCrossValidator, RepeatedStratifiedKFold
 from sklearn.utils import _safe_indexing, check_random_state
 
 from kernelmosaic._checks import check_choice, check_count
-from kernelmosaic._typing import MatrixLike, Seed, TargetLike
+from kernelmosaic._typing import Indices, MatrixLike, Seed, TargetLike
 from kernelmosaic.kernels.pairs import Members
-
-Rows = NDArray[np.intp]
 
 
 class FiveByTwoFold(RepeatedStratifiedKFold):
@@ -84,7 +81,9 @@ class PairSplit(BaseCrossValidator):
         n_splits = check_count("n_splits", self.n_splits, least=2)
         return n_splits ** (2 if check_choice("new", self.new, ("pairs", "left", "right", "both")) == "both" else 1)
 
-    def split(self, X: MatrixLike, y: TargetLike = None, groups: TargetLike = None) -> Iterator[tuple[Rows, Rows]]:
+    def split(
+        self, X: MatrixLike, y: TargetLike = None, groups: TargetLike = None
+    ) -> Iterator[tuple[Indices, Indices]]:
         """Yield the row numbers of the training and of the test pairs.
 
         Parameters
@@ -116,7 +115,7 @@ class PairSplit(BaseCrossValidator):
                 )
             yield train, test
 
-    def _pairs(self, X: MatrixLike, groups: TargetLike, n: int) -> Rows:
+    def _pairs(self, X: MatrixLike, groups: TargetLike, n: int) -> Indices:
         """Return the numbers of the pairs, in the order in which they come: one that is given twice is one pair."""
         if groups is None and len(np.shape(X)) == 1:
             return np.arange(n)
@@ -128,7 +127,7 @@ class PairSplit(BaseCrossValidator):
         first = np.unique(pairs, return_index=True)[1]
         return np.asarray(np.argsort(np.argsort(first))[pairs])
 
-    def _members(self, X: MatrixLike, groups: TargetLike, n: int) -> tuple[Rows, Rows]:
+    def _members(self, X: MatrixLike, groups: TargetLike, n: int) -> tuple[Indices, Indices]:
         """Return the numbers of the left and of the right members."""
         if groups is not None:
             labels = np.asarray(groups)

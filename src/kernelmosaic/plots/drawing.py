@@ -7,10 +7,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from kernelmosaic._typing import Array, AxesOrNone, Estimator, MatrixLike, Settings
+from kernelmosaic._typing import Array, AxesOrNone, Estimator, Mask, MatrixLike, Settings
 from kernelmosaic.engine.pipelines import unwrap
 
 #: Okabe and Ito's colours, which colour-blind readers distinguish; yellow, invisible as a line on white, is left out.
@@ -60,7 +59,7 @@ def fitted_model(
     return model
 
 
-def lacking_views(model: Estimator, X: MatrixLike) -> NDArray[np.bool_]:
+def lacking_views(model: Estimator, X: MatrixLike) -> Mask:
     """Return which views of its kernels samples lack, one column per entry of `view_names_`."""
     missing: Any = getattr(model.function_.expansion.sums, "missing", None)
     present = None if missing is None else missing.present_in(model.read(X))
@@ -127,7 +126,7 @@ def plane_around(points: Array, margin: float, resolution: int) -> tuple[Array, 
     return x, y, np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
 
 
-def support_mask(model: Estimator, n: int) -> NDArray[np.bool_] | None:
+def support_mask(model: Estimator, n: int) -> Mask | None:
     """Return which samples are support vectors, if the model has some and these may be its training set."""
     rows = np.asarray(getattr(model, "support_", []))
     # Where all samples are, rings distinguish none.
@@ -139,7 +138,7 @@ def support_mask(model: Estimator, n: int) -> NDArray[np.bool_] | None:
 
 
 def draw_samples(
-    ax: Any, X: MatrixLike, groups: Iterable[tuple[Any, Settings]], support: NDArray[np.bool_] | None
+    ax: Any, X: MatrixLike, groups: Iterable[tuple[Any, Settings]], support: Mask | None
 ) -> tuple[list[Any], Any]:
     """Draw groups of samples, each by its rows and its look, and rings around support vectors; return what was drawn.
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils._indexing import _get_column_indices
 
-from kernelmosaic._typing import AnyArray, Array, AxesOrNone, Estimator, MatrixLike, TargetLike
+from kernelmosaic._typing import AnyArray, Array, AxesOrNone, Estimator, Mask, MatrixLike, TargetLike
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.kernels.base import is_missing
 from kernelmosaic.metrics import read_times, share_at
@@ -159,7 +158,7 @@ class ViewMapDisplay(Display):
     >>> display.figure_.savefig("map.png")
     """
 
-    present: NDArray[np.bool_]
+    present: Mask
     names: list[str]
 
     @classmethod
@@ -331,7 +330,7 @@ class ViewSimilarityDisplay(Display):
     similarity: Array
     pvalues: Array
     names: list[str]
-    kept: NDArray[np.bool_]
+    kept: Mask
     level: float = 0.05
 
     @classmethod
@@ -408,7 +407,7 @@ class EmbeddingDisplay(Display):
 
     points: Array
     labels: AnyArray | None
-    lacking: NDArray[np.bool_]
+    lacking: Mask
     axis_names: tuple[str, str] = ("component 1", "component 2")
 
     @classmethod

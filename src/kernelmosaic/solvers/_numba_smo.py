@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, Rows
+from kernelmosaic._typing import AnyArray, Indices
 from kernelmosaic.files import njit
 from kernelmosaic.solvers.program import FLAT, STRIP, Movable, Vector
 
@@ -217,7 +217,7 @@ def maximise_singles(K: AnyArray, at: Movable, tolerance: float, max_steps: int)
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
-def subtract_rows(K: AnyArray, rows: Rows, changes: Vector, residual: Vector) -> None:
+def subtract_rows(K: AnyArray, rows: Indices, changes: Vector, residual: Vector) -> None:
     """residual −= Σ changes[r] K[rows[r]], four rows per pass over a strip that stays in the first-level cache."""
     n = residual.shape[0]
     fours = rows.shape[0] - rows.shape[0] % 4

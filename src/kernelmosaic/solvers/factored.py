@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernelmosaic._typing import AnyArray, Rows
+from kernelmosaic._typing import AnyArray, Indices
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.factored import DenseFactors, FactoredGram
 from kernelmosaic.gram.gram import as_gram
@@ -223,7 +223,7 @@ def round_to_bounds(gram: FactoredGram, program: Program, path: PathEnd) -> Vect
     return beta
 
 
-def _compensation(gram: FactoredGram, program: Program, lost: Vector, beta: Vector, free: Rows) -> Vector:
+def _compensation(gram: FactoredGram, program: Program, lost: Vector, beta: Vector, free: Indices) -> Vector:
     """Return what the free samples must add for Zᵀβ and Σβ to stay what they were before others were rounded.
 
     Small as each change is, many samples that move one way move the function, and its value with them. Of all answers

@@ -22,14 +22,14 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
 
-from kernelmosaic._typing import Array, ArrayOrTensor, DType, Rows
+from kernelmosaic._typing import Array, ArrayOrTensor, DType, Indices
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram, as_input
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import MatrixStack
 
 #: Samples that are left out together; None where every sample is left out alone.
-Groups = Sequence[Rows] | None
+Groups = Sequence[Indices] | None
 
 
 def _factorised(M: ArrayOrTensor, added: ArrayOrTensor, dtype: DType = None) -> Cholesky:
@@ -223,14 +223,14 @@ class RidgeSystem(System):
         across = self.times(u.astype(self.dtype))
         return np.asarray(backend.to_numpy(squares) - np.sum(across * beta, axis=1))
 
-    def block(self, S: Rows) -> Array:
+    def block(self, S: Indices) -> Array:
         """Return A_SS."""
         backend = self.factor.backend
         rows = backend.index(S)
         return np.asarray(backend.to_numpy(backend.take_block(self.A, rows, rows)))
 
 
-def with_constant(factors: FactoredGram, rows: Rows) -> ArrayOrTensor:
+def with_constant(factors: FactoredGram, rows: Indices) -> ArrayOrTensor:
     """Return [Z, 1] of some samples in double precision: rounding hides slopes where α is small."""
     Z = factors.placed_rows(rows)
     return factors.backend.xp.concatenate([Z, factors.backend.asarray(np.ones((len(rows), 1)))], 1)
@@ -314,7 +314,7 @@ class FeatureSystem(System):
         T, Phi, w = (backend.asarray(one, backend.dtype(X)) for one in (self.T, self.Phi, self.weight[:, np.newaxis]))
         return as_input(V, w / self.alpha * (X - T @ (Phi.T @ (w * X))), backend)
 
-    def block(self, S: Rows) -> Array:
+    def block(self, S: Indices) -> Array:
         """Return A_SS."""
         rows, w = backend_of(self.T).index(S), self.weight[S]
         product = backend_of(self.T).to_numpy(self.T[rows] @ self.Phi[rows].T)
@@ -382,7 +382,7 @@ def squared_loss(r: Array, weight: Array) -> tuple[float, Array]:
     return 0.5 * count * float(np.log(mean)), weight[:, np.newaxis] * r / mean
 
 
-def class_loss(r: Array, Y: Array, labels: Rows, scale: float, weight: Array) -> tuple[float, Array, float]:
+def class_loss(r: Array, Y: Array, labels: Indices, scale: float, weight: Array) -> tuple[float, Array, float]:
     """Return Σ_i w_i log-loss of the outputs f = Y − r, its slopes in r, and that in log a.
 
     The loss is that of softmax(a f_i), or of the logistic function of a y_i f_i where there is one output.
@@ -397,7 +397,7 @@ def class_loss(r: Array, Y: Array, labels: Rows, scale: float, weight: Array) ->
     return loss, -scale * df, scale * float(np.sum(df * f))
 
 
-def softmax_loss(scores: Array, labels: Rows, weight: Array) -> tuple[float, Array]:
+def softmax_loss(scores: Array, labels: Indices, weight: Array) -> tuple[float, Array]:
     """Return Σ_i w_i log-loss of softmax(scores), one column per class, and its slopes in the scores."""
     every = np.arange(len(scores))
     slope = softmax(scores, axis=1)

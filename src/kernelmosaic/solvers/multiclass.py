@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Mask, Rows
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices, Mask
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.solvers.interior_point import solve_interior
@@ -141,7 +141,7 @@ class ClassMatrices(ClassGram):
             return np.asarray(self.exact.products(beta, exact=True))
         return class_products(self.matrix, beta.astype(self.dtype, copy=False)).astype(np.float64, copy=False)
 
-    def block(self, rows: Rows) -> AnyArray:
+    def block(self, rows: Indices) -> AnyArray:
         return np.asarray(self.matrix[:, rows[:, np.newaxis], rows])
 
     def diagonal(self) -> Matrix:
@@ -225,7 +225,7 @@ class MultiOutput(WorkingSet[Solution]):
         # Among samples with the same to gain, chance chooses: the first of them may all be of one class.
         self.order = np.random.RandomState(0).permutation(program.n_samples)
         self.newton = DampedNewton()
-        self._held: tuple[Rows, AnyArray] | None = None
+        self._held: tuple[Indices, AnyArray] | None = None
         self._set_values(values)
 
     def _set_values(self, values: Matrix | None = None) -> None:
@@ -311,7 +311,7 @@ class MultiOutput(WorkingSet[Solution]):
             self._held = which, K
         return self._held[1]
 
-    def _working_set(self, violation: Array, free: Mask) -> tuple[Rows, bool]:
+    def _working_set(self, violation: Array, free: Mask) -> tuple[Indices, bool]:
         """Return the samples of a round, and whether these are all that have something to gain.
 
         They are those with most to gain, then as far as they fit those with free coefficients, which answer to whatever

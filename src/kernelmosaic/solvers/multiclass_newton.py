@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, get_blas_funcs
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Mask, Rows
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices, Mask
 from kernelmosaic.backend import NUMPY, one_blas_thread, run_threads
 from kernelmosaic.gram.factored import FeatureBlock
 from kernelmosaic.solvers.program import Matrix, MulticlassProgram
@@ -41,7 +41,7 @@ def multiclass_curvature(
     program: MulticlassProgram,
     beta: Matrix,
     products: Array,
-    rows: Rows | None = None,
+    rows: Indices | None = None,
     *,
     single: bool = False,
 ) -> Array:
@@ -84,7 +84,7 @@ def multiclass_curvature(
     system = SchurSystem(len(shared), k * sides, dtype, blocks.scale)
     given = np.arange(len(beta)) if rows is None else rows
 
-    def right(c: int, at: Rows) -> Array:
+    def right(c: int, at: Indices) -> Array:
         V = np.ones((len(at), sides))
         V[:, :P] = products[:, np.searchsorted(given, at), c].T
         return V
@@ -107,8 +107,8 @@ def eliminate(
     system: SchurSystem,
     blocks: FreeBlocks,
     free: Mask,
-    shared: Rows,
-    sides: Callable[[int, Rows], Array],
+    shared: Indices,
+    sides: Callable[[int, Indices], Array],
 ) -> None:
     """Add every class to the system, with the right-hand sides that sides(c, its free samples) returns.
 
@@ -140,11 +140,11 @@ class FreeBlocks:
     """
 
     K: ArrayOrTensor
-    samples: Rows | None
+    samples: Indices | None
     shift: float = 0.0
 
     @classmethod
-    def of(cls, K: ArrayOrTensor, shared: Rows) -> FreeBlocks:
+    def of(cls, K: ArrayOrTensor, shared: Indices) -> FreeBlocks:
         """Return those of an array, or of a kernel of another form."""
         if isinstance(K, np.ndarray):
             return cls(K, None)
@@ -164,7 +164,7 @@ class FreeBlocks:
             return self.K.mean_diagonal()
         return float(np.diagonal(self.K, axis1=-2, axis2=-1).mean())
 
-    def take(self, c: int, at: Rows, dtype: np.dtype[Any]) -> AnyArray:
+    def take(self, c: int, at: Indices, dtype: np.dtype[Any]) -> AnyArray:
         """Return the block of a class at these samples in an array of its own, at least the lower half of it."""
         from kernelmosaic.solvers._numba_multiclass import take_lower
 
@@ -195,11 +195,11 @@ class SchurSystem:
         self.dtype, self.scale, self.damping = dtype, scale, damping
         self.lock = Lock()
         self.H = np.zeros((side, side))
-        self.kept: dict[int, tuple[Rows, AnyArray]] = {}
+        self.kept: dict[int, tuple[Indices, AnyArray]] = {}
         self.inverses = np.zeros((n_shared, n_shared), dtype=dtype)
         self.answers = np.zeros((n_shared, side), dtype=dtype)
 
-    def add(self, c: int, A: AnyArray, V: Array, at: Rows) -> None:
+    def add(self, c: int, A: AnyArray, V: Array, at: Indices) -> None:
         """Add a class: its block, which is used up, the right-hand sides, and which of the shared samples these are."""
         from kernelmosaic.solvers._numba_multiclass import add_lower
 
@@ -340,7 +340,7 @@ class DampedNewton:
         residual -= size * moves
         return size * (slope - 0.5 * size * bend)
 
-    def _direction(self, K: AnyArray, free: Mask, shared: Rows, residual: Matrix, shift: float) -> Array:
+    def _direction(self, K: AnyArray, free: Mask, shared: Indices, residual: Matrix, shift: float) -> Array:
         """Return the step to the damped maximum, of shape (n_shared, classes); zeros if rounding is in the way."""
         blocks = replace(FreeBlocks.of(K, shared), shift=shift)
         system = SchurSystem(len(shared), free.shape[1], blocks.dtype, blocks.scale, self.damping)
@@ -355,7 +355,7 @@ class DampedNewton:
         return step
 
 
-def _products(K: AnyArray, shared: Rows, step: Array) -> Array:
+def _products(K: AnyArray, shared: Indices, step: Array) -> Array:
     """Return K_c times the step of every class, of shape (classes, n)."""
     columns = step.T.astype(K.dtype)
     if len(K) == 1:

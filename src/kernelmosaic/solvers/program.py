@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import Array, ArrayOrTensor, DType, RowIndex, Rows, TargetLike
+from kernelmosaic._typing import Array, ArrayOrTensor, DType, Indices, RowIndex, TargetLike
 from kernelmosaic.backend import NUMPY, TINY, Backend, backend_of
 
 Vector = Array
@@ -611,7 +611,7 @@ class MulticlassProgram:
         Whether every class has a constant.
     """
 
-    labels: Rows
+    labels: Indices
     margins: Matrix
     sample_C: Vector
     pairwise: bool = False
@@ -633,7 +633,7 @@ class MulticlassProgram:
         return T
 
     @property
-    def own(self) -> tuple[Rows, Rows]:
+    def own(self) -> tuple[Indices, Indices]:
         """Where the coefficients of the samples' own classes are."""
         return np.arange(self.n_samples), self.labels
 
@@ -683,7 +683,7 @@ class MulticlassProgram:
         missed = np.abs([fsum(own) for own in beta.T]) if self.constants else np.zeros(self.n_classes)
         return self.linear_value(beta) - sum_rounding(beta.size) * size - float(np.abs(constants) @ missed)
 
-    def take(self, which: Rows | slice) -> MulticlassProgram:
+    def take(self, which: Indices | slice) -> MulticlassProgram:
         """Return the program of some samples."""
         return replace(self, labels=self.labels[which], margins=self.margins[which], sample_C=self.sample_C[which])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelmosaic._typing import AnyArray, Rows
+from kernelmosaic._typing import AnyArray, Indices
 from kernelmosaic.backend import one_blas_thread
 from kernelmosaic.solvers.free_newton import block_form, newton_on_free
 from kernelmosaic.solvers.program import (
@@ -140,7 +140,7 @@ class SMOState:
         self._subtract(np.flatnonzero(self.beta), self.beta[self.beta != 0])
         self.refreshed_at = self.n_iter
 
-    def _subtract(self, rows: Rows, changes: Vector) -> None:
+    def _subtract(self, rows: Indices, changes: Vector) -> None:
         if len(self.K) <= self.options.few:
             with np.errstate(invalid="ignore"):  # infinity times zero: the residual is refused once it is read
                 self.residual -= changes @ self.K[rows]
@@ -210,7 +210,7 @@ class SMOState:
         self.allowance *= 2
         return self.gap()
 
-    def active(self) -> Rows:
+    def active(self) -> Indices:
         """Samples that are not pinned to a bound by a slope beyond all slopes still in play."""
         if self.program.total is None:
             return np.arange(self.program.n_samples)
@@ -218,7 +218,7 @@ class SMOState:
         pinned = ((rising == -np.inf) & (falling > rising.max())) | ((falling == np.inf) & (rising < falling.min()))
         return np.flatnonzero(~pinned)
 
-    def run_alone(self, active: Rows, max_steps: int) -> None:
+    def run_alone(self, active: Indices, max_steps: int) -> None:
         """Take steps of the active samples on a copy of their block, then bring all residuals up to date."""
         beta, residual = self.beta[active], self.residual[active]
         part = self.program.take(active, residual, self.program.total)
@@ -226,7 +226,7 @@ class SMOState:
         self.n_iter += maximise(K, part, beta, residual, self.tolerance, max_steps)
         self._place(active, beta)
 
-    def _place(self, rows: Rows, beta: Vector) -> None:
+    def _place(self, rows: Indices, beta: Vector) -> None:
         """Give coefficients their new values and bring all residuals up to date."""
         changes = beta - self.beta[rows]
         self.beta[rows] = beta

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from kernelmosaic._typing import ArrayOrTensor, RowIndex, Rows
+from kernelmosaic._typing import ArrayOrTensor, Indices, RowIndex
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram
@@ -416,7 +416,7 @@ class FreeThenViolating:
         # Rounds are solved to this share of the gap that is left, and to this share of what that asks for.
         self.early, self.sharper, self.last_gap = 0.01 if gram.factored else 0.1, 1.0, np.inf
 
-    def rows(self, state: SingleOutput, at: Slopes) -> Rows:
+    def rows(self, state: SingleOutput, at: Slopes) -> Indices:
         """Return the free samples, then those that violate optimality most; none if the free ones are too many."""
         gram, fetch = state.gram, state.backend.to_numpy
         size = min(gram.block_samples, state.program.n_samples)
@@ -442,7 +442,7 @@ class FreeThenViolating:
             chosen = np.concatenate([chosen, best])
         return np.sort(chosen)
 
-    def solve(self, state: SingleOutput, rows: Rows, at: Slopes, tol: float) -> tuple[Vector, int, Gram | None]:
+    def solve(self, state: SingleOutput, rows: Indices, at: Slopes, tol: float) -> tuple[Vector, int, Gram | None]:
         """Maximise the objective over these samples, all other coefficients fixed; this counts as one step."""
         p, placed = state.program, state.backend.index(rows)
         own, residual = (np.array(state.backend.to_numpy(one[placed])) for one in (state.beta, state.residual))
