@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import KW_ONLY, replace
 from typing import Any, NamedTuple, Self
 
@@ -11,7 +10,7 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.special import digamma, gammaln, log_ndtr, ndtr, softmax
 from sklearn.exceptions import ConvergenceWarning
 
-from kernelmosaic._checks import check_count, check_positive
+from kernelmosaic._checks import check_count, check_positive, warn_caller
 from kernelmosaic._typing import AnyArray, Array, KernelsLike, MatrixLike, Settings, TargetLike
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples
@@ -160,11 +159,10 @@ class BayesianMKLClassifier(KernelClassifier):
         self.n_support_ = np.bincount(Labels(self.classes_).codes(y), minlength=len(self.classes_))
         self._set_posterior(data, inference)
         if not self.history_[-1]["gap"] <= self.tol:
-            warnings.warn(
+            warn_caller(
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations while the bound still rose "
                 f"by {self.history_[-1]['gap']:.2g}, above tol={self.tol:g}: raise max_iter, or tol.",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         return self
 

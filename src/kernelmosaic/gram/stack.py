@@ -32,13 +32,12 @@ from kernelmosaic.backend import (
     NUMPY,
     Backend,
     backend_of,
+    backend_on,
     default_budget,
     format_bytes,
     one_blas_thread,
-    require_device,
     row_strips,
     run_threads,
-    torch_backend,
 )
 from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram, OnDemandGram, active_kernels
 from kernelmosaic.gram.kernel_set import Distances, Kernels, KernelSet, PlacedSamples, Views
@@ -802,7 +801,7 @@ def make_stack(
     """
     n = views[0].shape[0]
     dtype, options = matrix_dtype(n, dtype), options or StackOptions()
-    backend = NUMPY if device is None else torch_backend(str(require_device(device)))
+    backend = backend_on(device)
     budget = default_budget(backend) if budget is None else budget
     matrix = n * n * dtype.itemsize
     where = "" if device is None else f" on {backend.device}"

@@ -9,15 +9,7 @@ from functools import partial
 import numpy as np
 
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices, MatrixLike
-from kernelmosaic.backend import (
-    NUMPY,
-    default_budget,
-    format_bytes,
-    require_device,
-    row_strips,
-    run_threads,
-    torch_backend,
-)
+from kernelmosaic.backend import backend_on, default_budget, format_bytes, row_strips, run_threads
 from kernelmosaic.gram.kernel_set import FittedKernel, Kernels, KernelSet, Views, take_rows
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, make_normalization
@@ -134,7 +126,7 @@ class SubsetStack(GramStack):
     @property
     def room(self) -> int:
         """How many kernels may have their matrices stored, beside a combined one."""
-        backend = NUMPY if self.device is None else torch_backend(str(require_device(self.device)))
+        backend = backend_on(self.device)
         budget = default_budget(backend) if self.budget is None else self.budget
         return int(budget / (self.n_samples**2 * self.dtype.itemsize)) - 2
 

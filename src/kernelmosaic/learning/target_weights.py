@@ -564,8 +564,8 @@ def find_centres(z: Array, count: int, rng: np.random.RandomState) -> Array:
     """Return the centres of so many groups of points, by k-means."""
     if count >= len(z):
         return z
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a group without points keeps its centre
+    # A group without points keeps its centre.
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         return np.asarray(kmeans2(z, z[rng.permutation(len(z))[:count]], 20, minit="matrix")[0])
 
 
