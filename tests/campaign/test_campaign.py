@@ -41,7 +41,8 @@ def test_no_random_problem_crashes_hangs_or_is_dishonest():
 #: where all slopes round to less than zero, a curvature of zero that rounds to less; a kernel of zeros beside others
 #: with weights of every target, and pairs of one kind by a matrix of rank one, whose antisymmetric kernel is rounding;
 #: decisions of one class in single precision, of which 10⁻⁵ and less counted as zero; a ridge lost in rounding; an
-#: optimum that a conic solver states and nothing attains, and a nearly constant kernel whose last digits separate.
+#: optimum that a conic solver states and nothing attains, and a nearly constant kernel whose last digits separate;
+#: distances of samples less the mean of the support samples, where the judge subtracted that of all.
 MENDED = [
     ("second", 1123581321, 9792),
     ("second", 314159270, 8552),
@@ -56,6 +57,7 @@ MENDED = [
     ("first", 26111842, 7167),
     ("second", 26111842, 9194),
     ("second", 26111922, 828),
+    ("second", 26111932, 6858),
 ]
 
 

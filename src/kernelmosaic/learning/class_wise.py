@@ -302,6 +302,9 @@ def _lowest_point(theta: Array, q: Array, H: Array, least: float = 0.1) -> Array
         return floor + solve_smo(A, box, warm_start=start, tol=1e-10, max_iter=100_000).beta.reshape(theta.shape)
 
     found = lowest(floor)
-    # Without weights a class has no outputs, and no curvature that leads back: it loses them in several steps.
+    # Without weights a class has no outputs, and no curvature that leads back: it loses them in several steps, unless
+    # all classes lose theirs.
     lost = found.sum(axis=1) < least * theta.sum(axis=1)
-    return lowest(np.where(lost[:, np.newaxis], np.maximum(floor, least * theta), floor)) if lost.any() else found
+    if not lost.any() or lost.all():
+        return found
+    return lowest(np.where(lost[:, np.newaxis], np.maximum(floor, least * theta), floor))

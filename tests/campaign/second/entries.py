@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,13 +39,16 @@ def summed(n: int) -> Any:
     return max(4 * np.sqrt(Long(n)), Long(n + 2)) * U
 
 
-def normalised(view: View, rule: str | None, train: Array, new: Array, share: Array) -> tuple[Entries, Entries, bool]:
+def normalised(
+    view: View, rule: str | None, train: Array, new: Array, share: Array, support: Array
+) -> tuple[Entries, Entries, bool]:
     """Return a kernel among the training samples and between new ones and these, normalised by its definition.
 
-    False comes last where centring leaves few digits of the kernel.
+    Outputs are sums over the support samples alone, a mask of the training samples. False comes last where centring
+    leaves few digits of the kernel.
     """
     A, B = train[:, view.columns], new[:, view.columns]
-    own, other = entries(view.formula, A, A, A), entries(view.formula, B, A, A)
+    own, other = entries(view.formula, A, A, A, support), entries(view.formula, B, A, A, support)
     if rule is None:
         return own, other, True
     k, e = np.diag(own.K), np.diag(own.E)
@@ -55,7 +59,7 @@ def normalised(view: View, rule: str | None, train: Array, new: Array, share: Ar
         off = (share @ e) / mean + summed(len(k))
         return _divided(own, mean, off), _divided(other, mean, off), True
     if rule == "diagonal":
-        itself = [entries(view.formula, x[np.newaxis], x[np.newaxis], A) for x in B]
+        itself = [entries(view.formula, x[np.newaxis], x[np.newaxis], A, support) for x in B]
         squares = np.array([one.K[0, 0] for one in itself]), np.array([one.E[0, 0] for one in itself])
         return _cosines(own, k, e, k, e), _cosines(other, *squares, k, e), True
     return _centred(own, other, share)
@@ -96,9 +100,12 @@ def _centred(own: Entries, other: Entries, share: Array) -> tuple[Entries, Entri
     return both[0], both[1], bool(trace > _FEW * noise)
 
 
-def entries(formula: Formula, A: Array, B: Array, train: Array) -> Entries:
-    """Return k(a, b) of the rows of A and B, and how far it may be off in double precision."""
-    parts = [entries(part, A, B, train) for part in formula.parts]
+def entries(formula: Formula, A: Array, B: Array, train: Array, support: Array | None = None) -> Entries:
+    """Return k(a, b) of the rows of A and B, and how far it may be off in double precision.
+
+    Distances are those of samples less the mean of the training samples, or of the support samples among them.
+    """
+    parts = [entries(part, A, B, train, support) for part in formula.parts]
     if formula.kind == "sum":
         K = parts[0].K + parts[1].K
         return Entries(K, parts[0].E + parts[1].E + U * abs(K))
@@ -113,7 +120,11 @@ def entries(formula: Formula, A: Array, B: Array, train: Array) -> Entries:
         return Entries(K, np.zeros_like(K))
     if formula.kind in ("linear", "polynomial"):
         return _of_products(formula, A, B)
-    return _of_distances(formula, A, B, train)
+    means = [
+        some.astype(Long).mean(axis=0)
+        for some in (train, train if support is None or not support.any() else train[support])
+    ]
+    return _of_distances(formula, A, B, train, means)
 
 
 def _of_products(formula: Formula, A: Array, B: Array) -> Entries:
@@ -131,13 +142,12 @@ def _of_products(formula: Formula, A: Array, B: Array) -> Entries:
     return Entries(K, (abs(base) + off) ** degree - abs(K) + degree * U * abs(K))
 
 
-def _of_distances(formula: Formula, A: Array, B: Array, train: Array) -> Entries:
+def _of_distances(formula: Formula, A: Array, B: Array, train: Array, means: list[Array]) -> Entries:
     power = 2 if formula.kind == "gaussian" else 1
     width, off_width = _width(formula, train)
-    S, off = _distances(A, B, train, power)
+    S, off = _distances(A, B, means, power)
     if power == 2:
-        mean = train.astype(Long).mean(axis=0)
-        left, right = (((one.astype(Long) - mean) ** 2).sum(axis=1) for one in (A, B))
+        left, right = (max_of(((one.astype(Long) - mean) ** 2).sum(axis=1) for mean in means) for one in (A, B))
         made = 8 * np.sqrt(Long(A.shape[1])) * U * np.add.outer(left, right)
         off = np.where(S > 0, np.maximum(off, np.minimum(made, _DIGITS * np.maximum(S, width**2))), off)
     a = S / width**power
@@ -146,13 +156,19 @@ def _of_distances(formula: Formula, A: Array, B: Array, train: Array) -> Entries
     return Entries(K, np.minimum(K * np.expm1(np.minimum(E, 100)) + 2 * U * K + Long(1e-300), 1))
 
 
-def _distances(A: Array, B: Array, train: Array, power: int) -> tuple[Array, Array]:
-    """Return Σ |a − b|^power over the columns, and how far it may be off."""
+def max_of(arrays: Iterable[Array]) -> Array:
+    """Return the largest of each entry."""
+    return np.max(list(arrays), axis=0)
+
+
+def _distances(A: Array, B: Array, means: list[Array], power: int) -> tuple[Array, Array]:
+    """Return Σ |a − b|^power over the columns, and how far it may be off when a mean is subtracted first."""
     S, off = np.zeros((len(A), len(B)), dtype=Long), np.zeros((len(A), len(B)), dtype=Long)
     for j in range(A.shape[1]):
-        a, b, mean = A[:, j].astype(Long), B[:, j].astype(Long), train[:, j].astype(Long).mean()
+        a, b = A[:, j].astype(Long), B[:, j].astype(Long)
+        left, right = (max_of(abs(one - mean[j]) for mean in means) for one in (a, b))
         D = abs(np.subtract.outer(a, b))
-        e = np.where(D > 0, U * (D + np.add.outer(abs(a - mean), abs(b - mean))), 0)
+        e = np.where(D > 0, U * (D + np.add.outer(left, right)), 0)
         S += D**power
         off += e if power == 1 else (2 * D + e) * e + U * D**2
     return S, off + summed(A.shape[1]) * S
@@ -167,7 +183,7 @@ def _width(formula: Formula, train: Array) -> tuple[Any, Any]:
     if len(rows) < 2:
         return factor, 2 * U
     power = 2 if formula.kind == "gaussian" else 1
-    S, off = _distances(rows, rows, train, power)
+    S, off = _distances(rows, rows, [train.astype(Long).mean(axis=0)], power)
     D = np.sqrt(S) if power == 2 else S
     off = off / (2 * np.where(D > 0, D, 1)) if power == 2 else off
     if width == "median":

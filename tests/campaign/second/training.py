@@ -37,10 +37,10 @@ class Training:
         if not set(model.support_.tolist()) <= set(self.rows.tolist()):
             raise Contradiction("support: support_ names a sample that does not count")
         train, share = problem.X[self.rows], self.weight / self.weight.sum()
-        rule = problem.parameters["normalize"]
+        rule, support = problem.parameters["normalize"], np.isin(self.rows, model.support_)
         self.blocks, self.new_blocks, self.undecided = [], [], []
         for m, view in enumerate(problem.views):
-            own, new, clear = normalised(view, rule, train, problem.new, share)
+            own, new, clear = normalised(view, rule, train, problem.new, share, support)
             self.blocks.append(own)
             self.new_blocks.append(new)
             if not clear:
