@@ -28,7 +28,7 @@ from kernelmosaic.learning.problem import (
 )
 from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.line_search import Trials, line_search
-from kernelmosaic.solvers.program import Program, Solution, certify
+from kernelmosaic.solvers.program import Program, Solution, certify, relative_gap
 from kernelmosaic.solvers.smo import solve_smo
 
 
@@ -142,6 +142,7 @@ class ClassWiseLearner(Learner):
         with gap_progress(machine, self.options) as search.advance, suppress(_Done, ExhaustedError):
             search.go_on()
             self.minimise(search)
+        search.drop_classes()
         return search.learned()
 
     @staticmethod
@@ -200,6 +201,19 @@ class ClassSearch(BoundTracker):
         """Solve the machine more exactly from now on; raises `_Done` when rounding is all that is left."""
         if not self.sharpen():
             raise _Done
+
+    def drop_classes(self) -> None:
+        """Leave classes without weights whose weights are next to none, if the gap stays within the tolerance."""
+        here, tol = self.proved, self.options.tol
+        total = here.theta.sum(axis=1)
+        tiny = (total > 0) & (0.5 * total <= tol * abs(here.upper))
+        if not tiny.any() or self.gap > tol:
+            return
+        trial = self.problem.evaluate(np.where(tiny[:, np.newaxis], 0.0, here.theta), here.solution.beta, self.inner)
+        gap = relative_gap(trial.upper, self.problem.lower(trial), self.problem.noise)
+        if gap <= tol:
+            self.best, self.proved, self.gap = trial, trial, gap
+            self.record()
 
     def along(self, here: Evaluation, direction: Array) -> Evaluation | None:
         """Go along the direction as far as pays; None if nothing does."""
