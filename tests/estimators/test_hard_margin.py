@@ -94,8 +94,7 @@ def test_one_versus_rest_and_scales_and_weights_of_samples():
         )
 
 
-@pytest.mark.parametrize("approximation", [None, "nystroem"])
-@pytest.mark.parametrize("weights", [None, "uniform"])
+@pytest.mark.parametrize(("weights", "approximation"), [(None, None), (None, "nystroem"), ("uniform", None)])
 def test_classes_that_overlap_are_an_error(weights, approximation):
     rng = np.random.RandomState(0)
     X, y = rng.standard_normal((80, 2)), rng.randint(2, size=80)

@@ -134,7 +134,6 @@ DISCRIMINANTS = {
 NARROW = ("two classes", "learned regulariser", "tiny regulariser", "centroids", "centred", "silp", "given")
 LOCALIZED = {
     "classes": gated_case(LocalizedMKLClassifier, Y),
-    "two classes": gated_case(LocalizedMKLClassifier, Y > 0),
     "squared slack": gated_case(LocalizedMKLClassifier, Y > 0, slack=2),
     "centred": gated_case(LocalizedMKLClassifier, Y > 0, normalize="centered"),
     "sigmoid": gated_case(LocalizedMKLClassifier, Y > 0, gating="sigmoid", class_weight="balanced"),
@@ -661,7 +660,7 @@ GATES = LocalizedMKLClassifier(
     gating_columns=[0, 1],
     rank=60,
     n_init=2,
-    max_iter=2,
+    max_iter=1,
 )
 
 
@@ -670,8 +669,8 @@ GATES = LocalizedMKLClassifier(
     [
         (UNIFORM, 3000, 600, 6e6, 50, 0.9),
         (GATES, 3000, 600, 6e6, 80, 0.9),
-        (clone(JOINT).set_params(weights="uniform", tol=0.2), 1200, 800, 1.1e6, 80, 0.0),
-        (BilinearMKLClassifier(JOINT.kernels, rank=60, tol=0.2), 1200, 800, 1.9e6, 80, 0.0),
+        (clone(JOINT).set_params(weights="uniform", tol=0.5), 1200, 800, 1.1e6, 80, 0.0),
+        (BilinearMKLClassifier(JOINT.kernels, rank=60, tol=0.5), 1200, 800, 1.9e6, 80, 0.0),
     ],
     ids=["computed", "localized", "joint, computed", "bilinear"],
 )

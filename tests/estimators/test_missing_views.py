@@ -190,7 +190,7 @@ def test_where_nothing_is_missing_nothing_changes(kind):
         (MKLRegressor(KERNELS, loss="squared"), "pairs", "neighbors"),
         (MKLOneClass(KERNELS, nu=0.3), None, "zero"),
         (MKLSurvival(KERNELS), "times", "neighbors"),
-        (MKLRegressorCV(KERNELS, Cs=2, cv=2), "numbers", "neighbors"),
+        (MKLRegressorCV(KERNELS, Cs=2, norms=(1,), cv=2), "numbers", "neighbors"),
         (MKLRegressorCV(KERNELS, Cs=[1.0], norms=(1,), cv=2), "numbers", "zero"),
     ],
     ids=lambda value: value if value is None or isinstance(value, str) else type(value).__name__,

@@ -35,16 +35,13 @@ def areas(load, normal, models):
     given = {"n_samples": 300, "random_state": 0} if load.__module__.startswith("reproduction") else {}
     X, y = load(**given) if given else load(return_X_y=True)
     usual, odd = X[y == normal][:170], X[y != normal][::2]
-    found = []
-    for seed in range(2):
-        order = np.random.RandomState(seed).permutation(len(usual))
-        half = len(order) // 2
-        scaler = StandardScaler().fit(usual[order[:half]])
-        train, held, other = map(scaler.transform, (usual[order[:half]], usual[order[half:]], odd))
-        truth = np.repeat([1, 0], [len(held), len(other)])
-        test = np.vstack([held, other])
-        found.append([roc_auc_score(truth, model.fit(train).decision_function(test)) for model in models])
-    return np.mean(found, axis=0)
+    order = np.random.RandomState(0).permutation(len(usual))
+    half = len(order) // 2
+    scaler = StandardScaler().fit(usual[order[:half]])
+    train, held, other = map(scaler.transform, (usual[order[:half]], usual[order[half:]], odd))
+    truth = np.repeat([1, 0], [len(held), len(other)])
+    test = np.vstack([held, other])
+    return [roc_auc_score(truth, model.fit(train).decision_function(test)) for model in models]
 
 
 @pytest.mark.parametrize(("load", "normal"), TASKS, ids=lambda value: getattr(value, "__name__", value))
@@ -66,18 +63,18 @@ def test_kernels_that_grow_with_the_distance_are_named_once(kind, approximation)
     assert caught[0].filename == __file__
 
 
-@pytest.mark.parametrize("approximation", [None, "nystroem"])
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize(
     ("kernels", "options"),
     [
         (None, {}),
-        ([Gaussian(), Correlation()], {}),
+        ([Gaussian(), Correlation()], {"approximation": "nystroem"}),
         ([Linear(), Polynomial()], {"normalize": "diagonal"}),
+        ([Linear(), Polynomial()], {"normalize": "diagonal", "approximation": "nystroem"}),
     ],
 )
-def test_kernels_of_constant_diagonal_are_not(kind, kernels, options, approximation):
-    model = kind(kernels, approximation=approximation, rank=20, random_state=0, **options)
+def test_kernels_of_constant_diagonal_are_not(kind, kernels, options):
+    model = kind(kernels, rank=20, random_state=0, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         model.fit(X)

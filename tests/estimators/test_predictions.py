@@ -35,16 +35,21 @@ def blobs(n_classes, n=80):
     return X / 5, y
 
 
-@pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
+GIVEN = [0.0, 2.0, 0.3]
+#: Every machine and every normalisation with equal and with given weights; centring is refused of one class.
+SUMMED = {
+    "binary": [(MKLClassifier(), 2, "trace", "uniform"), (MKLClassifier(), 2, "centered", GIVEN)],
+    "multi-class": [(MKLClassifier(), 4, "centered", "uniform"), (MKLClassifier(), 4, "diagonal", GIVEN)],
+    "regression": [(MKLRegressor(), 4, None, "uniform"), (MKLRegressor(), 4, "trace", GIVEN)],
+    "novelty": [(MKLOneClass(), 2, "diagonal", "uniform"), (MKLOneClass(), 2, None, GIVEN)],
+}
+
+
 @pytest.mark.parametrize(
-    ("estimator", "n_classes"),
-    [(MKLClassifier(), 2), (MKLClassifier(), 4), (MKLRegressor(), 4), (MKLOneClass(), 2)],
-    ids=["binary", "multi-class", "regression", "novelty"],
+    ("estimator", "n_classes", "normalize", "weights"),
+    [pytest.param(*case, id=f"{name}, {case[2]}") for name, cases in SUMMED.items() for case in cases],
 )
-@pytest.mark.parametrize("weights", ["uniform", [0.0, 2.0, 0.3]], ids=["uniform", "given"])
 def test_contributions_and_intercept_make_the_decision(estimator, n_classes, normalize, weights):
-    if normalize == "centered" and isinstance(estimator, MKLOneClass):
-        normalize = "diagonal"
     X, y = blobs(n_classes)
     if isinstance(estimator, MKLOneClass):
         X = X + 10.0  # away from the origin, which is what a one-class machine separates samples from

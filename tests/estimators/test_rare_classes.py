@@ -127,8 +127,8 @@ def test_a_class_of_one_sample_and_default_settings(params):
 @pytest.mark.parametrize(
     ("search", "calibration", "n_classes"),
     [
-        (MKLClassifierCV(KERNELS), "sigmoid", 2),
-        (MKLClassifierCV(KERNELS), "isotonic", 3),
+        (MKLClassifierCV(KERNELS, norms=(1,)), "sigmoid", 2),
+        (MKLClassifierCV(KERNELS, norms=(1,)), "isotonic", 3),
         (PathSearchCV(LocalizedMKLClassifier(KERNELS, n_init=1, max_iter=2)), "sigmoid", 2),
         (PathSearchCV(LocalizedMKLClassifier(KERNELS, n_init=1, max_iter=2)), "sigmoid", 3),
         (PathSearchCV(DiscriminantMKLClassifier(KERNELS)), "sigmoid", 3),

@@ -67,7 +67,11 @@ def fitted(model, *data):
 
 def make(name):
     brief = {"n_init": 1, "max_iter": 1} if name.startswith("Localized") else {}
-    search = {"Cs": [0.1, 1.0], "cv": 2} if name in ("MKLClassifierCV", "MKLRegressorCV", "MKLSurvivalCV") else {}
+    search = (
+        {"Cs": [0.1, 1.0], "norms": [1], "cv": 2}
+        if name in ("MKLClassifierCV", "MKLRegressorCV", "MKLSurvivalCV")
+        else {}
+    )
     return getattr(kernelmosaic, name)(**brief, **search)
 
 

@@ -30,8 +30,8 @@ WEIGHT = RNG.uniform(0.1, 3.0, size=60)
 GROUPS = np.arange(60) % 6
 KERNELS = [("a", Linear(), [0, 1]), ("b", Gaussian(2.0), [2, 3])]
 SEARCHES = [
-    MKLClassifierCV(KERNELS),
-    MKLRegressorCV(KERNELS),
+    MKLClassifierCV(KERNELS, norms=(1,)),
+    MKLRegressorCV(KERNELS, norms=(1,)),
     PathSearchCV(MKLSurvival(KERNELS)),
     PathSearchCV(DiscriminantMKLClassifier(KERNELS)),
     PathSearchCV(LocalizedMKLClassifier(KERNELS, n_init=1, max_iter=2)),
@@ -105,7 +105,7 @@ def test_estimators_that_choose_c_route_to_their_folds(search):
     """In a pipeline, groups reach the splitter; without `scoring` folds are scored by the estimator's own score."""
     name = repr(search)
     y = np.column_stack([Y, np.exp(X[:, 0])]) if "Survival" in name else X[:, 0] if "Regressor" in name else Y
-    model = clone(search).set_params(cv=GroupKFold(3), Cs=[1.0])
+    model = clone(search).set_params(cv=GroupKFold(3), Cs=[1.0], refit=False)
     found = pipeline(model).fit(X, y, groups=GROUPS)[-1]
     folds = list(GroupKFold(3).split(X, Y, GROUPS))
     Z = StandardScaler().fit_transform(X)

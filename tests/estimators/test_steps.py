@@ -34,8 +34,20 @@ PARAMS = {
     "MKLSurvivalCV": {"Cs": [1.0], "norms": ("uniform",), "cv": 2},
     "MKLRidgeCV": {"n_init": 1},
     "MKLRidgeClassifierCV": {"n_init": 1},
-    "PathSearchCV": {"estimator": DiscriminantMKLClassifier(KERNELS, tol=0.1), "Cs": [1.0], "cv": 2},
-    "ResponseSurfaceSearchCV": {"estimator": MKLClassifier(KERNELS, tol=0.1), "cv": 2, "order": 1, "max_iter": 0},
+    "MKLClustering": {"n_clusters": 2},
+    "PathSearchCV": {
+        "estimator": DiscriminantMKLClassifier(KERNELS, tol=0.1),
+        "Cs": [1.0],
+        "cv": 2,
+        "calibration": None,
+    },
+    "ResponseSurfaceSearchCV": {
+        "estimator": MKLClassifier(KERNELS, tol=0.1),
+        "on": ["C"],
+        "cv": 2,
+        "order": 1,
+        "max_iter": 0,
+    },
     "SplitConformal": {"estimator": MKLClassifier(KERNELS, tol=0.1)},
 }
 

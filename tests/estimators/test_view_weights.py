@@ -53,7 +53,7 @@ MODELS = {
 
 
 def fitted(kind, kernels=GROUPS, **params):
-    params |= {"Cs": [1.0], "cv": 2} if kind is MKLClassifierCV else {}
+    params |= {"Cs": [1.0], "norms": [1], "cv": 2} if kind is MKLClassifierCV else {}
     params |= (
         {"step": "lbfgs", "n_init": 1, "tol": 0.1} if kind is LocalizedMKLClassifier else {}
     )  # ends before `max_iter` here
