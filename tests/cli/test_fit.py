@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -373,23 +374,27 @@ def test_a_matrix_of_more_samples_needs_row_numbers(capsys, tmp_path):
 # Outside ------------------------------------------------------------------------------------------------------------
 
 
-def test_from_the_shell(tmp_path, train):
-    source = str(Path(__file__).parents[2] / "src")
-    environment = os.environ | {"PYTHONPATH": source, "COLUMNS": "100"}
-    command = [sys.executable, "-m", "kernelmosaic"]
-
-    def shell(*arguments):
-        return subprocess.run(
-            [*command, *map(str, arguments)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-
-    made = shell("fit", train, "--target", "kind", "--view", "s=shape_*:linear", *QUICK)
-    assert made.returncode == 0, made.stderr
+def test_from_the_shell(capsys, monkeypatch, tmp_path, train):
+    # The module that `python -m kernelmosaic` runs, in this process: a fit.
+    arguments = ("fit", train, "--target", "kind", "--view", "s=shape_*:linear", *QUICK)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["kernelmosaic", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("kernelmosaic", run_name="__main__")
+    assert ended.value.code == 0
     # No bar where nobody watches.
-    view, unused = made.stderr.splitlines()
+    view, unused = capsys.readouterr().err.splitlines()
     assert view == "kernelmosaic: view s: 2 columns (shape_a, shape_b); linear"
     assert unused.startswith("kernelmosaic: 3 columns are not used: noise_a, noise_b, colour.")
     assert (tmp_path / "model.skops").is_file()
-    lost = shell("fit", "nowhere.csv", "--target", "kind")
+    # In a process: how it ends, and where it says why.
+    source = str(Path(__file__).parents[2] / "src")
+    lost = subprocess.run(
+        [sys.executable, "-m", "kernelmosaic", "fit", "nowhere.csv", "--target", "kind"],
+        env=os.environ | {"PYTHONPATH": source, "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (lost.returncode, lost.stdout) == (2, "")
     assert lost.stderr.splitlines() == ["kernelmosaic: nowhere.csv: there is no such file; give a table."]
