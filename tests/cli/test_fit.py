@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -27,6 +26,8 @@ from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import read_training_table
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
+
+pytestmark = pytest.mark.usefixtures("fixed_margins")
 
 
 @pytest.fixture
@@ -374,23 +375,20 @@ def test_a_matrix_of_more_samples_needs_row_numbers(capsys, tmp_path):
 # Outside ------------------------------------------------------------------------------------------------------------
 
 
-def test_from_the_shell(capsys, monkeypatch, tmp_path, train):
-    # The module that `python -m kernelmosaic` runs, in this process: a fit.
-    arguments = ("fit", train, "--target", "kind", "--view", "s=shape_*:linear", *QUICK)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["kernelmosaic", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module("kernelmosaic", run_name="__main__")
-    assert ended.value.code == 0
+def test_from_the_shell(capsys, tmp_path, train):
+    said = done(
+        capsys, "fit", train, "--target", "kind", "--view", "s=shape_*:linear", *QUICK, "-o", tmp_path / "model.skops"
+    )
     # No bar where nobody watches.
-    view, unused = capsys.readouterr().err.splitlines()
+    view, unused = said.err.splitlines()
     assert view == "kernelmosaic: view s: 2 columns (shape_a, shape_b); linear"
     assert unused.startswith("kernelmosaic: 3 columns are not used: noise_a, noise_b, colour.")
     assert (tmp_path / "model.skops").is_file()
-    # In a process: how it ends, and where it says why.
+    # A process of its own: how it ends, and where it says why.
     source = str(Path(__file__).parents[2] / "src")
     lost = subprocess.run(
         [sys.executable, "-m", "kernelmosaic", "fit", "nowhere.csv", "--target", "kind"],
+        cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": source, "COLUMNS": "100"},
         capture_output=True,
         text=True,
