@@ -7,6 +7,8 @@ import gc
 import math
 import os
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 
 import pytest
 from threadpoolctl import threadpool_limits
@@ -71,3 +73,11 @@ def full_disk(monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fsync)
     return fill
+
+
+@pytest.fixture
+def fixed_margins(monkeypatch):
+    """Draw figures with the margins they begin with: to fit them, as tests/plots does, takes half of the time."""
+    if find_spec("matplotlib") is not None:
+        engines = import_module("matplotlib.layout_engine")
+        monkeypatch.setattr(engines.ConstrainedLayoutEngine, "execute", lambda engine, figure: None)

@@ -267,7 +267,7 @@ def fewer_tumours(request, monkeypatch):
     monkeypatch.setattr(datasets, "load_breast_cancer", load)
 
 
-@pytest.mark.usefixtures("fewer_tumours")
+@pytest.mark.usefixtures("fewer_tumours", "fixed_margins")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @each_page([page for page in WITH_PYTHON if page.name not in ELSEWHERE])
 def test_the_python_of_a_page_runs_and_prints_what_it_says(page, tmp_path, monkeypatch, capsys):

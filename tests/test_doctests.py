@@ -22,6 +22,7 @@ WITH_EXAMPLES = [
 ]
 
 
+@pytest.mark.usefixtures("fixed_margins")
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_examples_of_docstrings(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some write files

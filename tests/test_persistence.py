@@ -12,6 +12,7 @@ import sys
 import tracemalloc
 import warnings
 import zipfile
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -157,15 +158,21 @@ def fitted():
     return Fitted()
 
 
+@pytest.fixture(scope="module")
+def told(fitted):
+    """What every fitted model says of its samples, asked once."""
+    return cache(lambda name: everything(*fitted[name]))
+
+
 def everything(model, data):
     """Whatever a model says of samples."""
     asked = ("predict", "decision_function", "contributions", "gate", "kernel_matrix", "transform", "score_samples")
     return {name: getattr(model, name)(data) for name in asked if hasattr(model, name)}
 
 
-def assert_same(ours, theirs, data):
+def assert_same(ours, theirs, data, expected=None):
     assert type(ours) is type(theirs)
-    expected = everything(theirs, data)
+    expected = everything(theirs, data) if expected is None else expected
     assert expected.keys() & {"predict", "transform"}
     for name, value in everything(ours, data).items():
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
@@ -179,24 +186,23 @@ def test_every_public_estimator_is_among_the_models():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_round_trip(fitted, name, tmp_path):
+def test_round_trip(fitted, told, name, tmp_path):
     model, data = fitted[name]
     save(model, tmp_path / "model.skops")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         back = load(tmp_path / "model.skops")
-    assert_same(back, model, data)
-    # Once more: what was read can be written.
+    # Once more: what was read can be written. What the first reading loses, the second cannot have.
     save(back, tmp_path / "model.skops")
-    assert_same(load(tmp_path / "model.skops"), model, data)
+    assert_same(load(tmp_path / "model.skops"), model, data, told(name))
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_pickle_and_joblib(fitted, name, tmp_path):
+def test_pickle_and_joblib(fitted, told, name, tmp_path):
     model, data = fitted[name]
-    assert_same(pickle.loads(pickle.dumps(model)), model, data)
+    assert_same(pickle.loads(pickle.dumps(model)), model, data, told(name))
     joblib.dump(model, tmp_path / "model.joblib")
-    assert_same(joblib.load(tmp_path / "model.joblib"), model, data)
+    assert_same(joblib.load(tmp_path / "model.joblib"), model, data, told(name))
 
 
 def test_fitted_attributes_and_feature_names_come_back(fitted, tmp_path):

@@ -140,9 +140,9 @@ def test_the_rule_of_the_choice(capsys, tmp_path):
     """Of noisy numbers the smoothest C within one standard error is smaller than the best."""
     table = curve(n=36)
     X, y = table[["u", "v"]], table["y"] + 1500 * np.random.RandomState(0).normal(size=36)
-    rule = ("--rule", "one-standard-error")
+    rule = ("--rule", "one-standard-error", "--folds", "3")
     pipeline, _, printed = by_command_line(capsys, tmp_path, {"x": X}, y, *rule, "--norm", "1")
-    model = PathSearchCV(MKLRegressor(epsilon=0.1 * np.std(y)), rule="one_standard_error", refit=False).fit(X, y)
+    model = PathSearchCV(MKLRegressor(epsilon=0.1 * np.std(y)), rule="one_standard_error", cv=3, refit=False).fit(X, y)
     best = model.Cs_[model.scores_.mean(axis=0).argmax()]
     assert pipeline.training_["price"]["value"] == pytest.approx(model.C_, rel=1e-12)
     assert best > model.C_

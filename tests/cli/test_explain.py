@@ -12,6 +12,8 @@ from tests.reports.test_page import Reader
 
 from kernelmosaic import load
 
+pytestmark = pytest.mark.usefixtures("fixed_margins")
+
 KERNELS = ("--view", "s=shape_*:linear+gauss", "--view", "n=noise_*:gauss")
 
 

@@ -27,6 +27,8 @@ from kernelmosaic.cli.training_table import read_training_table
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
 
+pytestmark = pytest.mark.usefixtures("fixed_margins")
+
 
 @pytest.fixture
 def train(tmp_path):
@@ -373,23 +375,24 @@ def test_a_matrix_of_more_samples_needs_row_numbers(capsys, tmp_path):
 # Outside ------------------------------------------------------------------------------------------------------------
 
 
-def test_from_the_shell(tmp_path, train):
-    source = str(Path(__file__).parents[2] / "src")
-    environment = os.environ | {"PYTHONPATH": source, "COLUMNS": "100"}
-    command = [sys.executable, "-m", "kernelmosaic"]
-
-    def shell(*arguments):
-        return subprocess.run(
-            [*command, *map(str, arguments)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-
-    made = shell("fit", train, "--target", "kind", "--view", "s=shape_*:linear", *QUICK)
-    assert made.returncode == 0, made.stderr
+def test_from_the_shell(capsys, tmp_path, train):
+    said = done(
+        capsys, "fit", train, "--target", "kind", "--view", "s=shape_*:linear", *QUICK, "-o", tmp_path / "model.skops"
+    )
     # No bar where nobody watches.
-    view, unused = made.stderr.splitlines()
+    view, unused = said.err.splitlines()
     assert view == "kernelmosaic: view s: 2 columns (shape_a, shape_b); linear"
     assert unused.startswith("kernelmosaic: 3 columns are not used: noise_a, noise_b, colour.")
     assert (tmp_path / "model.skops").is_file()
-    lost = shell("fit", "nowhere.csv", "--target", "kind")
+    # A process of its own: how it ends, and where it says why.
+    source = str(Path(__file__).parents[2] / "src")
+    lost = subprocess.run(
+        [sys.executable, "-m", "kernelmosaic", "fit", "nowhere.csv", "--target", "kind"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": source, "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (lost.returncode, lost.stdout) == (2, "")
     assert lost.stderr.splitlines() == ["kernelmosaic: nowhere.csv: there is no such file; give a table."]

@@ -9,6 +9,8 @@ from tests.reports.test_page import Reader
 
 from kernelmosaic import load
 
+pytestmark = pytest.mark.usefixtures("fixed_margins")
+
 
 def page_of(capsys, tmp_path, table, target, *arguments):
     path = write(table, tmp_path / "data.csv")

@@ -21,6 +21,8 @@ from kernelmosaic.cli.training_table import read_training_table
 from kernelmosaic.estimators.ridge import ridge_kernels, ridge_view_kernels
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Ranked
 
+pytestmark = pytest.mark.usefixtures("fixed_margins")
+
 RIDGE = ("--method", "ridge")
 
 

@@ -17,6 +17,8 @@ from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier
 from kernelmosaic.model_selection import PathSearchCV
 
+pytestmark = pytest.mark.usefixtures("fixed_margins")
+
 
 def patients(n=80, seed=0):
     rng = np.random.RandomState(seed)

@@ -91,6 +91,7 @@ def typed(command: str, capsys: pytest.CaptureFixture[str]) -> str:
     return out
 
 
+@pytest.mark.usefixtures("fixed_margins")
 @pytest.mark.skipif(shutil.which("cut") is None or shutil.which("sed") is None, reason="the page uses cut and sed")
 def test_the_page_is_what_happens(tmp_path, monkeypatch, capsys):
     pyplot = pytest.importorskip("matplotlib.pyplot")

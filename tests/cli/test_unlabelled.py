@@ -13,6 +13,8 @@ from tests.cli.tables import done, run
 from kernelmosaic import MKLClustering, MKLKernelPCA, load
 from kernelmosaic.kernels import Gaussian
 
+pytestmark = pytest.mark.usefixtures("fixed_margins")
+
 RNG = np.random.RandomState(0)
 GROUP = np.arange(45) % 3
 TABLE = pd.DataFrame(
