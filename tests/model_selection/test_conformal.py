@@ -276,7 +276,7 @@ def test_several_targets():
 
 
 def test_a_search_has_those_of_the_estimator_that_chooses_by_itself():
-    setting = {"Cs": [0.1, 1.0], "norms": (1, "uniform"), "cv": 3}
+    setting = {"Cs": [0.1, 1.0], "norms": (1, "uniform"), "cv": 2}
     tuned = MKLRegressorCV(KERNELS, epsilon=0.1, **setting).fit(X, Y)
     search = PathSearchCV(MKLRegressor(KERNELS, epsilon=0.1), **setting).fit(X, Y)
     assert_array_equal(search.predict_interval(NEW), tuned.predict_interval(NEW))
