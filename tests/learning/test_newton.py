@@ -89,8 +89,8 @@ def machine_value(y, beta):
 @pytest.mark.parametrize("norm", [1, 2])
 def test_weights_of_a_part_are_a_start_and_no_more(norm):
     rng = np.random.RandomState(0)
-    X = rng.standard_normal((600, 4))
-    machine = SVC(np.sign(X[:, 0] * X[:, 1] + 0.3 * rng.standard_normal(600)), 1.0)
+    X = rng.standard_normal((300, 4))
+    machine = SVC(np.sign(X[:, 0] * X[:, 1] + 0.3 * rng.standard_normal(300)), 1.0)
     squares = ((X[:, np.newaxis] - X) ** 2).sum(-1)
     Ks = np.array([np.exp(-squares / width**2) for width in (0.5, 1.0, 2.0, 4.0, 8.0)])
     plain = learn(Newton, Ks, machine, norm=norm, tol=1e-6)
