@@ -68,7 +68,7 @@ def misfit(values):
 
 @pytest.mark.parametrize("setting", [{}, BAND], ids=["residuals", "quantiles"])
 def test_intervals_of_folds_are_cv_plus(setting):
-    folds = KFold(4, shuffle=True, random_state=0)
+    folds = KFold(3, shuffle=True, random_state=0)
     model = MKLRegressorCV(KERNELS, Cs=[2.0], norms=[1], epsilon=0.1, cv=folds, tol=1e-8, **setting).fit(X, Y)
     plain = make_pipeline(StandardScaler(), MKLRegressor(KERNELS, C=2.0, epsilon=0.1, tol=1e-8, **setting))
     low, high, scores = np.empty((9, 48)), np.empty((9, 48)), np.empty(48)
