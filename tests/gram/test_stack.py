@@ -213,8 +213,7 @@ def test_compiled_passes_agree_with_plain_ones(dtype):
         np.testing.assert_allclose(fast, slow, rtol=0, atol=scale * (1e-5 if dtype == np.float32 else 1e-12))
 
 
-@pytest.mark.parametrize("n_threads", [1, 3])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("dtype", "n_threads"), [(np.float32, 1), (np.float64, 3)])
 def test_matrices_filled_by_squares_are_those_of_the_formulas(dtype, n_threads, monkeypatch):
     monkeypatch.setattr(backend, "allowed_threads", lambda: n_threads)
     monkeypatch.setattr(backend, "_WORTH_THREADS", 0)

@@ -37,9 +37,9 @@ def test_dropping_is_a_fit_without_the_kernel(params, scoring, lacking):
     y, X = (SCORE > 0).astype(int), SAMPLES.copy()
     X[ROWS[:lacking], 2:4] = np.nan
     model = MKLClassifier(VIEWS, tol=1e-5, **params)
-    found = kernel_importance(model, X, y, scoring=scoring, cv=3, random_state=0)
+    found = kernel_importance(model, X, y, scoring=scoring, cv=2, random_state=0)
     scorer = get_scorer(scoring or "accuracy")
-    for f, (train, held) in enumerate(StratifiedKFold(3).split(X, y)):
+    for f, (train, held) in enumerate(StratifiedKFold(2).split(X, y)):
         whole = scorer(clone(model).fit(X[train], y[train]), X[held], y[held])
         assert found.scores[f] == pytest.approx(whole)
         for m in range(3):
@@ -59,7 +59,7 @@ def test_a_sample_with_one_view_is_left_out_without_it_and_then_has_the_constant
     model = MKLRegressor(VIEWS[:2], missing=missing, C=10, tol=1e-6)
     if scaled:
         model = make_pipeline(StandardScaler(), model)
-    folds = KFold(3)
+    folds = KFold(2)
     found = kernel_importance(model, X, SCORE, cv=folds, n_repeats=2, random_state=0)
     for f, (train, held) in enumerate(folds.split(X)):
         whole = clone(model).fit(X[train], SCORE[train]).score(X[held], SCORE[held])
@@ -86,7 +86,7 @@ def test_a_sample_with_one_view_is_left_out_without_it_and_then_has_the_constant
 def test_classifiers_of_samples_with_one_view(kind):
     X, y = SAMPLES.copy(), (SCORE > 0).astype(int)
     X[ROWS[:6], :4], X[ROWS[6:12], 2:] = np.nan, np.nan
-    options = {"Cs": [1.0], "norms": (1,), "cv": 2} if kind is MKLClassifierCV else {}
+    options = {"Cs": [1.0], "norms": ("uniform",), "cv": 2} if kind is MKLClassifierCV else {}
     frame = pd.DataFrame(X, columns=list("abcdef"))
     model = kind(VIEWS, **options)
     found = kernel_importance(model, frame, y, cv=2, n_repeats=1, scoring="roc_auc", random_state=0)
@@ -96,9 +96,9 @@ def test_classifiers_of_samples_with_one_view(kind):
 
 def test_a_kernel_shown_other_samples_is_one_whose_columns_are_permuted():
     model = MKLRegressor(VIEWS, C=10, random_state=0)
-    folds = KFold(3)
+    folds = KFold(2)
     found = kernel_importance(model, X, SCORE, cv=folds, n_repeats=2, random_state=5)
-    seeds = np.random.RandomState(5).randint(np.iinfo(np.int32).max, size=3)
+    seeds = np.random.RandomState(5).randint(np.iinfo(np.int32).max, size=2)
     for f, (train, held) in enumerate(folds.split(X)):
         fitted, random = clone(model).fit(X[train], SCORE[train]), np.random.RandomState(seeds[f])
         score = fitted.score(X[held], SCORE[held])

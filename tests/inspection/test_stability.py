@@ -35,8 +35,9 @@ def naive(model, y, method, count, seed, weight=None):
     return np.array(found)
 
 
-@pytest.mark.parametrize("method", ["subsample", "bootstrap"])
-@pytest.mark.parametrize("kind", ["two classes", "three classes", "numbers"])
+@pytest.mark.parametrize(
+    ("kind", "method"), [("two classes", "subsample"), ("three classes", "bootstrap"), ("numbers", "subsample")]
+)
 def test_weights_are_those_of_a_naive_loop(kind, method):
     y = {"two classes": SCORE > 0, "three classes": np.searchsorted([-1, 1], SCORE), "numbers": SCORE}[kind]
     model = (MKLRegressor if kind == "numbers" else MKLClassifier)(VIEWS, tol=1e-5)

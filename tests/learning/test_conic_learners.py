@@ -42,7 +42,7 @@ def test_any_sign_against_a_grid_of_two_kernels(kind):
         Ks = Ks[1:]
         found = learn(SDP, Ks, machine)
         # Σ η = 1 leaves one number; beyond the ends of its range the combined matrix is not positive semi-definite.
-        line = np.linspace(-1.5, 2.5, 201)
+        line = np.linspace(-1.5, 2.5, 81)
         usable = [s for s in line if np.linalg.eigvalsh(s * Ks[0] + (1 - s) * Ks[1]).min() >= 0]
         values = [machine.solve(s * Ks[0] + (1 - s) * Ks[1], tol=1e-7).objective for s in usable]
         assert found.objective <= min(values) * (1 + 1e-5)

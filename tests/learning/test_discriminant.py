@@ -54,8 +54,7 @@ def unit_trace(problem):
 
 
 @pytest.mark.parametrize("formulation", EXACT)
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("alpha", [2e-3, 0.05, None])
+@pytest.mark.parametrize(("classes", "alpha"), [(3, 2e-3), (2, 0.05), (2, None), (3, None)])
 def test_formulations_reach_the_optimum_of_the_matrix_fractional_program(formulation, classes, alpha):
     stack, labels = make_stack(classes=classes)
     problem = make_problem(stack, labels, alpha)

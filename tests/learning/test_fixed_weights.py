@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle, product
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -29,6 +31,7 @@ TARGET = X[:, 0] + np.sin(2 * X[:, 2]) + 0.3 * RNG.standard_normal(60)
 CLASSES = (TARGET > 0).astype(int)
 TIMES = np.column_stack([RNG.rand(60) < 0.7, np.exp(TARGET)])
 KERNELS = [("clinical", Linear(), [0, 1]), ("a", Gaussian(), [2, 3]), ("b", Gaussian(), [4, 5]), ("c", Polynomial(2))]
+NORMS = (1, 2, "elastic")
 MODELS = {
     "classifier": (MKLClassifier(KERNELS, tol=1e-6), CLASSES),
     "three classes": (MKLClassifier(KERNELS, tol=1e-5), np.digitize(TARGET, [-0.7, 0.7])),
@@ -41,8 +44,11 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("norm", [1, 2, "elastic"])
-@pytest.mark.parametrize("name", MODELS)
+# Every norm with the plain machines, the others with each norm in turn.
+@pytest.mark.parametrize(
+    ("name", "norm"),
+    [*product(("classifier", "regressor"), NORMS), *zip([*MODELS][1:3] + [*MODELS][4:], cycle(NORMS), strict=False)],
+)
 def test_a_fixed_weight_stays_and_the_others_obey_their_norm(name, norm):
     model, y = MODELS[name]
     model = type(model)(**model.get_params(deep=False) | {"norm": norm, "fixed_weights": {"clinical": 0.7}}).fit(X, y)
@@ -63,12 +69,11 @@ def test_the_optimum_is_that_of_a_search_over_the_other_weights(name):
     def value(share):
         return type(model)(**params | {"weights": [2.0, share, 1.0 - share]}).fit(X, y).objective_
 
-    shares = np.linspace(0, 1, 21)
-    values = [value(share) for share in shares]
-    best = shares[int(np.argmin(values))]
-    assert found.objective_ <= min(values) * (1 + 1e-5)
-    assert found.objective_ >= min(values) * (1 - 5e-3)
-    assert abs(found.weights_[1] - best) <= 0.06
+    # The objective is convex in the share: what no share nearby and none far away undercuts is the optimum.
+    shares = found.weights_[1] + np.array([0.0, -0.3, -0.05, 0.05, 0.3])
+    own, *others = (value(share) for share in shares if 0 <= share <= 1)
+    assert found.objective_ == pytest.approx(own, rel=1e-5)
+    assert own < min(others)
 
 
 @pytest.mark.parametrize("norm", [1, 2, "elastic"])

@@ -100,11 +100,10 @@ def test_slopes_in_the_projections_equal_finite_differences(machine, normalize, 
     assert_slopes(projections.slope(at.solution.beta, at.gates), value, W)
 
 
-@pytest.mark.parametrize("step", ["lbfgs", "armijo"])
-@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize(("machine", "step"), list(zip(MACHINES, cycle(["lbfgs", "armijo"]), strict=False)))
 def test_line_searched_steps_never_climb(step, machine):
     learned = GateLearner(Softmax(), step, tol=1e-4, max_iter=6).learn(
-        stack_of(KERNELS), machine, X, np.random.RandomState(0)
+        stack_of(KERNELS), MACHINES[machine], X, np.random.RandomState(0)
     )
     values = [line.objective for line in learned.history]
     assert len(values) > 2
@@ -204,7 +203,7 @@ def test_steps_find_the_minimum_of_a_bowl(step):
 def test_learned_constant_gates_solve_the_global_problem(name, options):
     from kernelmosaic import MKLClassifier
 
-    learned = GateLearner(Constant(), tol=1e-7, max_iter=500).learn(
+    learned = GateLearner(Constant(), tol=1e-6, max_iter=500).learn(
         stack_of(KERNELS), MACHINES[name], X, np.random.RandomState(0)
     )
     convex = MKLClassifier(KERNELS, tol=1e-5, **options).fit(X, LABELS if name == "svc" else CLASSES)
@@ -212,7 +211,7 @@ def test_learned_constant_gates_solve_the_global_problem(name, options):
     assert_allclose(Constant().in_user_units(learned.V, X, X)["weights"], convex.weights_, atol=0.02)
 
 
-@pytest.mark.parametrize("tol", [0.1, 0.01, 0.001])
+@pytest.mark.parametrize("tol", [0.1, 0.001])
 def test_the_stop_rule_is_the_published_one(tol):
     def values(n_short):
         learner = GateLearner(Softmax(), tol=tol, n_short=n_short)

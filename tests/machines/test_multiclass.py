@@ -179,7 +179,7 @@ def test_classes_without_a_kernel_do_not_stop_the_others():
 
 def test_newton_steps_save_others_where_these_are_short():
     # A kernel that hardly tells the samples apart, at a price that wants them told apart.
-    X, y, _ = make_problem(11, n=40, k=4)
+    X, y, _ = make_problem(11, n=30, k=4)
     K = np.exp(-((X[:, None] - X) ** 2).sum(-1) / 200.0)
     program = CrammerSinger(y, 1e3).program
     # With a limit of its own it is not left to interior points.

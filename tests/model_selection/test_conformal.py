@@ -68,7 +68,7 @@ def misfit(values):
 
 @pytest.mark.parametrize("setting", [{}, BAND], ids=["residuals", "quantiles"])
 def test_intervals_of_folds_are_cv_plus(setting):
-    folds = KFold(4, shuffle=True, random_state=0)
+    folds = KFold(3, shuffle=True, random_state=0)
     model = MKLRegressorCV(KERNELS, Cs=[2.0], norms=[1], epsilon=0.1, cv=folds, tol=1e-8, **setting).fit(X, Y)
     plain = make_pipeline(StandardScaler(), MKLRegressor(KERNELS, C=2.0, epsilon=0.1, tol=1e-8, **setting))
     low, high, scores = np.empty((9, 48)), np.empty((9, 48)), np.empty(48)
@@ -276,7 +276,7 @@ def test_several_targets():
 
 
 def test_a_search_has_those_of_the_estimator_that_chooses_by_itself():
-    setting = {"Cs": [0.1, 1.0], "norms": (1, "uniform"), "cv": 3}
+    setting = {"Cs": [0.1, 1.0], "norms": (1, "uniform"), "cv": 2}
     tuned = MKLRegressorCV(KERNELS, epsilon=0.1, **setting).fit(X, Y)
     search = PathSearchCV(MKLRegressor(KERNELS, epsilon=0.1), **setting).fit(X, Y)
     assert_array_equal(search.predict_interval(NEW), tuned.predict_interval(NEW))

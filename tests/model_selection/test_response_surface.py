@@ -136,7 +136,7 @@ def test_settings_may_be_compared_on_a_part_and_the_best_fitted_to_all():
     X, y = make_gaussians(n_components=3, n_samples=80, random_state=0)
     part = StratifiedShuffleSplit(2, train_size=0.3, test_size=0.3, random_state=0)
     Counting.sizes.clear()
-    search = ResponseSurfaceSearchCV(Counting(THREE), on="penalties", cv=part, max_iter=2).fit(X, y)
+    search = ResponseSurfaceSearchCV(Counting(THREE), on="penalties", cv=part, max_iter=1).fit(X, y)
     counts = np.bincount(y > 0)
     *tried, refit = Counting.sizes
     assert len(tried) == 2 * len(search.cv_results_["params"])
@@ -152,26 +152,26 @@ def test_settings_may_be_compared_on_a_part_and_the_best_fitted_to_all():
 
 
 def test_penalties_keep_the_first_at_one_and_the_sum_rule(toy):
-    search = ResponseSurfaceSearchCV(MKLClassifier(THREE), on="penalties", cv=3, max_iter=2).fit(*toy)
+    search = ResponseSurfaceSearchCV(MKLClassifier(THREE), on="penalties", cv=2, max_iter=2).fit(*toy)
     d = np.array(search.best_params_["penalties"])
     assert d[0] == 1.0
     assert search.design_.labels == ["d[polynomial]", "d[gaussian]"]
     assert np.sum(d**2 * search.best_estimator_.weights_) == pytest.approx(1.0, abs=1e-6)
-    plain = cross_val_score(MKLClassifier(THREE), *toy, cv=3).mean()
+    plain = cross_val_score(MKLClassifier(THREE), *toy, cv=2).mean()
     assert search.cv_results_["mean_test_score"][0] == pytest.approx(plain)
     assert search.best_score_ >= plain
     assert search.design_.n_initial == 6
 
 
 def test_weights_are_kept_as_found(toy):
-    search = ResponseSurfaceSearchCV(MKLClassifier(THREE), on="weights", cv=3, max_iter=2).fit(*toy)
+    search = ResponseSurfaceSearchCV(MKLClassifier(THREE), on="weights", cv=2, max_iter=1).fit(*toy)
     np.testing.assert_allclose(search.best_estimator_.weights_, search.best_params_["weights"])
     assert search.best_params_["weights"][0] == 1.0
     assert search.best_estimator_.n_solves_ == 1
 
 
 def test_penalties_and_C_together_are_never_worse_than_the_centre(toy):
-    search = ResponseSurfaceSearchCV(MKLClassifier(THREE, C=0.5), on=["penalties", "C"], cv=2, max_iter=2).fit(*toy)
+    search = ResponseSurfaceSearchCV(MKLClassifier(THREE, C=0.5), on=["penalties", "C"], cv=2, max_iter=1).fit(*toy)
     assert search.design_.labels == ["d[polynomial]", "d[gaussian]", "C"]
     assert search.design_.n_initial == 10
     assert search.cv_results_["params"][0] == {"penalties": (1.0, 1.0, 1.0), "C": 0.5}
@@ -201,15 +201,15 @@ def test_any_estimator_beats_or_meets_its_start():
 
 
 def test_clone_pickle_and_nested(toy):
-    search = ResponseSurfaceSearchCV(MKLClassifier(THREE), cv=2, max_iter=0)
+    search = ResponseSurfaceSearchCV(MKLClassifier([Linear(), Gaussian()]), cv=2, max_iter=0)
     assert clone(search).get_params()["max_iter"] == 0
     assert set(search.get_params()) >= {"on", "step", "bounds", "order", "tol", "estimator__C"}
     search.fit(*toy)
     again = pickle.loads(pickle.dumps(search))
     np.testing.assert_array_equal(again.predict(toy[0]), search.predict(toy[0]))
     np.testing.assert_array_equal(again.design_.points, search.design_.points)
-    quick = ResponseSurfaceSearchCV(MKLClassifier([Linear(), Gaussian()]), cv=2, max_iter=0)
-    outer = GridSearchCV(quick, {"estimator__C": [0.5, 2.0]}, cv=2).fit(*toy)
+    quick = ResponseSurfaceSearchCV(SVC(), on=["C"], cv=2, max_iter=0)
+    outer = GridSearchCV(quick, {"estimator__gamma": [0.5, 2.0]}, cv=2).fit(*toy)
     assert outer.best_estimator_.n_solver_calls_ == 3
 
 

@@ -62,6 +62,8 @@ def test_rows_come_back_as_they_were_written(tmp_path):
 def test_a_run_is_read_with_its_work(folder):
     run = read_run(folder, TOYS)
     assert [one.experiment.name for one in run.results] == list(TOYS)
+    found = {row.metric for row in run.results[0].rows}
+    assert found >= {"accuracy", "sv_percent", "total_cost", "F:accuracy", "wilcoxon:accuracy"}
     assert run.results[1].work.units == 12
     assert run.results[0].work.seconds > 0
     assert run.absent == []

@@ -82,11 +82,10 @@ def test_a_run_prints_its_tables_and_leaves_them_in_its_folder(toys, tmp_path, c
 
 def test_the_same_seed_gives_the_same_table_whoever_runs_it(toys, tmp_path):
     for name, *options in (("a", "--jobs", 1), ("b", "--jobs", 2), ("c", "--jobs", 1, "--seed", 1)):
-        assert run("toy-gauss", "--output", tmp_path / name, *options) == 0
+        assert run("toy-gauss", "--quick", "--output", tmp_path / name, *options) == 0
     a, b, c = (table(tmp_path / name / "toy-gauss.csv") for name in "abc")
     assert a == b
     assert a != c
-    assert {row["metric"] for row in a} >= {"accuracy", "sv_percent", "total_cost", "F:accuracy", "wilcoxon:accuracy"}
 
 
 def test_failed_units_are_listed_and_end_in_exit_code_1(toys, tmp_path, capsys, monkeypatch):

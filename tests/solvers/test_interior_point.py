@@ -18,8 +18,8 @@ from kernelmosaic.solvers.program import DEFAULTS, Program
 from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.working_set import SingleOutput
 
-often = settings(max_examples=80, derandomize=True, deadline=None)
-sometimes = settings(max_examples=40, derandomize=True, deadline=None)
+often = settings(max_examples=60, derandomize=True, deadline=None)
+sometimes = settings(max_examples=30, derandomize=True, deadline=None)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_the_optimum_is_reached_and_the_gap_is_a_true_bound(conic, case):
 @pytest.mark.parametrize("kind", sorted(MAKERS))
 def test_few_matrices_are_factorised(kind):
     for seed, shape in enumerate(("wide", "narrow", "linear", "repeated")):
-        case = make_case(kind, 200, 3.0, shape, seed)
+        case = make_case(kind, 120, 3.0, shape, seed)
         path = CentralPath(in_factors(case.exact), case.program)
         path.follow(1e-6)
         assert path.gap() <= 1e-6
@@ -68,7 +68,7 @@ def test_few_matrices_are_factorised(kind):
 @pytest.mark.parametrize("kind", ["svc", "svc squared", "svr", "svr squared", "one class"])
 def test_machines_agree_with_what_they_find_on_the_matrix(kind, weighted):
     rng = np.random.RandomState(0)
-    n = 300
+    n = 200
     X = rng.standard_normal((n, 3))
     f = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(n)
     weight = rng.gamma(1.0, size=n) * (rng.rand(n) < 0.9) if weighted else None
@@ -191,9 +191,17 @@ def squared_slack(y):
     return Program(y, np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0), np.full(len(y), 0.01))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", ["squared slack", "huge price"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("seed", "kind", "dtype"),
+    [
+        (0, "squared slack", np.float32),
+        (1, "squared slack", np.float32),
+        (2, "squared slack", np.float64),
+        (0, "huge price", np.float32),
+        (1, "huge price", np.float64),
+        (2, "huge price", np.float32),
+    ],
+)
 def test_large_kernels_and_prices_are_served_in_either_precision(seed, kind, dtype):
     # In single precision the ridge is rounded away; and a price far above the kernel's inverse is far from the start.
     rng = np.random.RandomState(seed)

@@ -9,7 +9,7 @@ from tests.reference.programs import LINEAR, cases
 from kernelmosaic.solvers.smo import solve_smo
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=40, derandomize=True, deadline=None)
 @given(cases(LINEAR, max_samples=25))
 def test_smo_climbs_to_the_solution_of_a_bordered_system(case):
     p, n = case.program, case.program.n_samples

@@ -14,7 +14,7 @@ from tests.reference.programs import MAKERS, cases, make_case
 from kernelmosaic.solvers.program import Program, certify, relative_gap
 from kernelmosaic.solvers.smo import solve_smo
 
-often = settings(max_examples=80, derandomize=True, deadline=None)
+often = settings(max_examples=60, derandomize=True, deadline=None)
 #: Kinds whose coefficients have a sum to keep, so that there is an intercept to find.
 SUMMED = [kind for kind in MAKERS if "free" not in kind]
 

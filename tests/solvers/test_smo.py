@@ -16,8 +16,8 @@ from kernelmosaic.solvers.free_newton import GramForm, InverseForm, LowRankForm,
 from kernelmosaic.solvers.program import Program, SolverOptions
 from kernelmosaic.solvers.smo import solve_smo
 
-often = settings(max_examples=100, derandomize=True, deadline=None)
-sometimes = settings(max_examples=50, derandomize=True, deadline=None)
+often = settings(max_examples=75, derandomize=True, deadline=None)
+sometimes = settings(max_examples=35, derandomize=True, deadline=None)
 
 
 @pytest.fixture(scope="module")
