@@ -34,6 +34,7 @@ def each(estimators, *cases):
 @pytest.mark.parametrize(
     ("estimator", "params", "error", "words"),
     [
+        *each([MKLClassifier], ({"n_jobs": 0}, ValueError, "n_jobs == 0")),
         *each(
             ALL,
             ({"tol": 0}, ValueError, "tol=0: must be positive"),

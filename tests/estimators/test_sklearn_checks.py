@@ -207,8 +207,6 @@ OF_SHARED_LINES = {
     "check_supervised_y_2d",
     "check_transformer_data_not_an_array",
 }
-#: What every fit of the other tests shows: `fit(...).predict(...)` needs what is fitted to be returned.
-SHOWN_ELSEWHERE = {"check_estimators_fit_returns_self"}
 OWN_LINES = (MKLClassifier, MKLRidgeCV, MKLKernelPCA, PathSearchCV, SplitConformal, LFDA)
 #: What each class has once, and its settings in `make campaign`: names of classes become numbers, class weights weights
 #: of samples, and sparse samples CSR, before any setting is read; steps are counted in one place; pickles hold what all
@@ -242,7 +240,7 @@ def settings_can_break(estimator, name: str) -> bool:
 
 
 def applies(estimator, name: str) -> bool:
-    if name in IMPLIED | IN_SINGLE | SHOWN_ELSEWHERE:
+    if name in IMPLIED | IN_SINGLE:
         return False
     # Sparse arrays are every class's; matrices become the same CSR in one line, of which one is an example.
     if name == "check_estimator_sparse_matrix" and type(estimator) is not MKLClassifier:
@@ -287,7 +285,7 @@ def test_every_estimator_is_checked():
     public = set(kernelmosaic.estimators.__all__)
     assert {type(estimator).__name__ for estimator in CLASSES} == {*public, "LFDA", "PathSearchCV", "SplitConformal"}
     known = {name_of(check) for estimator in CLASSES for _, check in estimator_checks_generator(estimator)}
-    assert known >= OF_SETTINGS | OF_SHARED_LINES | IN_SINGLE | SHOWN_ELSEWHERE > NOT_OF_GATES | ONCE_A_CLASS, (
+    assert known >= OF_SETTINGS | OF_SHARED_LINES | IN_SINGLE > NOT_OF_GATES | ONCE_A_CLASS, (
         "scikit-learn has renamed a check"
     )
     assert known >= IMPLIED | {f"{name}(readonly_memmap=True)" for name in IMPLIED}, "scikit-learn has renamed a check"

@@ -135,7 +135,10 @@ A, B = ("a", Linear(), 0), ("b", Linear(), 1)
         (lambda: pairwise([A], [B], mode="tensor"), r"mode='tensor': choose one of 'product'"),
         (lambda: pairwise([A, ("c", Linear(), 2)], [B], mode="symmetric"), "left has 2 items and right 1"),
         (lambda: pairwise([A], [("b", Gaussian(), 1)], mode="symmetric"), "differ; give the same kernel twice"),
-        (lambda: Pairwise(Linear(), Linear(), 0).fit([[1.0, 2.0]]), "split=0: give a whole number of at least 1"),
+        (
+            lambda: Pairwise(Linear(), Linear(), 0).fit([[1.0, 2.0]]),
+            "split=0: give the number of columns of",
+        ),
         (lambda: Pairwise(Linear(), Linear(), 2).fit([[1.0, 2.0]]), "X has 2 columns: Pairwise.split=2. reads 2"),
         (lambda: Pairwise(Precomputed(MATRIX), Linear()).fit([[9, 2.0]]), r"X\[0\] is 9.*row numbers of K"),
         (lambda: Pairwise(Linear(), Linear()).fit([[1.0, np.nan]]), "X contains NaN"),

@@ -69,6 +69,7 @@ def test_it_is_an_estimator():
         (Subsets(Linear()), TypeError, r"kernel=Linear\(\): Subsets supports Gaussian"),
         (Subsets(Gaussian), TypeError, r"write Gaussian\(\)"),
         (Subsets(Gaussian(), width=2.0), TypeError, r"such as width=\[2.0\]"),
+        (Subsets(Gaussian(), factor=iter([1.0, 2.0])), TypeError, "factor=.*: give a list of values"),
         (Subsets(Gaussian(), width=[]), ValueError, "width=\\[\\]"),
         (Subsets(Gaussian(), width=["wide"]), ValueError, "width='wide'"),
         (Subsets(Gaussian(), factor=[1.0, -1.0]), ValueError, "factor=-1.0"),

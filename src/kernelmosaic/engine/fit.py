@@ -160,8 +160,8 @@ class WeightMethod(Method):
             labels = [machine.program.target for machine in machines]
             return [learn_hard_margin(learner, data.stack, sizes, y, scale, self.tol) for y in labels]
         each = list(zip(machines, starts, strict=True))
-        workers = 1 if len(machines) == 1 else workers_of(self.n_jobs, data, 1, self.parameters.verbose)
-        if workers == 1:
+        workers = workers_of(self.n_jobs, data, 1, self.parameters.verbose)
+        if workers == 1 or len(machines) == 1:
             return [learner.learn(data.stack, machine, replace(start, kernel=data.kernel)) for machine, start in each]
         return map_threads(lambda one: learner.learn(data.stack, *one), each, workers)
 

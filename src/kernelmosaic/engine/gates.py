@@ -296,7 +296,7 @@ class GateMethod(Method):
     descent : GateLearner
         Which gates are learned, by which steps, and when to stop.
     columns, kernel, n_init, n_jobs, random_state
-        Parameters of the localized estimators, of columns and kernel those of the gating.
+        Parameters of the localized estimators; `columns` and `kernel` are those of the gating.
     kinds : set of str
         What the kernels read.
     reader : GateReader or None

@@ -273,7 +273,7 @@ def combine_rows(
 
 #: What the squared distances between samples X and Y less one centre are read off: inner products, the squared norms of
 #: both, X, Y and a share. D_ij = own[i] + others[j] − 2 inner[i, j]; where that is at most the share of own[i] +
-#: others[j], it is computed anew from X and Y. A plain tuple: compiled code takes it faster than a named one.
+#: others[j], it is computed anew from X and Y. A plain tuple: calls of compiled code take longer with a named one.
 Tile = tuple[AnyArray, AnyArray, AnyArray, AnyArray, AnyArray, float]
 
 

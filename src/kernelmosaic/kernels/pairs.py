@@ -12,9 +12,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array
 
-from kernelmosaic._checks import check_choice, check_count
+from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, Array, Indices, KernelsLike, MatrixLike
-from kernelmosaic.kernels.base import Block, Kernel
+from kernelmosaic.kernels.base import Block, Kernel, is_whole
 from kernelmosaic.kernels.distances import FitSamples
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, check_kernel, read_kernels
@@ -224,7 +224,8 @@ class Pairwise(Kernel):
     def _check_parameters(self) -> None:
         check_kernel("left", self.left, "Pairwise")
         check_kernel("right", self.right, "Pairwise")
-        check_count("split", self.split)
+        if not is_whole(self.split):
+            raise ValueError(f"split={self.split!r}: give the number of columns of the left member, at least 1.")
         if MODES[check_choice("mode", self.mode, MODES)] and not _alike(self.left, self.right):
             raise ValueError(
                 f"mode={self.mode!r} is for pairs of one kind, whose members are compared by one kernel, but "

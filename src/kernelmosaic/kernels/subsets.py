@@ -100,8 +100,12 @@ class Subsets(BaseEstimator):
 
     def _settings(self) -> tuple[Settings, ...]:
         """The parameters that the kernels of a subset differ in, checked."""
-        grids = {"width": self.width, "factor": self.factor}
-        settings = settings_of({name: values for name, values in grids.items() if values is not None})
+        both = {"width": self.width, "factor": self.factor}
+        grids = {name: values for name, values in both.items() if values is not None}
+        for name, values in grids.items():
+            if not isinstance(values, Sequence | np.ndarray):
+                raise TypeError(f"{name}={values!r}: give a list of values, such as {name}=[{values!r}].")
+        settings = settings_of(grids)
         for one in settings:
             # Two samples are enough to check a width.
             clone(self.kernel).set_params(**one).fit([[0.0], [1.0]])

@@ -267,6 +267,7 @@ class GramForm(Form):
         self.A, self.ridge = self.A.take(self.A.backend.nonzero(which)), self.ridge[which]
 
     def direction(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
+        self.factor: Any = None  # its memory is that of the next one
         K = self.A.matrix
         if K is not None and len(K) <= self.factorised:
             jitter = rounding_jitter(self.A.dtype, K.diagonal() + self.ridge)

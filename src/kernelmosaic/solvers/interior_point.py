@@ -220,6 +220,7 @@ class CentralPath:
 
     def _factorise(self, theta: ArrayOrTensor) -> None:
         """Factorise the matrix of w and the intercept; without an intercept that of w alone."""
+        self.factor: Any = None  # its memory is that of the next one
         each = np.arange(self.gram.n_features)
         # Rows that add next to nothing are left out.
         M = self.gram.normal_matrix(self.xp.where(theta > 1e-14 * theta.mean(), theta, 0.0))
