@@ -59,3 +59,11 @@ def test_a_pipeline_fits_per_view_and_fills_each_fold_by_its_training_rows():
         imputer = ViewImputer().fit(STACKED.take(train))
         model = MKLRidgeClassifierCV().fit(imputer.transform(STACKED.take(train)), y.iloc[train])
         assert score == model.score(imputer.transform(STACKED.take(test)), y.iloc[test])
+
+
+@pytest.mark.parametrize(
+    "days", [pd.to_datetime(["2020-01-01", None, "2020-01-01"]), pd.to_timedelta(["1D", None, "1D"])]
+)
+def test_missing_dates_and_durations_are_filled(days):
+    filled = ViewImputer().fit_transform(pd.DataFrame({"day": days}))
+    assert list(filled["day"]) == [days[0]] * 3

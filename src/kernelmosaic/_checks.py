@@ -1,4 +1,4 @@
-"""Checks of parameters; errors name the parameter, its value and what to give instead. Warnings of the caller."""
+"""Checks of parameters; errors name the parameter, its value and what to give instead, warnings point at the caller."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def njit(**options: Any) -> Any:
     return compiled
 
 
-def existing_file(path: Path, what: str = "the path of a file") -> Path:
+def existing_file(path: Path, what: str) -> Path:
     """Refuse a path where there is nothing to read; `what` is what to give in its place."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file; give {what}.")

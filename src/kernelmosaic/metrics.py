@@ -210,7 +210,7 @@ def kaplan_meier(
 
 
 def share_at(y: Array, at: Any, *, reverse: bool = False) -> Array:
-    """Return the same estimate at any times, from events and times."""
+    """Return the Kaplan–Meier estimate at any times, of events and times; of censoring if `reverse`."""
     times, share = kaplan_meier(y[:, 1], y[:, 0], reverse=reverse)
     return np.asarray(np.append(1.0, share)[np.searchsorted(times, at, side="right")])
 

@@ -339,6 +339,8 @@ def _side_by_side(data: Any, parts: Sequence[Part], columns: Sequence[Indices]) 
     tables = [part.read(own) for part, own in zip(parts, columns, strict=True)]
     names = [[part.prefix + part.columns[j] for j in own] for part, own in zip(parts, columns, strict=True)]
     cells = [part.data.obs_names for part in parts]
+    if len(parts) > 1 and not all(own.is_unique for own in cells):
+        raise ValueError("data: cells of a modality share a name; call its obs_names_make_unique() first.")
     index = data.obs_names if len(parts) > 1 else cells[0]
     if any(map(sparse.issparse, tables)):
         rows = [SparseTable(table, index=own).reindex(index) for table, own in zip(tables, cells, strict=True)]

@@ -78,9 +78,9 @@ def _check_repeated(path: Path, names: list[str]) -> None:
         raise ValueError(f"{path}: the column {repeated[0]!r} occurs {names.count(repeated[0])} times; rename one.")
 
 
-def _check_there(path: Path) -> None:
-    if existing_file(path).stat().st_size == 0:
-        raise ValueError(f"{path} is empty; give a file that holds a table.")
+def _check_there(path: Path, what: str = "a table") -> None:
+    if existing_file(path, what).stat().st_size == 0:
+        raise ValueError(f"{path} is empty; give a file that holds {what}.")
 
 
 # Text ---------------------------------------------------------------------------------------------------------------
@@ -211,7 +211,8 @@ def _read_npz(path: Path) -> pd.DataFrame:
                 raise ValueError(f"{path}: feature_names has shape {names.shape}, but X has {array.shape[1]} columns.")
             labels = [str(label) for label in names]
         decoded = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
-        parts.append(pd.DataFrame(decoded, columns=labels))
+        # A field of a structured array is no column.
+        parts.append(pd.DataFrame({name: decoded} if array.ndim == 1 else decoded, columns=labels))
     return pd.concat(parts, axis=1)
 
 
@@ -229,7 +230,7 @@ _READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
 
 def read_matrix(path: Path, name: str) -> Array:
     """Return a matrix of numbers; of an archive with several, the one called `name` or K."""
-    _check_there(path)
+    _check_there(path, "a matrix")
     if path.suffix.lower() not in (".npy", ".npz", ".csv", ".tsv", ".txt"):
         raise ValueError(f"{path}: a matrix is read from .npy, .npz, .csv or .tsv.")
     if path.suffix.lower() in (".npy", ".npz"):

@@ -149,3 +149,12 @@ def test_a_number_of_very_many_digits_may_be_a_name(capsys, tmp_path, digits):
     assert "column 'id' is left out: it numbers the rows" in said.err
     said = done(capsys, "predict", tmp_path / "m.skops", tmp_path / "t.csv", "--id", "id")
     assert said.out.splitlines()[1].startswith(f"{ids[0]},")
+
+
+@pytest.mark.parametrize("name", ["surv", "event"])
+def test_a_structured_array_is_one_column(tmp_path, name):
+    times = np.array([(True, 1.0), (False, 2.5)], dtype=[("event", "?"), ("time", "f8")])
+    np.savez(tmp_path / "table.npz", X=np.eye(2), **{name: times})
+    table = read_table(tmp_path / "table.npz")
+    assert list(table.columns) == ["X_0", "X_1", name]
+    assert [tuple(row) for row in table[name]] == [(True, 1.0), (False, 2.5)]

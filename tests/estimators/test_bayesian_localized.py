@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.special import digamma, gammaln, ndtr
 from scipy.stats import gamma, multivariate_normal, norm
 from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import KNeighborsClassifier
 
 from kernelmosaic import LocalizedBayesianMKLClassifier, LocalizedMKLClassifier, load, save
@@ -261,6 +262,12 @@ def test_errors(parameters, message):
     X = np.arange(40)[:, np.newaxis] if "kernels" in parameters else X
     with pytest.raises(ValueError, match=message):
         LocalizedBayesianMKLClassifier(**{"kernels": [Linear(), Gaussian()], **parameters}).fit(X, y)
+
+
+@pytest.mark.parametrize("name", ["gate", "components", "decision_function"])
+def test_what_is_asked_before_a_fit(name):
+    with pytest.raises(NotFittedError):
+        getattr(LocalizedBayesianMKLClassifier(), name)(np.eye(2))
 
 
 def test_model_files(tmp_path):

@@ -175,3 +175,9 @@ def test_relevance_of_columns():
     assert both.weights[0, 1] == both.weights[0, 3] == 0.0
     with pytest.raises(ValueError, match="no kernel of the estimator has one learned width per column"):
         ColumnRelevanceDisplay.from_estimator(MKLRidgeCV([Gaussian()]).fit(X, y))
+
+
+def test_classes_are_a_list_or_an_array():
+    weights = np.array([[0.2, 0.8], [0.5, 0.5]])
+    display = KernelWeightsDisplay(weights, ["a", "b"], np.array(["no", "yes"])).plot()
+    assert [label.get_text() for label in display.ax_.get_xticklabels()] == ["no", "yes"]

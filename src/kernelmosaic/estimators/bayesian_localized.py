@@ -184,7 +184,8 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         -------
         ndarray of shape (n_samples, P)
         """
-        return np.asarray(self.function_.gates(self.read(X))[0])
+        X = self.read(X)
+        return np.asarray(self.function_.gates(X)[0])
 
     def components(self, X: MatrixLike) -> Array:
         """Return the posterior means of the projections ⟨w_mr, φ_m(x)⟩.

@@ -677,7 +677,7 @@ def stability(
 
 
 def _draw(numbers: Indices, fraction: float | None, random: np.random.RandomState) -> Indices:
-    """Return a fraction of some numbers, drawn without replacement, or as many with it."""
+    """Return a fraction of some numbers, drawn without replacement; for None as many, drawn with replacement."""
     size = len(numbers) if fraction is None else max(1, round(fraction * len(numbers)))
     return np.asarray(random.choice(numbers, size, replace=fraction is None))
 

@@ -252,6 +252,8 @@ def is_missing(X: MatrixLike) -> Mask:
     """Return which entries of an array are NaN, None or the missing value of pandas."""
     if X.dtype.kind == "f":
         return np.asarray(np.isnan(X))
+    if X.dtype.kind in "mM":
+        return np.asarray(np.isnat(X))
     if X.dtype.kind != "O":
         return np.zeros(X.shape, dtype=bool)
     # NaN does not equal itself; the missing value of pandas does not compare, and is known by its name.

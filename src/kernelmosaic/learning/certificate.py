@@ -270,11 +270,10 @@ class LearnedRidge(Learned):
     ) -> Self:
         """Return the same with the gap of the search plus the rounding of both bounds.
 
-        Both sum terms of the size of Σ_j (Σ_i √D_i |β_ij|)². The lower bound is ⟨H, β⟩² over λ‖β‖² and what the kernel
-        of the largest form takes, whether that has a weight or not: raised by what rounding may hide of the forms
-        Σ_j β_jᵀG̃_mβ_j, measured by the traces r_m of the centred kernels, this takes a share of the bound. The forms
-        are off by u Σ_j s_mj², and r_m by u Σ_i D_mi, which is much where centring leaves little of a kernel. Traces
-        of one are given, not summed.
+        Both sum terms of the size of Σ_j (Σ_i √D_i |β_ij|)². The lower bound is ⟨H, β⟩² over the sum of λ‖β‖² and the
+        largest form Σ_j β_jᵀG̃_mβ_j / r_m, whether or not its kernel has a weight; r_m are the traces of the centred
+        kernels. Rounding may hide u Σ_j s_mj² of a form and u Σ_i D_mi of r_m, which is much where centring leaves
+        little of a kernel: the forms are raised by both, which lowers the bound. Traces of one are given, not summed.
         """
         beta, forms, traces = self.solution.beta, self.solution.forms, learner.options.penalties**2
         size, u = abs(self.objective), rounding(np.float64, len(beta))

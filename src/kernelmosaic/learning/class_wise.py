@@ -297,7 +297,10 @@ class ProjectedGradient(ClassWiseLearner):
 
 
 def _lowest_point(theta: Array, q: Array, H: Array, least: float = 0.1) -> Array:
-    """Return where ½ Σθ − ⟨q, δ⟩ + ½ δᵀHδ is least over the weights θ + δ that are to be trusted."""
+    """Return where ½ Σθ − ⟨q, δ⟩ + ½ δᵀHδ is least over the weights θ + δ that are to be trusted.
+
+    A class that would lose its weights keeps the share `least` of each.
+    """
     A = damped(H)
     # The steps of weights that are to grow are lengthened by their slopes instead.
     floor = trusted_floor(theta.ravel(), q.ravel(), np.diag(H), common=0.5).reshape(theta.shape)

@@ -347,9 +347,9 @@ class Factors:
 
     def setting(self, z: Array) -> Settings:
         """Return the parameters at a point, as `set_params` takes them."""
-        found: Settings = {name: (first,) for name, first in self.anchors.items()}
-        for name, value in zip(self.parameters, 10.0 ** np.asarray(z), strict=True):
-            found[name] = (*found[name], float(value)) if name in self.anchors else float(value)
+        found: Settings = {}
+        for name, value in zip(self.parameters, (10.0 ** np.asarray(z)).tolist(), strict=True):
+            found[name] = (*found.get(name, (self.anchors[name],)), value) if name in self.anchors else value
         return found
 
 

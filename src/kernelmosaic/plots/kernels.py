@@ -145,7 +145,7 @@ class KernelWeightsDisplay(Display):
         lines = (0.26 if len(self.shown_) <= 25 else 0.19) * len(self.shown_)
         if self.weights.ndim == 1:
             return 3.6 + 0.075 * letters, 0.9 + lines
-        below = max((len(str(label)) for label in self.classes or ()), default=0)
+        below = max((len(str(label)) for label in (() if self.classes is None else self.classes)), default=0)
         return 1.6 + 0.075 * letters + max(0.46 * self.weights.shape[0], 1.6), 0.9 + 0.05 * min(below, 36) + lines
 
     def _draw_bars(self, ax: AxesOrNone, labels: list[str], style: Settings) -> None:
