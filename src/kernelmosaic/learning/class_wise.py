@@ -139,10 +139,11 @@ class ClassWiseLearner(Learner):
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
         search = ClassSearch(ClassWiseProblem(stack, machine, self.options), start)
-        with gap_progress(machine, self.options) as search.advance, suppress(_Done, ExhaustedError):
-            search.go_on()
-            self.minimise(search)
-        search.drop_classes()
+        with gap_progress(machine, self.options) as search.advance:
+            with suppress(_Done, ExhaustedError):
+                search.go_on()
+                self.minimise(search)
+            search.drop_classes()
         return search.learned()
 
     @staticmethod
@@ -213,7 +214,7 @@ class ClassSearch(BoundTracker):
         gap = relative_gap(trial.upper, self.problem.lower(trial), self.problem.noise)
         if gap <= tol:
             self.best, self.proved, self.gap = trial, trial, gap
-            self.record()
+            self.advance(self.record())
 
     def along(self, here: Evaluation, direction: Array) -> Evaluation | None:
         """Go along the direction as far as pays; None if nothing does."""
