@@ -143,7 +143,8 @@ class ClassWiseLearner(Learner):
             with suppress(_Done, ExhaustedError):
                 search.go_on()
                 self.minimise(search)
-            search.drop_classes()
+            with suppress(ExhaustedError):
+                search.drop_classes()
         return search.learned()
 
     @staticmethod
@@ -208,7 +209,7 @@ class ClassSearch(BoundTracker):
         here, tol = self.proved, self.options.tol
         total = here.theta.sum(axis=1)
         tiny = (total > 0) & (0.5 * total <= tol * abs(here.upper))
-        if not tiny.any() or self.gap > tol:
+        if not tiny.any() or self.gap > tol or len(self.history) >= self.options.max_iter:
             return
         trial = self.problem.evaluate(np.where(tiny[:, np.newaxis], 0.0, here.theta), here.solution.beta, self.inner)
         gap = relative_gap(trial.upper, self.problem.lower(trial), self.problem.noise)
