@@ -22,6 +22,7 @@ from kernelmosaic.cli.predict import add_waterfall, first_lacking
 from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.inspection import conditional_pvalue, feature_importance
+from kernelmosaic.inspection.significance import LEAST_SAMPLES_TO_PERMUTE
 from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier, usual_times
 from kernelmosaic.plots.drawing import colour, line_style, open_frame
 from kernelmosaic.reports import Page
@@ -161,16 +162,21 @@ class _FitReport:
             value, error = lost(*rows), bootstrap_error(lost, *rows, groups=self.trained.groups)
             factor, form = (1, ".3f") if task in ("regression", "survival") else (100, ".1f")
             loss = [f"{factor * (value + times * error):{form}}" for times in (0, -2, 2)]
-        return [f"{self._p_value(view, less):.2g}", *loss]
+        p_value = self._p_value(view, less)
+        return [None if p_value is None else f"{p_value:.2g}", *loss]
 
-    def _p_value(self, view: str, less: Trained, most: int = 1000) -> float:
-        """Return the p-value of a view given the machine without it, by the rows that have the view."""
+    def _p_value(self, view: str, less: Trained, most: int = 1000) -> float | None:
+        """Return the p-value of a view given the machine without it, by the rows that have it; None of too few."""
         training, inside = self.training, less.training.rest
         has = np.arange(len(inside))
         if view in training.views:
             own = training.table.iloc[inside][training.views[view]["columns"]]
             has = np.flatnonzero(own.notna().any(axis=1))
-        has = has[np.linspace(0, len(has) - 1, min(most, len(has))).astype(int)]
+        if len(has) < LEAST_SAMPLES_TO_PERMUTE:
+            return None
+        if len(has) > most:
+            # Drawn, as rows at equal distances may all be of one class.
+            has = np.sort(np.random.RandomState(self.request.seed or 0).choice(has, most, replace=False))
         X = self.trained.pipeline[:-1].transform(training.table.iloc[inside[has]])
         K = np.zeros((len(has), len(has)))
         for (_, kernel, columns), name in zip(training.kernels, self.model.view_names_, strict=True):
