@@ -52,6 +52,7 @@ from kernelmosaic.learning.certificate import COLD, CombinedKernel, Start
 from kernelmosaic.learning.gated import Projections
 from kernelmosaic.learning.problem import Learner
 from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets, learn_ridge
+from kernelmosaic.row_order import content_order
 from kernelmosaic.stacking import several_tables
 
 
@@ -202,10 +203,20 @@ class TrainingSet(ABC):
         """Return weights of sum one by the leave-one-out error of least squares, learned once for the same targets."""
         key = str(content_hash([targets.Y, targets.weight]))
         if key not in self._loo:
+            if not is_streamed(self.samples):
+                targets = replace(targets, order=self._content_order(targets))
             with self.threads():
                 weights = learn_ridge(self.stack, targets, options=RidgeOptions(n_init=2)).weights
             self._loo[key] = weights / weights.sum()
         return self._loo[key]
+
+    def _content_order(self, targets: RidgeTargets) -> Indices:
+        """Return the samples in an order that does not depend on how they are numbered."""
+        X = self.samples
+        if X.dtype.kind == "f":
+            # The last digits of standardised columns depend on the order of samples.
+            X = X.astype(np.float32)
+        return content_order(X, targets.Y, targets.weight)
 
     @property
     def stack(self) -> Any:

@@ -59,6 +59,7 @@ from kernelmosaic.learning.ridge_weights import (
     learn_ridge,
 )
 from kernelmosaic.learning.target_weights import TargetOptions, learn_target_weights
+from kernelmosaic.row_order import content_order
 from kernelmosaic.solvers.leave_one_out import RidgeSystem, softmax_loss, variances
 from kernelmosaic.stacking import check_row_names
 
@@ -180,7 +181,7 @@ class BaseRidge(KernelEstimator):
             check_count("subsample", self.subsample)
 
     def _rows_to_learn_from(self, targets: RidgeTargets, options: KernelOptions) -> NDArray[np.intp] | None:
-        """Return samples, evenly spread over the sorted targets, that weights are learned from; None if all are."""
+        """Return samples of all classes and groups that weights are learned from; None if all are."""
         n = len(targets.Y)
         count = n if self.subsample is None else _LEARNED_FROM if self.subsample == "auto" else int(self.subsample)
         if count >= n or getattr(self, "per_target", False) or options.approximation is not None:
@@ -188,8 +189,7 @@ class BaseRidge(KernelEstimator):
         # Kernels of pairs are products with the matrices of their members, whatever the number of pairs.
         if any(isinstance(entry.kernel, Pairwise) for entry in options.entries):
             return None
-        order = np.argsort(targets.Y[:, 0] if targets.labels is None else targets.labels, kind="stable")
-        return np.sort(order[np.linspace(0, n - 1, max(count, 2)).astype(np.intp)])
+        return targets.spread(max(count, 2))
 
     def _prepare(self, whole: FitInput, groups: TargetLike) -> Prepared:
         """Check the parameters, and return what is learned from: the samples of positive weight, and their kernels."""
@@ -208,6 +208,8 @@ class BaseRidge(KernelEstimator):
         weight = np.ones(n) if given.weight is None else given.weight
         together = None if group is None else _members(group[rows])
         targets = replace(self._targets(given.y, weight), groups=together)
+        # Of the samples as given: sums over them, as in standardised columns, depend on their order by rounding.
+        targets = replace(targets, order=_content_order(given, weight, group if group is None else group[rows]))
         self._warn_of_repeats(given.X, targets)
         scaled = self.scaled(given, self.scale)
         # Products with many targets are worth a device.
@@ -311,7 +313,8 @@ class BaseRidge(KernelEstimator):
         data, targets = prepared.data, prepared.targets
         self.weights_, self.stationarity_ = learned.weights, learned.stationarity
         # Numbers, or one for every target.
-        self.alpha_: Any = learned.alpha
+        self.alpha_: Any = learned.alpha * targets.weight_unit
+        self._ridge_of_mean_weight = learned.alpha
         self.criterion_: Any = learned.value
         self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
         self.n_iter_ = len(learned.history)
@@ -395,7 +398,7 @@ class BaseRidge(KernelEstimator):
         if rows is not None and isinstance(data, FeatureSet) and first is not None:
             given, tied = first.weights, False
         known: Any = {
-            "alpha": None if self.alpha == "learn" else float(self.alpha),
+            "alpha": None if self.alpha == "learn" else float(self.alpha) / targets.weight_unit,
             "weights": given,
             "ties": side_ties(data.kernel_set) if tied else None,
             "options": RidgeOptions(self.criterion, self.tol, self.max_iter, self.n_init),
@@ -438,7 +441,13 @@ class BaseRidge(KernelEstimator):
                 f"width='learn': {len(rows)} of the {len(present)} samples have all views, and widths are learned from "
                 "at least 10 such samples; give widths as numbers, or 'median'."
             )
-        rows = rows[np.unique(np.linspace(0, len(rows) - 1, most).astype(np.intp))]
+        complete = targets.take(rows)
+        if complete.groups is not None and len(complete.groups) == 1:
+            raise ValueError(
+                "groups: all samples that have all views are of one group, and widths are learned from such samples; "
+                "give widths as numbers, or 'median'."
+            )
+        rows = rows[complete.spread(most)]
         some = targets.take(rows)
         exact = replace(options, entries=entries, approximation=None, missing=None)
         data = read_training_set(exact, given.X[rows], given.original, DistinctSamples.all_of(len(rows), some.weight))
@@ -520,6 +529,14 @@ class LeftOut(Unseen):
             yield values, values
 
 
+def _content_order(given: FitInput, weight: Array, group: NDArray[np.intp] | None) -> NDArray[np.intp]:
+    """Return the samples in an order that does not depend on the order in which they are given."""
+    ties = [np.asarray(to_host(given.y)), weight]
+    if group is not None:
+        ties.append(group)
+    return content_order(given.X, *ties)
+
+
 def _read_groups(groups: TargetLike, n: int) -> NDArray[np.intp] | None:
     """Return the number of every sample's group, or raise saying what is wrong."""
     if groups is None:
@@ -558,7 +575,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         The criterion: the logarithm of the mean squared leave-one-out residual, or the negative log evidence of
         the Gaussian process with this kernel and noise.
     alpha : float or "learn", default="learn"
-        The ridge.
+        The ridge, relative to the sample weights: with twice the weights, the same fit needs twice the ridge.
     weights : array-like of shape (P,), "uniform" or "factorized", default=None
         Given weights; None learns them. ``"factorized"``, for the products of :func:`kernels.pairwise`, learns one
         factor per kernel of the left and one per kernel of the right, whose products are the weights.
@@ -579,7 +596,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         As in :class:`MKLClassifier`. With ``approximation="fourier"``, None means the Gaussians and Laplacians of
         the columns alone.
     subsample : int, "auto" or None, default="auto"
-        Most samples that weights and widths are learned from, evenly spread over the sorted targets; the ridge and the
+        Most samples that weights and widths are learned from, evenly spread over the sorted targets, with at least two
+        of every class and group; they do not depend on the order in which samples are given. The ridge and the
         machine, and so leave-one-out predictions and intervals, are those of all samples. ``"auto"`` is 1000, and None
         means all. Where exact linear systems of all samples take too long (more than 15,000 samples without a GPU) or
         too much memory, they are fitted by Nyström features, 3000 in all, unless `subsample` is None; a warning says
@@ -599,7 +617,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     view_weights_ : dict
         Their sums over the kernels of every view, by its name.
     alpha_ : float, or ndarray of shape (targets,)
-        The ridge.
+        The ridge, relative to the sample weights as they were given.
     kernels_, kernel_names_ : list
         The fitted kernels, and their names.
     loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, targets)
@@ -610,7 +628,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     best_score_ : float
         R² of `loo_predictions_`, the mean over targets.
     criterion_, stationarity_ : float
-        The criterion with its priors at the end, in nats, and its largest slope, divided as for `tol`. With
+        The criterion with its priors at the end, in nats, and its largest slope, divided as for `tol`: in the ridge
+        that on all samples; in the weights, where `subsample` is fewer, that on the samples they are learned from. With
         `per_target` the criterion of every target, and by how much its interpolation between candidates falls below
         it, on average, divided likewise.
     history_ : list of dict
@@ -646,7 +665,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors of the squared errors. Leave-one-out removes a sample with all its weight.
+            Factors of the squared errors. Leave-one-out removes a sample with all its weight. A common factor of all
+            weights changes nothing, unless `alpha` is a number, which is relative to the weights as given.
         groups : array-like of shape (n_samples,), optional
             Samples of one group are left out together.
 
@@ -679,12 +699,14 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         some = np.unique(np.linspace(0, T - 1, min(T, _SHARED_FROM)).astype(np.intp))
         few = replace(given, y=np.asarray(to_host(given.y[:, some]), dtype=np.float64))
         prepared = self._prepare(few, groups)
-        data, weight = prepared.data, prepared.targets.weight
+        data, weight, weight_unit = prepared.data, prepared.targets.weight, prepared.targets.weight_unit
         stack = _columns_of(data) or data.stack
         Y = given.y if len(prepared.rows) == len(given.y) else given.y[prepared.rows]
         if T > 1 and self.weights is not None:
             eta = given_weights(self.weights, stack.n_kernels)
-            sums = np.geomspace(1e-4, 1e6, 101) if self.alpha == "learn" else eta.sum() / np.array([float(self.alpha)])
+            sums = np.geomspace(1e-4, 1e6, 101)
+            if self.alpha != "learn":
+                sums = eta.sum() * weight_unit / np.array([float(self.alpha)])
             seeds, first = [], eta / eta.sum() * sums[:, np.newaxis]
         else:
             seeds = self._learn_seeds(prepared, stack, T)
@@ -708,10 +730,11 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self._keep_kernels(prepared)
         if self.alpha == "learn":
             scale = given_weights(self.weights, len(data.kernel_set)).sum() if self.weights is not None else 1.0
-            self.alpha_ = scale / learned.ratios.sum(axis=1)
+            alpha = scale / learned.ratios.sum(axis=1)
         else:
-            self.alpha_ = np.full(T, float(self.alpha))
-        self.weights_ = learned.ratios * self.alpha_[:, np.newaxis]
+            alpha = np.full(T, float(self.alpha) / weight_unit)
+        self.alpha_ = alpha * weight_unit
+        self.weights_ = learned.ratios * alpha[:, np.newaxis]
         self.criterion_, self.loo_scores_ = learned.value, 1.0 - learned.errors
         self.best_score_ = float(np.mean(self.loo_scores_))
         left_over = learned.left_over / min(float(weight.sum()), RidgeOptions.slope_samples)
@@ -719,7 +742,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
         self.n_iter_ = len(learned.candidates)
         self.intercept_, self.dual_coef_ = learned.intercept, learned.beta.T
-        self.dual_coef_ /= self.alpha_[:, np.newaxis].astype(self.dual_coef_.dtype)
+        self.dual_coef_ /= alpha[:, np.newaxis].astype(self.dual_coef_.dtype)
         expansion = data.expansion(self.dual_coef_, np.arange(len(Y)), self.weights_)
         self.function_ = StripFunction(expansion, self.intercept_, shares_weights=False)
         return self
@@ -805,7 +828,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
                 "predict_interval, which adds quantiles of the leave-one-out residuals."
             )
         # Of a small variance rounding may leave less than nothing.
-        variance = np.maximum(self._variances(self._validate(X, reset=False)), 0.0) + self.alpha_
+        variance = np.maximum(self._variances(self._validate(X, reset=False)), 0.0)
+        variance += self._ridge_of_mean_weight
         deviation = np.sqrt(variance)[:, np.newaxis] * self._noise
         return outputs, self.decide(deviation)
 
@@ -951,7 +975,8 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         y : array-like of shape (n_samples,)
             Classes.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors of the squared errors. Leave-one-out removes a sample with all its weight.
+            Factors of the squared errors. Leave-one-out removes a sample with all its weight. A common factor of all
+            weights changes nothing, unless `alpha` is a number, which is relative to the weights as given.
         groups : array-like of shape (n_samples,), optional
             Samples of one group are left out together.
 
@@ -968,7 +993,9 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
             weight[counted] *= class_factors(self.class_weight, given.y[counted], weight[counted], self.classes_)
         learned, outputs = self._learn_ridge(replace(given, weight=weight), groups)
         labels = Labels(self.classes_).codes(given.y[counted])
-        self._calibration, shift = ScaledSoftmax.fit(outputs[counted], labels, weight[counted])
+        # As in the criterion, a common factor of all weights says nothing.
+        relative_weight = weight[counted] / weight[counted].mean()
+        self._calibration, shift = ScaledSoftmax.fit(outputs[counted], labels, relative_weight)
         self.intercept_ = learned.intercept + shift
         self.function_ = replace(self.function_, intercept=self.intercept_)
         self.loo_predictions_ = self.decide(outputs + shift)

@@ -23,6 +23,7 @@ from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.gram.pairs import PairStack
 from kernelmosaic.gram.stack import MatrixStack, StoredStack
 from kernelmosaic.kernels.numeric import RadialWidths
+from kernelmosaic.row_order import choose_groups, spread_rows
 from kernelmosaic.solvers.leave_one_out import (
     FeatureInverse,
     FeatureSystem,
@@ -72,9 +73,9 @@ class RidgeOptions:
     range, width_range : tuple of float
         Least and largest logarithm, of widths relative to where they start: beyond, rounding hides what a parameter
         does.
-    left_out_rows : int
+    left_out_rows, left_out_groups : int
         Most samples, evenly spread, whose leave-one-out errors are minimised in features: weights and ridge are few
-        next to them. All samples are learned from.
+        next to them. All samples are learned from. Where groups are left out, so many groups are judged at least.
     slope_samples : int
         Of at most so many samples the largest slope is divided by the number, to be compared with `tol`: a criterion
         is a sum over samples, and what a slope of some nats leaves to gain does not grow with their number.
@@ -82,9 +83,8 @@ class RidgeOptions:
         Most samples, evenly spread, that widths are learned from; weights and ridge are learned from all.
     first_rows : int
         Several starts are tried on a third of the samples, if these are at least so many.
-    ridge_steps, least_gain : int, float
-        Where weights are learned from some samples, most steps of the ridge on all, and the gain in nats below which
-        they end.
+    ridge_steps : int
+        Where weights are learned from some samples, most steps of the ridge on all.
     probe_signs, most_probes : int
         Of kernels of pairs, how many random signs a trace is made of, in two vectors at least and so many at most.
     product_steps, product_tol : int, float
@@ -108,15 +108,19 @@ class RidgeOptions:
     range: tuple[float, float] = (-20.0, 10.0)
     width_range: tuple[float, float] = (-4.0, 7.0)
     left_out_rows: int = 5000
+    left_out_groups: int = 20
     slope_samples: int = 300
     width_rows: int = 2000
     first_rows: int = 100
-    ridge_steps: int = 8
-    least_gain: float = 0.5
+    ridge_steps: int = 15
     probe_signs: int = 16_000
     most_probes: int = 20
     product_steps: int = 400
     product_tol: float = 1e-4
+
+    def slope_count(self, targets: RidgeTargets) -> float:
+        """Return the number of samples that the largest slope is divided by."""
+        return min(float(targets.weight.sum()), self.slope_samples)
 
 
 DEFAULTS = RidgeOptions()
@@ -142,13 +146,18 @@ class RidgeTargets:
     Y : ndarray of shape (n, c)
         Numbers; ±1 for two classes; indicators of several.
     weight : ndarray of shape (n,)
-        Of the samples.
+        Of the samples; their mean is one.
     labels : ndarray of shape (n,) or None
         The classes, if the criterion is their log-loss.
     groups : sequence of ndarray or None
         Samples that are left out together.
     mean, unit : ndarray of shape (c,), or float
         The targets as they were given are mean + unit · Y.
+    weight_unit : float
+        The weights as they were given are weight_unit · weight. A common factor of all weights says nothing about how
+        much was observed, and the ridge α in units of the given weights is weight_unit times that of the machine.
+    order : ndarray of shape (n,) or None
+        The samples as `content_order` sorts them; None where they are numbered in an order of their own.
     """
 
     Y: Array
@@ -157,18 +166,24 @@ class RidgeTargets:
     groups: Sequence[Indices] | None = None
     mean: Array | float = 0.0
     unit: Array | float = 1.0
+    weight_unit: float = 1.0
+    order: Indices | None = None
 
     @classmethod
     def of_numbers(cls, Y: Array, weight: Array) -> RidgeTargets:
         """Return targets of shape (n, c), those of all units alike."""
         mean, unit = centre_and_unit(Y, weight)
-        return cls((Y - mean) / unit, weight, mean=mean, unit=unit)
+        weight_unit = float(weight.mean())
+        return cls((Y - mean) / unit, weight / weight_unit, mean=mean, unit=unit, weight_unit=weight_unit)
 
     @classmethod
     def of_classes(cls, labels: Indices, weight: Array) -> RidgeTargets:
         """Return the targets of classes, which are numbered from 0."""
-        indicators = np.eye(int(labels.max()) + 1)[labels]
-        return cls(2.0 * indicators[:, 1:] - 1.0 if indicators.shape[1] == 2 else indicators, weight, labels)
+        Y = np.eye(int(labels.max()) + 1)[labels]
+        if Y.shape[1] == 2:
+            Y = 2.0 * Y[:, 1:] - 1.0
+        weight_unit = float(weight.mean())
+        return cls(Y, weight / weight_unit, labels, weight_unit=weight_unit)
 
     def loss(self, r: Array, scale: float) -> tuple[float, Array, float]:
         """Return the loss of the residuals of samples left out, its slopes in them, and that in log a."""
@@ -178,12 +193,38 @@ class RidgeTargets:
 
     def take(self, rows: Indices) -> RidgeTargets:
         """Return those of some samples, whose numbers ascend."""
-        groups = None
+        n = len(self.Y)
+        is_kept = np.zeros(n, dtype=bool)
+        is_kept[rows] = True
+        new_number = np.cumsum(is_kept) - 1
+        groups = order = labels = None
         if self.groups is not None:
-            kept = (np.searchsorted(rows, np.intersect1d(S, rows)) for S in self.groups)
+            kept = (new_number[S[is_kept[S]]] for S in self.groups)
             groups = [S for S in kept if len(S)]
-        labels = None if self.labels is None else self.labels[rows]
-        return replace(self, Y=self.Y[rows], weight=self.weight[rows], labels=labels, groups=groups)
+        if self.order is not None:
+            order = new_number[self.order[is_kept[self.order]]]
+        if self.labels is not None:
+            labels = self.labels[rows]
+        return replace(self, Y=self.Y[rows], weight=self.weight[rows], labels=labels, groups=groups, order=order)
+
+    @property
+    def content_order(self) -> Indices:
+        """The samples in an order that does not depend on how they are numbered, as far as one is known."""
+        return np.arange(len(self.Y)) if self.order is None else self.order
+
+    def spread(self, count: int) -> Indices:
+        """Return the numbers of some samples, evenly spread over sorted targets, of all classes and groups."""
+        categories: list[Indices] = []
+        values: Array | Indices = self.Y[:, 0]
+        if self.labels is not None:
+            values = self.labels
+            categories.append(self.labels)
+        if self.groups is not None:
+            group_number = np.empty(len(self.Y), dtype=np.intp)
+            for number, S in enumerate(self.groups):
+                group_number[S] = number
+            categories.append(group_number)
+        return spread_rows(self.content_order, count, values, *categories)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,7 +338,7 @@ def learn_ridge(
         x[P], free[P], problem.least_ridge = np.log(alpha), False, 0.0
     free[P + 1] = problem.has_scale
     history: list[float] = []
-    samples = min(float(targets.weight.sum()), options.slope_samples)
+    samples = options.slope_count(targets)
 
     def improve(x: Array, free: Mask, steps: int) -> tuple[Array, float, float]:
         """Return where the steps end, the value there, and the largest slope that leads nowhere out of its range."""
@@ -354,20 +395,25 @@ def learn_from_some(
 ) -> RidgeLearned:
     """Learn weights from some samples, whose numbers ascend, then the ridge, and the machine, from all of them.
 
-    What is known is given as to `learn_ridge`.
+    What is known is given as to `learn_ridge`. The `stationarity` is the larger one of the largest slope on the samples
+    that weights are learned from and of the slope in the ridge on all samples.
     """
     some, own = stack.take(rows, stored=True), targets.take(rows)
     with threads_for(len(rows)):
         part = learn_ridge(some, own, **known, options=options)
-        at = RidgePoint(part.weights, part.alpha, part.scale, {})
+        point = RidgePoint(part.weights, part.alpha, part.scale, {})
         is_given = known.get("alpha") is not None
-        curvature = 0.0 if is_given else MatrixForm(some, own, options.criterion, {}).curvature(at)
+        curvature = 0.0
+        if not is_given:
+            curvature = MatrixForm(some, own, options.criterion, {}).curvature(point, options.scale_prior)
     form = MatrixForm(stack, targets, options.criterion, {})
     if is_given:
-        machine = form.machine(at)
+        machine, stationarity = form.machine(point), part.stationarity
     else:
-        at, machine = form.relearn_ridge(at, curvature * float(targets.weight.sum() / own.weight.sum()), options)
-    found = replace(part, alpha=at.alpha, scale=at.scale)
+        curvature *= float(targets.weight.sum() / own.weight.sum())
+        point, machine, slope = form.relearn_ridge(point, curvature, options)
+        stationarity = max(part.stationarity, abs(slope) / options.slope_count(targets))
+    found = replace(part, alpha=point.alpha, scale=point.scale, stationarity=stationarity)
     return replace(found, **RidgeProblem(form, options).machine(found.logs(), machine))
 
 
@@ -381,7 +427,7 @@ def _learn_ridge_of_some(
     count = min(stack.n_samples // 3, stack.part_samples)
     if count < options.first_rows:
         return None
-    rows = np.linspace(0, stack.n_samples - 1, count).astype(np.intp)
+    rows = targets.spread(count)
     found = learn_ridge(stack.take(rows, stored=True), targets.take(rows), weights=weights, options=options)
     return replace(found, weights=np.full(stack.n_kernels, found.weights.mean()))
 
@@ -403,7 +449,7 @@ def _make_form(
         every = dict(stack.features(slice(0, stack.n_samples), range(stack.n_kernels)))
         exact = [every[m].astype(np.float64) for m in range(stack.n_kernels)]
         return MatrixForm(StoredStack(np.array([Z @ Z.T for Z in exact])), targets, criterion, widths)
-    return FeatureForm(stack, targets, criterion, options.left_out_rows)
+    return FeatureForm(stack, targets, criterion, options.left_out_rows, options.left_out_groups)
 
 
 @dataclass(frozen=True)
@@ -476,7 +522,7 @@ class MatrixForm:
         value = evidence_at(system, Y, beta)[0] if is_evidence else self.targets.loss(residuals, at.scale)[0]
         return RidgeMachine(beta=beta, intercept=system.constants @ Y, residuals=residuals, value=value)
 
-    def ridge_slope(self, at: RidgePoint, system: RidgeSystem) -> tuple[float, float]:
+    def ridge_slope(self, at: RidgePoint, system: RidgeSystem, scale_prior: float) -> tuple[float, float]:
         """Return the slope of the criterion in log α at given weights, and the scale a that minimises it there."""
         t, ridge, scale = self.targets, at.alpha / self.targets.weight, at.scale
         if self.criterion == "evidence":
@@ -484,30 +530,35 @@ class MatrixForm:
         else:
             beta = system.times(t.Y.astype(system.dtype)).astype(np.float64)
             r = system.residuals(beta, t.groups)
-            scale = self._best_scale(r, scale)
+            scale = self._best_scale(r, scale, scale_prior)
             _, g, _ = t.loss(r, scale)
             diagonal = system.slope_diagonal(beta, r, g, t.groups)
         return float(ridge @ diagonal), scale
 
-    def _best_scale(self, r: Array, scale: float) -> float:
-        """Return the scale a of the least log-loss of these residuals; numbers have none."""
+    def _best_scale(self, r: Array, scale: float, prior: float) -> float:
+        """Return the scale a of the least log-loss of these residuals with its prior; numbers have none."""
         loss = self.targets.loss
         if self.targets.labels is None:
             return scale
-        found = minimize_scalar(lambda log_a: loss(r, float(np.exp(log_a)))[0], bounds=(-5.0, 8.0), method="bounded")
+
+        def value(log_a: float) -> float:
+            return loss(r, float(np.exp(log_a)))[0] + prior * log_a**2
+
+        found = minimize_scalar(value, bounds=(-5.0, 8.0), method="bounded")
         return float(np.exp(found.x))
 
-    def curvature(self, at: RidgePoint, apart: float = 0.2) -> float:
+    def curvature(self, at: RidgePoint, scale_prior: float, apart: float = 0.2) -> float:
         """Return the second derivative of the criterion in log α by the difference of two slopes."""
         ends = [replace(at, alpha=at.alpha * float(np.exp(sign * apart))) for sign in (-1.0, 1.0)]
-        low, high = (self.ridge_slope(end, self._system(end)[0])[0] for end in ends)
+        low, high = (self.ridge_slope(end, self._system(end)[0], scale_prior)[0] for end in ends)
         return (high - low) / (2.0 * apart)
 
-    def relearn_ridge(self, at: RidgePoint, curvature: float, options: RidgeOptions) -> tuple[RidgePoint, RidgeMachine]:
-        """Return given weights with the ridge of these samples, and the machine.
+    def relearn_ridge(
+        self, at: RidgePoint, curvature: float, options: RidgeOptions
+    ) -> tuple[RidgePoint, RidgeMachine, float]:
+        """Return given weights with the ridge of these samples, the machine, and the slope that is left in log α.
 
-        Newton steps in log α, a factorisation each, end where the next would gain less than `options.least_gain`
-        nats, or `options.tol` of one per sample.
+        Every step takes a factorisation, and ends where the slope is at most `options.tol` per sample.
 
         Parameters
         ----------
@@ -516,35 +567,31 @@ class MatrixForm:
         curvature : float
             The second derivative of the criterion in log α to start with.
         options : RidgeOptions
-            The prior of α, and when to stop.
+            The priors, and when to stop.
         """
         K, _ = self._combine(at)
         offset, weight = centre(K), self.targets.weight
         # Single precision shows the slope where rounding is far below the ridge; graphics processors gain nothing.
         lost = 1e-5 * float(np.linalg.norm(K)) if backend_of(K).name == "numpy" else np.inf
-        strength, before = 2.0 * options.alpha_prior, None
-        least = max(options.least_gain, options.tol * float(weight.sum()))
+        least_alpha = options.least_ridge * len(weight) * float(at.weights.sum())
+        search = LevelSearch(max(options.range[0], np.log(least_alpha)), options.range[1], curvature)
+        log_alpha, scale = float(np.log(at.alpha)), at.scale
         for _ in range(options.ridge_steps):
-            ridge = at.alpha / weight
-            system = RidgeSystem.of_centred(K, offset, ridge, np.float32 if ridge.min() > lost else np.float64)
-            slope, scale = self.ridge_slope(at, system)
-            log_alpha = float(np.log(at.alpha))
-            slope += strength * (log_alpha - options.alpha_mean)
-            if before is not None and log_alpha != before[0]:
-                curvature = (slope - before[1]) / (log_alpha - before[0])
-            before = log_alpha, slope
-            # Where the criterion is not convex, the step is one down the slope.
-            step = -slope / curvature if curvature > 0 else -float(np.sign(slope))
-            step = float(np.clip(step, -2.0, 2.0))
-            at = replace(at, scale=scale, alpha=at.alpha * float(np.exp(step)))
-            # A curvature that is right to a quarter leaves a sixteenth of what the step gains.
-            if abs(step) < 2.0 and abs(step * slope) < 32.0 * least:
+            point = replace(at, alpha=float(np.exp(log_alpha)), scale=scale)
+            ridge = point.alpha / weight
+            dtype = np.float32 if ridge.min() > lost else np.float64
+            system = RidgeSystem.of_centred(K, offset, ridge, dtype)
+            slope, scale = self.ridge_slope(point, system, options.scale_prior)
+            slope += 2.0 * options.alpha_prior * (log_alpha - options.alpha_mean)
+            slope = search.record(log_alpha, slope)
+            if abs(slope) <= options.tol * options.slope_count(self.targets):
                 break
-        machine = self._machine(RidgeSystem.of_centred(K, offset, at.alpha / weight), K, at)
+            log_alpha = search.next_point()
+        machine = self._machine(RidgeSystem.of_centred(K, offset, ridge), K, point)
         if self.criterion == "evidence":
-            return at, machine
-        at = replace(at, scale=self._best_scale(machine.residuals, at.scale))
-        return at, replace(machine, value=self.targets.loss(machine.residuals, at.scale)[0])
+            return point, machine, slope
+        point = replace(point, scale=self._best_scale(machine.residuals, scale, options.scale_prior))
+        return point, replace(machine, value=self.targets.loss(machine.residuals, point.scale)[0]), slope
 
     def _system(self, at: RidgePoint) -> tuple[RidgeSystem, dict[int, ArrayOrTensor], ArrayOrTensor]:
         """Return the linear system, the matrices of the kernels whose widths are learned, and K, centred."""
@@ -562,6 +609,56 @@ class MatrixForm:
         return K, own
 
 
+class LevelSearch:
+    """Looks for a minimum of a function of one variable by its slopes.
+
+    Steps are those of Newton with the secant of the last two slopes. They are at most two long, and bisect where they
+    would leave the interval that is known to hold a minimum.
+
+    Parameters
+    ----------
+    lowest, highest : float
+        The range of the variable.
+    curvature : float
+        The second derivative to start with.
+    """
+
+    longest_step = 2.0
+
+    def __init__(self, lowest: float, highest: float, curvature: float) -> None:
+        self.lowest, self.highest, self.curvature = lowest, highest, curvature
+        self.point = self.slope = np.nan
+        # The function falls at the lower end, and rises at the upper one.
+        self.lower, self.upper = -np.inf, np.inf
+
+    def record(self, point: float, slope: float) -> float:
+        """Take note of the slope at a point, and return what of it does not lead out of the range."""
+        moved = point - self.point
+        if np.isfinite(moved) and moved != 0:
+            self.curvature = (slope - self.slope) / moved
+        self.point, self.slope = point, slope
+        if slope < 0:
+            self.lower = point
+            if self.upper <= point:
+                self.upper = np.inf
+        else:
+            self.upper = point
+            if self.lower >= point:
+                self.lower = -np.inf
+        leads_out = (point <= self.lowest and slope > 0) or (point >= self.highest and slope < 0)
+        return 0.0 if leads_out else slope
+
+    def next_point(self) -> float:
+        """Return where the slope is to be looked at next."""
+        step = -self.longest_step * float(np.sign(self.slope))
+        if self.curvature > 0:
+            step = float(np.clip(-self.slope / self.curvature, -self.longest_step, self.longest_step))
+        following = self.point + step
+        if not self.lower < following < self.upper:
+            following = 0.5 * (self.lower + self.upper)
+        return float(np.clip(following, self.lowest, self.highest))
+
+
 class FeatureForm:
     """The criterion by features K_m = Z_m Z_mᵀ: n r² operations, and r³ for the evidence once ZᵀZ is known.
 
@@ -570,7 +667,12 @@ class FeatureForm:
     """
 
     def __init__(
-        self, stack: FeatureStack, targets: RidgeTargets, criterion: str, most_rows: int = RidgeOptions.left_out_rows
+        self,
+        stack: FeatureStack,
+        targets: RidgeTargets,
+        criterion: str,
+        most_rows: int = RidgeOptions.left_out_rows,
+        least_groups: int = RidgeOptions.left_out_groups,
     ) -> None:
         self.stack, self.targets, self.criterion = stack, targets, criterion
         Y, weight, n = targets.Y, targets.weight, stack.n_samples
@@ -580,11 +682,17 @@ class FeatureForm:
         self.right = np.vstack([self.factors.adjoint(weighted), weighted.sum(axis=0)])
         self.square = float(np.sum(weighted * Y))
         self.kernel = np.repeat(np.arange(stack.n_kernels), stack.widths)
-        self.groups = None if targets.groups is None else targets.groups[:: -(-n // most_rows)]
-        some = np.unique(np.linspace(0, n - 1, min(n, most_rows)).astype(np.intp))
-        self.rows = some if self.groups is None else np.concatenate(self.groups)
+        if targets.groups is None:
+            self.groups = None
+            self.rows = targets.spread(most_rows)
+        else:
+            order, labels = targets.content_order, targets.labels
+            numbers = choose_groups(order, targets.groups, min(n, most_rows), least_groups, labels)
+            self.groups = [targets.groups[number] for number in numbers]
+            self.rows = np.concatenate(self.groups)
         self.judged = with_constant(self.factors, self.rows) if criterion == "loo" else None
-        self.left_out = replace(targets, groups=None).take(self.rows)
+        labels = None if targets.labels is None else targets.labels[self.rows]
+        self.left_out = RidgeTargets(targets.Y[self.rows], targets.weight[self.rows], labels)
 
     def _solve(self, weights: Array, alpha: float) -> tuple[FeatureInverse, Array, Array]:
         """Return B, Φᵀ diag(w) Y and θ = B Φᵀ diag(w) Y."""

@@ -1,0 +1,208 @@
+"""Samples picked by what they hold, not by the row they stand in.
+
+Where all samples would take too long, a fit looks at some of them; a search splits them into folds. If they were picked
+by their row numbers, the same samples in another order would give another model, and a table sorted by class, or
+alternating between two classes, a wrong one.
+
+`content_order` sorts samples by a hash of their contents. This order is as good as random, and it does not depend on
+the order in which the samples are given. The other functions pick from it:
+
+- `spread_rows`: some samples, evenly spread over the sorted targets, with at least two of every class and group;
+- `choose_groups`: some whole groups;
+- `deal_into_folds`: folds with equal shares of every class, or of whole groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from itertools import pairwise
+
+import joblib
+import numpy as np
+from scipy import sparse
+
+from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike
+
+#: Numbers of samples that are hashed at a time.
+_BLOCK_SIZE = 2**22
+#: A class or group of which two samples are kept: one stays when the other one is left out.
+_LEAST_OF_CATEGORY = 2
+
+
+def content_order(X: MatrixLike, *ties: AnyArray, seed: int = 0) -> Indices:
+    """Return the row numbers of samples in a pseudo-random order of their contents.
+
+    Samples that are given in another order come out in the same order. Equal samples are sorted by `ties`. Where these
+    are equal, too, the samples stay in the order in which they are given, which then makes no difference. Dense and
+    sparse samples of equal numbers have the same order.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_samples, n_columns)
+        Numbers, or any objects that can be pickled. Numbers that were computed from sums over samples, as standardised
+        columns are, must be given in single precision: their last digits differ from one order to another.
+    *ties : arrays of shape (n_samples,) or (n_samples, n_targets)
+        Targets, weights or group numbers.
+    seed : int, default=0
+        Another one gives another order.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+    """
+    hashes = _hash_rows(X, seed.to_bytes(8, "little", signed=True))
+    columns: list[AnyArray] = [hashes]
+    for values in ties:
+        columns.extend(np.asarray(values).reshape(len(hashes), -1).T)
+    # The last key of lexsort is the first to be compared.
+    return np.lexsort(columns[::-1])
+
+
+def _hash_rows(X: MatrixLike, salt: bytes) -> AnyArray:
+    """Return a number of 64 bits for every row, equal for equal rows."""
+    if X.dtype.kind not in "biuf":
+        objects = np.asarray(X).reshape(X.shape[0], -1)
+        return np.array([_hash_objects(row, salt) for row in objects], dtype=np.uint64)
+    n_rows, n_columns = X.shape
+    hashes = np.empty(n_rows, dtype=np.uint64)
+    rows_per_block = max(_BLOCK_SIZE // max(n_columns, 1), 1)
+    for start in range(0, n_rows, rows_per_block):
+        block = slice(start, start + rows_per_block)
+        # Only non-zero numbers are hashed, so that sparse samples need not be filled.
+        part = sparse.csr_array(X[block], dtype=np.float64, copy=True)
+        part.sum_duplicates()
+        part.eliminate_zeros()
+        part.data[np.isnan(part.data)] = np.nan  # one pattern of bits for all of them
+        columns = part.indices.astype("<i8", copy=False)
+        numbers = part.data.astype("<f8", copy=False)
+        hashes[block] = [
+            _hash_bytes(columns[first:last].tobytes() + numbers[first:last].tobytes(), salt)
+            for first, last in pairwise(part.indptr)
+        ]
+    return hashes
+
+
+def _hash_bytes(content: bytes, salt: bytes) -> int:
+    return int.from_bytes(blake2b(content, digest_size=8, salt=salt).digest(), "little")
+
+
+def _hash_objects(row: AnyArray, salt: bytes) -> int:
+    """Return the hash of a sample of texts, sequences, graphs or other objects."""
+    content = joblib.hash(list(row))
+    return _hash_bytes(str(content).encode(), salt)
+
+
+def spread_rows(order: Indices, count: int, values: AnyArray, *categories: Indices) -> Indices:
+    """Return the row numbers of some samples, evenly spread over sorted values, in ascending order.
+
+    Of every class and every group at least two samples are among them, or all if it has fewer, so that a criterion that
+    leaves samples or groups out stays defined. Where there are too many categories for that, this holds for as many of
+    them as fill half of the samples.
+
+    Parameters
+    ----------
+    order : ndarray of shape (n,)
+        The samples as `content_order` sorts them.
+    count : int
+        How many are wanted. A few more are returned if the categories need them.
+    values : ndarray of shape (n,)
+        Targets, or class numbers.
+    *categories : ndarrays of shape (n,)
+        Class numbers, group numbers.
+    """
+    n = len(order)
+    if count >= n:
+        return np.arange(n)
+    place = np.empty(n, dtype=np.intp)
+    place[order] = np.arange(n)
+    is_needed = np.zeros(n, dtype=bool)
+    for category in categories:
+        is_needed[_first_of_every_category(order, category, most_rows=count // 2)] = True
+    by_value = np.lexsort((place, values))
+    optional = by_value[~is_needed[by_value]]
+    n_optional = max(count - int(is_needed.sum()), 0)
+    positions = np.linspace(0, len(optional) - 1, n_optional).astype(np.intp)
+    return np.sort(np.concatenate([np.flatnonzero(is_needed), optional[positions]]))
+
+
+def _first_of_every_category(order: Indices, category: Indices, most_rows: int) -> Indices:
+    """Return the first two samples of every category, of the first categories if all have more than `most_rows`."""
+    numbers, first, category_of_row = np.unique(category[order], return_index=True, return_inverse=True)
+    most_categories = max(most_rows // _LEAST_OF_CATEGORY, 2)
+    is_kept = np.zeros(len(numbers), dtype=bool)
+    is_kept[np.argsort(first)[:most_categories]] = True
+    by_category = np.argsort(category_of_row, kind="stable")
+    starts = np.searchsorted(category_of_row[by_category], np.arange(len(numbers)))
+    number_in_category = np.arange(len(order)) - starts[category_of_row[by_category]]
+    is_first = number_in_category < _LEAST_OF_CATEGORY
+    is_chosen = is_first & is_kept[category_of_row[by_category]]
+    return order[by_category[is_chosen]]
+
+
+def choose_groups(
+    order: Indices, groups: Sequence[Indices], least_rows: int, least_groups: int, labels: Indices | None = None
+) -> list[int]:
+    """Return the numbers of groups that together have at least so many samples, and are at least so many.
+
+    Groups are taken in the order of their first samples in `order`, but first those that have the first two samples of
+    every class.
+
+    Parameters
+    ----------
+    order : ndarray of shape (n,)
+        The samples as `content_order` sorts them.
+    groups : sequence of ndarray
+        The row numbers of every group.
+    least_rows, least_groups : int
+        When to stop.
+    labels : ndarray of shape (n,), optional
+        Class numbers.
+    """
+    n = len(order)
+    place = np.empty(n, dtype=np.intp)
+    place[order] = np.arange(n)
+    if labels is not None:
+        place[_first_of_every_category(order, labels, most_rows=n)] -= n
+    by_first_sample = np.argsort([place[rows].min() for rows in groups], kind="stable")
+    rows_so_far = np.cumsum([len(groups[g]) for g in by_first_sample])
+    enough = int(np.searchsorted(rows_so_far, least_rows)) + 1
+    return sorted(by_first_sample[: max(enough, least_groups)].tolist())
+
+
+def deal_into_folds(
+    order: Indices, n_folds: int, values: AnyArray | None = None, groups: Indices | None = None
+) -> Indices:
+    """Return the number of every sample's fold, from 0 to `n_folds` − 1.
+
+    Without groups the samples are sorted by `values`, and dealt to the folds in turn: every fold has its share of every
+    class, or of small and large targets. With groups, each is dealt as a whole, the largest first, to the fold that has
+    the fewest samples; `values` then do not count.
+
+    Parameters
+    ----------
+    order : ndarray of shape (n,)
+        The samples as `content_order` sorts them.
+    n_folds : int
+        The number of folds.
+    values : ndarray of shape (n,), optional
+        Class numbers or targets.
+    groups : ndarray of shape (n,), optional
+        Samples of one group are in one fold.
+    """
+    n = len(order)
+    fold = np.empty(n, dtype=np.intp)
+    if groups is None:
+        dealt = order if values is None else order[np.argsort(values[order], kind="stable")]
+        fold[dealt] = np.arange(n) % n_folds
+        return fold
+    numbers, first, group_in_order = np.unique(groups[order], return_index=True, return_inverse=True)
+    sizes = np.bincount(group_in_order)
+    fold_of_group = np.empty(len(numbers), dtype=np.intp)
+    fold_sizes: Array = np.zeros(n_folds)
+    for group in np.lexsort((first, -sizes)):
+        smallest = int(fold_sizes.argmin())
+        fold_of_group[group] = smallest
+        fold_sizes[smallest] += sizes[group]
+    fold[order] = fold_of_group[group_in_order]
+    return fold
