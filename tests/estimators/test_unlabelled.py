@@ -134,6 +134,44 @@ def test_a_constant_view_is_named_and_has_no_part():
     np.testing.assert_allclose(model.embedding_, np.sqrt(2 / 3) * two.embedding_, atol=1e-10)
 
 
+@pytest.mark.parametrize("n", [6, 501])
+@pytest.mark.parametrize(
+    "model",
+    [
+        *(MKLKernelPCA(weights=rule) for rule in ("equal", "screen", "statis")),
+        MKLClustering(2),
+        MKLClustering(2, embedding="graph"),
+    ],
+    ids=repr,
+)
+def test_samples_that_are_all_the_same_are_one_error(model, n):
+    with pytest.raises(ValueError, match="every view is the same for all samples"):
+        model.fit(np.full((n, 3), 3.0))
+
+
+@pytest.mark.parametrize("rule", ["equal", "screen", "statis"])
+def test_views_that_no_sample_has_both_of_are_linked_by_a_third(rule):
+    random = np.random.default_rng(0)
+    hidden = random.standard_normal((60, 2))
+    views = {name: hidden @ random.standard_normal((2, 4)) for name in ("rna", "protein", "atac")}
+    views["rna"][40:], views["atac"][:40] = np.nan, np.nan
+    model = MKLKernelPCA(weights=rule).fit(views)
+    assert model.similarity_[0, 2] == 0.0
+    assert np.isfinite(model.embedding_).all()
+    # The samples of both parts are placed by what they share with the view that all have.
+    Q = np.linalg.qr(hidden - hidden.mean(axis=0))[0]
+    assert np.linalg.norm(Q.T @ np.linalg.qr(model.embedding_)[0]) > 1.0
+
+
+def test_a_kernel_that_is_written_three_times_changes_no_weights_of_statis():
+    once = [("a", Gaussian(1.0), COLUMNS["a"]), ("b", Gaussian(1.0), COLUMNS["b"])]
+    again = [(f"a{k}", Gaussian(1.0), COLUMNS["a"]) for k in range(3)]
+    plain = MKLKernelPCA(once, weights="statis").fit(X)
+    thrice = MKLKernelPCA([*again, once[1]], weights="statis").fit(X)
+    np.testing.assert_allclose(thrice.weights_[:3], plain.weights_[0] / 3, rtol=1e-10)
+    np.testing.assert_allclose(thrice.embedding_, plain.embedding_, atol=1e-8)
+
+
 def test_sparse_single_precision_features_and_matrices_agree():
     kernels = by_group({"a": COLUMNS["a"], "b": COLUMNS["b"]}, [Gaussian()])
     plain = MKLKernelPCA(kernels, scale=False).fit(X)

@@ -231,6 +231,83 @@ def test_parts_of_a_graph_are_told_apart_by_lanczos():
     assert suggest_clusters(found.values) == 3
 
 
+@pytest.mark.parametrize("n_parts", [3, 8])
+def test_every_copy_of_a_repeated_eigenvalue_is_found(n_parts):
+    """The walk on a graph of several parts has the eigenvalue one as often; one Lanczos run misses copies."""
+    n = 600
+    part = np.arange(n) % n_parts
+    X = 20 * np.eye(n_parts)[part] + np.random.default_rng(0).standard_normal((n, n_parts))
+    K = rbf_kernel(X, gamma=1 / 40)
+    found = neighbor_graph(StoredStack(K[np.newaxis]), np.ones(1), 10, 11, EmbeddingOptions(random_state=0))
+    A = kneighbors_graph(X, 10).toarray()
+    W = (A + A.T) / 2
+    roots = np.sqrt(W.sum(axis=1))
+    expected = np.linalg.eigvalsh(W / np.outer(roots, roots))[::-1][:11]
+    assert (expected > 1 - 1e-9).sum() == n_parts
+    np.testing.assert_allclose(found.values, expected, atol=1e-8)
+    np.testing.assert_allclose(W @ found.vectors, found.vectors * found.values * roots[:, None] ** 2, atol=1e-6)
+    # Eigenvectors of the eigenvalue one are constant on every part.
+    constant = found.vectors[:, :n_parts]
+    for p in range(n_parts):
+        assert np.ptp(constant[part == p], axis=0).max() < 1e-6
+    assert suggest_clusters(found.values) == n_parts
+
+
+def test_repeated_eigenvalues_have_orthogonal_vectors():
+    n, values = 40, np.array([3.0, 3.0, 3.0, 1.0])
+    Q = np.linalg.qr(np.random.RandomState(3).standard_normal((n, n)))[0]
+    spectrum = np.concatenate([values, np.linspace(0.5, 0.1, n - len(values))])
+    A = Q * spectrum @ Q.T
+    found, U = leading(lambda v: A @ v, n, 4, LANCZOS)
+    np.testing.assert_allclose(found, values, atol=1e-9)
+    np.testing.assert_allclose(A @ U, U * found, atol=1e-8)
+    np.testing.assert_allclose(U.T @ U, np.eye(4), atol=1e-10)
+
+
+@pytest.mark.parametrize("rank", [2, 4])
+def test_fewer_eigenvalues_than_asked_for(rank):
+    F = np.random.RandomState(4).standard_normal((60, rank))
+    values, U = leading(lambda v: F @ (F.T @ v), 60, 4, LANCZOS)
+    expected = np.zeros(4)
+    expected[:rank] = np.linalg.svd(F, compute_uv=False)[:4] ** 2
+    np.testing.assert_allclose(values, expected, atol=1e-9)
+    np.testing.assert_allclose(U.T @ U, np.eye(4), atol=1e-8)
+
+
+def test_an_iteration_that_does_not_end_is_said():
+    A = np.diag(np.linspace(0.99999, 1.0, 300))
+    with pytest.raises(ValueError, match=r"tol=1e-17: Lanczos' method found . of 3 eigenvalues .* a larger tol"):
+        leading(lambda v: A @ v, 300, 3, EmbeddingOptions(1e-17, 0, few_samples=10, max_restarts=2))
+
+
+def test_views_that_no_sample_has_both_of():
+    own = np.ones((N, 3))
+    own[:12, 0], own[12:, 1] = 0, 0
+    found = compare_views(StoredStack(MATRICES[:3]), np.arange(3), OPTIONS, own)
+    assert found.rv[0, 1] == found.unbiased[0, 1] == 0.0
+    assert found.pvalues[0, 1] > 0.05
+    both = np.arange(12)
+    A, B = (MATRICES[m][np.ix_(both, both)] for m in (1, 2))
+    assert found.unbiased[1, 2] == pytest.approx(cosine(u_centred(A), u_centred(B)))
+
+
+def test_views_that_are_all_constant():
+    found = compare_views(StoredStack(np.ones((2, N, N))), np.arange(2), OPTIONS)
+    np.testing.assert_array_equal(found.sizes, 0.0)
+    np.testing.assert_array_equal(statis_weights(found), 0.5)
+    for options in (OPTIONS, LANCZOS):
+        stack = StoredStack(np.ones((1, N, N)))
+        with pytest.raises(ValueError, match="every view is the same for all samples"):
+            kernel_components(stack.combine(np.ones(1)), 3, options)
+        with pytest.raises(ValueError, match="every view is the same for all samples"):
+            neighbor_graph(stack, np.ones(1), 4, 3, options)
+
+
+def test_more_parts_than_eigenvalues_suggest_the_most_clusters():
+    assert suggest_clusters(np.ones(11)) == 10
+    assert suggest_clusters(np.append(np.ones(10), 0.9)) == 10
+
+
 def test_the_largest_gap_suggests_how_many_clusters():
     assert suggest_clusters(np.array([1, 0.99, 0.98, 0.5, 0.4])) == 3
     assert suggest_clusters(np.array([1, 0.4, 0.39, 0.38])) == 2

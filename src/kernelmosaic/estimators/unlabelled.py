@@ -115,6 +115,7 @@ class UnlabelledEstimator(KernelEstimator):
         if not isinstance(self.weights, str):
             self.weights_ = given_weights(self.weights, len(view_of))
             return
+        n_kernels = np.bincount(view_of)
         each = np.ones(len(names))
         if self.weights == "screen":
             each = unlabelled.screen(found).astype(np.float64)
@@ -125,8 +126,9 @@ class UnlabelledEstimator(KernelEstimator):
                     "duplicates aside. An independent view can still contain clusters; weights='equal' keeps it."
                 )
         elif self.weights == "statis":
-            each = unlabelled.statis_weights(found)
-        self.weights_ = (each / each.sum() / np.bincount(view_of))[view_of]
+            # Kernels have the weight of their sum: several in a view are not divided by their number again.
+            each = n_kernels * unlabelled.statis_weights(found)
+        self.weights_ = (each / each.sum() / n_kernels)[view_of]
 
     def _keep_components(self, data: TrainingSet, n_components: int) -> Components:
         """Set the function that projects samples to the leading components of the combined kernel."""
@@ -195,7 +197,7 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
         Names of the V views, in the order of the next two.
     similarity_ : ndarray of shape (V, V)
         RV coefficients between views without their bias, of at most 5,000 samples: 1 for views equal up to scale, 0 on
-        average for independent ones.
+        average for independent ones and for those that no sample has both of.
     pvalues_ : ndarray of shape (V, V)
         Of the test of independence of every two views, P(χ²₁ > n R + 1) with R from `similarity_`, adjusted by Holm.
     eigenvalues_ : ndarray of shape (n_components,)

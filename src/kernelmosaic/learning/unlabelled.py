@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import eigh
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from scipy.special import chdtrc
 from sklearn.utils import check_random_state
 
 from kernelmosaic._typing import Array, ArrayOrTensor, Indices, Mask, Seed
 from kernelmosaic.backend import as_slice, row_strips
 from kernelmosaic.gram.stack import GramStack
+
+#: Relative to the squares of its entries, what rounding may leave of the squares of a constant matrix once centred.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class EmbeddingOptions:
         Views are compared on at most so many samples, evenly spread: the time grows with the square of their number.
     block_numbers : int
         Entries that are worked on at once, of all views together.
+    max_restarts : int or None
+        Most restarts of a Lanczos run; None means ten times the number of samples.
     """
 
     tol: float = 1e-10
@@ -40,6 +46,7 @@ class EmbeddingOptions:
     few_samples: int = 500
     most_compared: int = 5000
     block_numbers: int = 2**23
+    max_restarts: int | None = None
 
 
 # How alike views are --------------------------------------------------------------------------------------------------
@@ -52,13 +59,14 @@ class ViewSimilarity:
     Attributes
     ----------
     rv : ndarray of shape (V, V)
-        RV coefficients ⟨HK_pH, HK_qH⟩ / (‖HK_pH‖ ‖HK_qH‖), H = I − 11ᵀ/n; never negative.
+        RV coefficients ⟨HK_pH, HK_qH⟩ / (‖HK_pH‖ ‖HK_qH‖), H = I − 11ᵀ/n; never negative, and zero for views that no
+        sample has both of.
     unbiased : ndarray of shape (V, V)
         The same of U-centred matrices, which have zero diagonals: zero on average for independent views.
     pvalues : ndarray of shape (V, V)
         P(χ²₁ > n R + 1) of the unbiased R, adjusted by Holm for the number of pairs; zero on the diagonal.
     sizes : ndarray of shape (V,)
-        ‖HK_pH‖ / n.
+        ‖HK_pH‖ / n, with K_p the sum of the view's kernels; zero for a constant view.
     """
 
     rv: Array
@@ -120,8 +128,14 @@ def compare_views(
             unbiased[v, w] = unbiased[w, v] = found
             p[v, w] = p[w, v] = chdtrc(1, max(count * found + 1, 0.0))
     counts, own_sums = np.maximum(has.sum(axis=0), 1.0), np.einsum("viv->vi", sums)
-    norms = [_centred(products[[v]][:, [v]], own_sums[[v]], counts[v], counts[v] ** 2)[0, 0] for v in range(V)]
-    return ViewSimilarity(rv, unbiased, holm(p), np.sqrt(np.maximum(norms, 0.0)) / counts)
+    norms = np.zeros(V)
+    for v in range(V):
+        square = products[[v]][:, [v]]
+        centred_square = float(_centred(square, own_sums[[v]], counts[v], counts[v] ** 2)[0, 0])
+        # A view that is constant but for rounding has no size, as it has no similarity.
+        if centred_square > ROUNDING * float(square[0, 0]):
+            norms[v] = np.sqrt(centred_square)
+    return ViewSimilarity(rv, unbiased, holm(p), norms / counts)
 
 
 def _centred(inner: Array, rows: Array, once: float, twice: float) -> Array:
@@ -130,10 +144,12 @@ def _centred(inner: Array, rows: Array, once: float, twice: float) -> Array:
     return inner - 2.0 / once * (rows @ rows.T) + np.outer(totals, totals) / twice
 
 
-def _cosine(inner: Array, rows: Array, once: float, twice: float, rounding: float = 1e-12) -> float:
-    """Return the cosine between two centred matrices; zero where one is constant but for rounding."""
+def _cosine(inner: Array, rows: Array, once: float, twice: float) -> float:
+    """Return the cosine between two centred matrices; zero where one has no entries that differ."""
+    if once <= 0:
+        return 0.0
     C = _centred(inner, rows, once, twice)
-    if np.any(C.diagonal() <= rounding * inner.diagonal()):
+    if np.any(C.diagonal() <= ROUNDING * inner.diagonal()):
         return 0.0
     return float(C[0, 1] / np.sqrt(C[0, 0] * C[1, 1]))
 
@@ -164,12 +180,16 @@ def screen(found: ViewSimilarity, level: float = 0.05, copy: float = 0.95) -> Ma
 def statis_weights(found: ViewSimilarity) -> Array:
     """Return weights of sum one, w_p ∝ u_p / ‖HK_pH‖ with u the leading eigenvector of the RV coefficients.
 
-    u is the unit vector that maximises ‖Σ_p u_p HK_pH / ‖HK_pH‖ ‖ (STATIS: Lavit et al., 1994). A view that is constant
-    has none.
+    u is the unit vector that maximises ‖Σ_p u_p HK_pH / ‖HK_pH‖ ‖ (STATIS: Lavit et al., 1994), where K_p is the sum of
+    the view's kernels: each of them has the weight w_p. A view that is constant has none; where all are, weights are
+    equal.
     """
     varies = found.sizes > 0
-    u = np.abs(eigh(found.rv)[1][:, -1])
-    weights = np.where(varies, u / np.where(varies, found.sizes, 1.0), 0.0)
+    if not varies.any():
+        return np.full(len(varies), 1.0 / len(varies))
+    weights = np.zeros(len(varies))
+    u = np.abs(eigh(found.rv[np.ix_(varies, varies)])[1][:, -1])
+    weights[varies] = u / found.sizes[varies]
     return np.asarray(weights / weights.sum())
 
 
@@ -179,20 +199,76 @@ def statis_weights(found: ViewSimilarity) -> Array:
 def leading(products: Callable[[Array], Array], n: int, k: int, options: EmbeddingOptions) -> tuple[Array, Array]:
     """Return the k largest eigenvalues, in descending order, of a symmetric matrix that is known by its products.
 
-    Of more than a few samples, by Lanczos' method (ARPACK). The largest
-    entry of every eigenvector, of shape (n, k), is positive.
+    Of more than a few samples, by Lanczos' method (ARPACK), repeated until no copy of an eigenvalue is missed. The
+    largest entry of every eigenvector, of shape (n, k), is positive.
     """
     k = min(k, n)
     if n <= options.few_samples or 2 * k >= n:
         A = products(np.eye(n))
         values, U = eigh((A + A.T) / 2, subset_by_index=(n - k, n - 1))
+        values, U = values[::-1], U[:, ::-1]
     else:
-        first = check_random_state(options.random_state).uniform(-1.0, 1.0, n)
-        operator = LinearOperator((n, n), matvec=lambda v: products(np.ravel(v)), dtype=np.float64)
-        values, U = eigsh(operator, k, which="LA", tol=options.tol, v0=first, ncv=min(n, max(2 * k + 1, 30)))
-    order = np.argsort(values)[::-1]
-    values, U = values[order], U[:, order]
+        values, U = _leading_by_lanczos(products, n, k, options)
     return values, U * np.where(U[np.abs(U).argmax(axis=0), np.arange(k)] < 0, -1.0, 1.0)
+
+
+def _leading_by_lanczos(
+    products: Callable[[Array], Array], n: int, k: int, options: EmbeddingOptions
+) -> tuple[Array, Array]:
+    """Return the k largest eigenvalues, in descending order, with their eigenvectors, by repeated runs.
+
+    The vectors A^j v of one start v hold one direction of every eigenspace, so that a run may miss the further copies
+    of a repeated eigenvalue. The next run stays orthogonal to all that was found; where its largest eigenvalue is not
+    above the k-th so far, nothing is missed.
+    """
+    random = check_random_state(options.random_state)
+    values, U = _lanczos(products, random.uniform(-1.0, 1.0, n), k, options.tol, options)
+    # Beside what was found, eigenvalues are compared with the largest: those of rounding have no digits of their own.
+    shift = float(np.abs(values).max())
+    while True:
+
+        def products_outside(v: Array, basis: Array = U) -> Array:
+            outside = v - basis @ (basis.T @ v)
+            image = products(outside) + shift * outside
+            return np.asarray(image - basis @ (basis.T @ image))
+
+        start = random.uniform(-1.0, 1.0, n)
+        # The error of an eigenvalue is about the square of that of its vector.
+        missed, _ = _lanczos(products_outside, start, 1, np.sqrt(options.tol), options)
+        if missed[0] - shift <= values[-1] + 10.0 * options.tol * shift:
+            return values, U
+        _, W = _lanczos(products_outside, start, k, options.tol, options)
+        # Eigenvectors of the matrix within the span of both runs (Rayleigh and Ritz).
+        basis = np.linalg.qr(np.hstack([U, W]))[0]
+        image = np.column_stack([products(v) for v in basis.T])
+        inner = basis.T @ image
+        values, rotation = eigh(0.5 * (inner + inner.T))
+        values, U = values[::-1][:k], (basis @ rotation)[:, ::-1][:, :k]
+
+
+def _lanczos(
+    products: Callable[[Array], Array], start: Array, k: int, tol: float, options: EmbeddingOptions
+) -> tuple[Array, Array]:
+    """Return the k largest eigenvalues that one run finds, in descending order, with their eigenvectors."""
+    n = len(start)
+    operator = LinearOperator((n, n), matvec=lambda v: products(np.ravel(v)), dtype=np.float64)
+    try:
+        values, U = eigsh(
+            operator,
+            k,
+            which="LA",
+            tol=tol,
+            v0=start,
+            ncv=min(n, max(2 * k + 1, 30)),
+            maxiter=options.max_restarts,
+        )
+    except ArpackNoConvergence as error:
+        raise ValueError(
+            f"tol={options.tol:g}: Lanczos' method found {len(error.eigenvalues)} of {k} eigenvalues to this relative "
+            "error; give a larger tol."
+        ) from error
+    order = np.argsort(values)[::-1]
+    return values[order], U[:, order]
 
 
 @dataclass(frozen=True)
@@ -232,6 +308,11 @@ class Components:
         return np.asarray(self.vectors / np.sqrt(self.values))
 
 
+def raise_of_constant_views() -> NoReturn:
+    """Raise a ValueError: no view tells samples apart."""
+    raise ValueError("X: every view is the same for all samples, which leaves no components; give other columns.")
+
+
 def kernel_components(gram: ArrayOrTensor, k: int, options: EmbeddingOptions) -> Components:
     """Return up to k components of a combined kernel, fewer where it has fewer positive eigenvalues."""
     n = gram.n_samples
@@ -242,12 +323,14 @@ def kernel_components(gram: ArrayOrTensor, k: int, options: EmbeddingOptions) ->
 
     means = np.asarray(gram.products(np.full(n, 1.0 / n)), dtype=np.float64)
     trace = float(gram.diagonal().sum() - means.sum())
+    if not trace > 1e-12 * float(np.abs(gram.diagonal()).sum()):
+        raise_of_constant_views()
     values, U = leading(products, n, k, options)
     # What scikit-learn takes for rounding of a matrix in double or single precision.
     least = 1e-12 if np.dtype(gram.dtype) == np.float64 else 2e-7
     positive = values > least * max(float(values[0]), 0.0)
-    if not positive.any() or not trace > 1e-12 * float(np.abs(gram.diagonal()).sum()):
-        raise ValueError("X: every view is the same for all samples, which leaves no components; give other columns.")
+    if not positive.any():
+        raise_of_constant_views()
     values, U = values[positive], U[:, positive]
     return Components(values, U, trace, means @ (U / np.sqrt(values)))
 
@@ -301,10 +384,14 @@ def neighbor_graph(
 
     diagonal = np.concatenate([np.diagonal(combined(rows, rows)) for rows in strips]).astype(np.float64)
     near = np.empty((n, n_neighbors), dtype=np.intp)
+    farthest = 0.0
     for rows in strips:
         apart = diagonal - 2.0 * combined(rows, every)
+        farthest = max(farthest, float((apart.max(axis=1) + diagonal[rows]).max()))
         apart[np.arange(len(apart)), np.arange(n)[rows]] = np.inf
         near[rows] = _nearest(apart, n_neighbors)
+    if not farthest > ROUNDING * float(np.abs(diagonal).max()):
+        raise_of_constant_views()
     shape = (np.ones(near.size), near.ravel(), np.arange(0, near.size + 1, n_neighbors))
     A = sparse.csr_array(shape, shape=(n, n))
     W = (A + A.T) / 2
@@ -320,6 +407,13 @@ def _nearest(apart: Array, k: int) -> Indices:
 
 
 def suggest_clusters(values: Array) -> int:
-    """Return the k ≥ 2 with the largest gap λ_k − λ_(k+1) between eigenvalues of a random walk."""
+    """Return the k ≥ 2 with the largest gap λ_k − λ_(k+1) between eigenvalues of a random walk.
+
+    Where all are one, the graph has more parts than there are eigenvalues: it is the largest k.
+    """
     gaps = values[1:-1] - values[2:]
-    return 2 + int(np.argmax(gaps)) if len(gaps) else min(2, len(values))
+    if len(gaps) == 0:
+        return min(2, len(values))
+    if gaps.max() <= 1e-9:
+        return 1 + len(gaps)
+    return 2 + int(np.argmax(gaps))
