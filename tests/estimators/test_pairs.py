@@ -173,6 +173,30 @@ def test_slopes_of_the_criterion_are_differences(classes):
     assert_allclose(slope, found, rtol=1e-4, atol=1e-4 * np.abs(slope).max())
 
 
+@pytest.mark.parametrize("block", [3000, 10], ids=["factorised", "eigenvectors"])
+def test_systems_are_solved_whatever_the_ridge(block):
+    kernel_set = KernelSet.fit(lay_specs(read_kernels(KERNELS), X[TRAIN]), X[TRAIN], "trace")
+    views = kernel_set.views(X[TRAIN])
+    stack = make_pair_stack(kernel_set, views, options=StackOptions(few_pairs=0, pair_block=block, pair_rank=100))
+    targets = ridge_targets(False)
+    eta = np.array([1.0, 0.5, 0.3, 2.0])
+    K = np.tensordot(eta, np.array([K for _, K in sorted(kernel_set.blocks(views, views, range(4)))]), 1)
+    form = PairForm(stack, targets, RidgeOptions())
+    for alpha in (1e-3, 1e-6, 1e-9):
+        machine = form.machine(RidgePoint(eta, alpha, 1.0, {}))
+        left = targets.Y - K @ machine.beta - machine.intercept - alpha / targets.weight[:, np.newaxis] * machine.beta
+        assert np.linalg.norm(left) <= 1e-3 * np.linalg.norm(targets.Y)
+        assert abs(machine.beta.sum()) <= 1e-6 * np.abs(machine.beta).sum()
+        assert machine.unsolved == 0.0
+
+
+def test_systems_that_are_not_solved_are_said():
+    kernels = pairwise([("g", Gaussian(1e3), [0, 1])], [("g", Gaussian(1e3), [2, 3, 4])])
+    model = MKLRidgeCV(kernels, alpha=1e-30, weights=[1.0], memory_budget=SMALL)
+    with pytest.warns(ConvergenceWarning, match=r"130 pairs were solved to a relative residual of .* an alpha larger"):
+        model.fit(X[TRAIN], y[TRAIN])
+
+
 def test_ridge_on_pairs_predicts_as_ridge_on_matrices():
     pairs = MKLRidgeCV(KERNELS, n_init=1, memory_budget=SMALL).fit(X[TRAIN], y[TRAIN])
     plain = MKLRidgeCV(KERNELS, n_init=1).fit(X[TRAIN], y[TRAIN])
@@ -188,6 +212,25 @@ def test_ridge_on_pairs_predicts_as_ridge_on_matrices():
     classes = MKLRidgeClassifierCV(KERNELS, weights="uniform", memory_budget=SMALL).fit(X[TRAIN], y[TRAIN] > 0)
     assert classes.score(X[TEST], F[TEST] > 0) > 0.8
     assert classes.predict_proba(X[TEST]).shape == (M * Q - N, 2)
+
+
+@pytest.mark.parametrize("alpha", [1e-8, "learn"])
+def test_smooth_kernels_and_little_noise(alpha):
+    """Products whose systems the members' preconditioner leaves unsolved."""
+    random = np.random.default_rng(0)
+    n, left, right = 150, random.standard_normal((14, 2)), random.standard_normal((14, 2))
+    i, j = np.divmod(random.permutation(14 * 14), 14)
+    Z = np.hstack([left[i], right[j]])
+    target = np.sin(left[i, 0]) * right[j, 0] + left[i, 1] * right[j, 1]
+    kernels = pairwise([("a", Gaussian(8.0), [0, 1])], [("b", Gaussian(8.0), [2, 3])])
+    model = MKLRidgeCV(kernels, alpha=alpha, weights=[1.0], n_init=1, memory_budget=SMALL).fit(Z[:n], target[:n])
+    assert isinstance(model.function_.expansion.sums, PairSums)
+    # The same system, factorised.
+    K = model.kernel_matrix(Z[:n])
+    system = np.block([[K + model.alpha_ * np.eye(n), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    solution = np.linalg.solve(system, np.append(target[:n], 0.0))
+    expected = model.kernel_matrix(Z[n:], Z[:n]) @ solution[:-1] + solution[-1]
+    assert_allclose(model.predict(Z[n:]), expected, atol=2e-2 * target.std())
 
 
 @pytest.mark.parametrize("budget", [None, SMALL], ids=["matrices", "members"])

@@ -356,7 +356,14 @@ class BaseRidge(KernelEstimator):
             )
 
     def _warn_of_rounding(self, data: TrainingSet, found: RidgeLearned, most: float = 1e-3) -> None:
-        """Warn if the entries of the kernels are so large that rounding shows in sums of theirs, in units of y."""
+        """Warn if linear systems were not solved, or if rounding of large entries shows in predictions."""
+        if found.unsolved:
+            warn_caller(
+                f"{type(self).__name__}: the linear systems of {data.stack.n_samples} pairs were solved to a relative "
+                f"residual of {found.unsolved:.2g} only, so that predictions and leave-one-out errors are wrong: give "
+                f"an alpha larger than {found.alpha:.2g}, or kernels that are less alike.",
+                ConvergenceWarning,
+            )
         if isinstance(data.stack, FeatureStack | PairStack):
             return
         largest = float(found.weights @ np.abs(data.diagonals()).max(axis=1))

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
-from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex
+from kernelmosaic._typing import Array, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import backend_of, one_blas_thread, row_strips
 from kernelmosaic.gram.options import BLOCKS, BlockOptions
 
@@ -168,6 +169,127 @@ def conjugate_gradients(
             break
         p = z + ratio(size, before) * p
     return x
+
+
+def solve_to_residual(
+    times: Callable[[Array], Array],
+    near: Callable[[Array], Array],
+    right: Array,
+    options: BlockOptions,
+    goal: float,
+    *,
+    start: Array | None = None,
+    rounds: int = 1,
+) -> tuple[Array, Array]:
+    """Return x of sum zero with A x = right up to a constant, and its relative residuals as they are.
+
+    Conjugate gradients update their residual step by step, and rounding parts it from that of x. Here it is computed
+    from x after every round, and the next round solves for what is left.
+
+    Parameters
+    ----------
+    times, near : callable
+        Multiply A, and a symmetric matrix near A⁻¹, with columns.
+    right : ndarray of shape (n, k)
+        The right-hand sides.
+    options : BlockOptions
+        Most steps of a round, and to what precision.
+    goal : float
+        Relative residual, in the Euclidean norm, at which the rounds end.
+    start : ndarray of shape (n, k), optional
+        Where to start; by default at zero.
+    rounds : int
+        Most rounds.
+
+    Returns
+    -------
+    solution : ndarray of shape (n, k)
+        Of every column the x with the least residual, that of zero included.
+    residuals : ndarray of shape (k,)
+        ‖right − A x − constant‖ / ‖right − constant‖.
+    """
+    centred = right - right.mean(axis=0)
+    sizes = np.linalg.norm(centred, axis=0)
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    solution, left = np.zeros(right.shape), centred
+    residuals = np.linalg.norm(left, axis=0) / sizes
+    if start is not None:
+        solution, left, residuals = _better(times, centred, sizes, start, solution, left, residuals)
+    for _ in range(rounds):
+        if np.all(residuals <= goal):
+            break
+        trial = solution + np.asarray(conjugate_gradients(times, near, left, options, sums=True))
+        before = residuals
+        solution, left, residuals = _better(times, centred, sizes, trial, solution, left, residuals)
+        if not np.any(residuals < before):
+            break
+    return solution, residuals
+
+
+def _better(
+    times: Callable[[Array], Array],
+    right: Array,
+    sizes: Array,
+    trial: Array,
+    solution: Array,
+    left: Array,
+    residuals: Array,
+) -> tuple[Array, Array, Array]:
+    """Return of every column the solution with the smaller residual, what it leaves, and the relative residuals."""
+    left_by_trial = right - times(trial)
+    left_by_trial -= left_by_trial.mean(axis=0)
+    trial_residuals = np.linalg.norm(left_by_trial, axis=0) / sizes
+    better = trial_residuals < residuals
+    return (
+        np.where(better, trial, solution),
+        np.where(better, left_by_trial, left),
+        np.where(better, trial_residuals, residuals),
+    )
+
+
+class NystromInverse:
+    """Roughly (K + D)⁻¹ of a diagonal D, from the products of K with random columns.
+
+    D^-½ K D^-½ is near U diag(λ) Uᵀ with its r leading eigenvectors. Between the others its eigenvalues count as λ_r:
+    where these fall below one, the ridge, conjugate gradients end after a few steps.
+
+    Parameters
+    ----------
+    products : callable
+        Multiplies K with columns.
+    ridge : ndarray of shape (n,)
+        The diagonal of D, positive.
+    rank : int
+        r, at most n.
+
+    References
+    ----------
+    Frangella, Tropp and Udell (2023), "Randomized Nyström preconditioning".
+    """
+
+    def __init__(self, products: Callable[[Array], Array], ridge: Array, rank: int) -> None:
+        n = len(ridge)
+        self.root = 1.0 / np.sqrt(ridge)[:, np.newaxis]
+        columns = np.linalg.qr(np.random.RandomState(0).normal(size=(n, rank)))[0]
+        image = self.root * products(self.root * columns)
+        # K is known up to rounding: a multiple of the identity keeps it positive, and is taken off again.
+        shift = rounding(image.dtype, n) * float(np.linalg.norm(image))
+        image += shift * columns
+        inner = columns.T @ image
+        factor = Cholesky(0.5 * (inner + inner.T))
+        half = solve_triangular(factor.factor, image.T, lower=True).T
+        basis, triangle = np.linalg.qr(half)
+        rotation, roots, _ = np.linalg.svd(triangle)
+        self.vectors = basis @ rotation
+        eigenvalues = np.maximum(roots**2 - shift, 0.0)
+        self.outside = 1.0 / (eigenvalues[-1] + 1.0)
+        self.inside = 1.0 / (eigenvalues + 1.0)
+
+    def __call__(self, right: Array) -> Array:
+        """Return the product with columns."""
+        scaled = self.root * right
+        coordinates = (self.inside - self.outside)[:, np.newaxis] * (self.vectors.T @ scaled)
+        return np.asarray(self.root * (self.outside * scaled + self.vectors @ coordinates))
 
 
 def keep_sum(x: ArrayOrTensor, ones: ArrayOrTensor) -> ArrayOrTensor:

@@ -40,6 +40,9 @@ class StackOptions:
     pair_block, pair_factorised, pair_members : int
         Most pairs whose block of a combined kernel is formed, and whose linear system is factorised; and most members
         on a side whose eigenvectors are computed.
+    pair_rank, pair_rank_bytes : int
+        Where these eigenvectors are not enough, most leading eigenvectors of the combined kernel of all pairs, and the
+        memory that they may take.
     """
 
     distance_bytes: int = 2**27
@@ -59,6 +62,8 @@ class StackOptions:
     pair_block: int = 3000
     pair_factorised: int = 1500
     pair_members: int = 3000
+    pair_rank: int = 500
+    pair_rank_bytes: int = 2**28
 
     def block_samples(self, n: int, budget: float, dtype: np.dtype[DType]) -> int:
         """Return how many of n samples a block within the budget may have."""

@@ -7,6 +7,7 @@ the vec trick of Airola and Pahikkala (2018), of the order of n (m + q) operatio
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from copy import copy
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices, RowInd
 from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.gram.gram import DenseGram, Gram
 from kernelmosaic.gram.kernel_set import Kernels, KernelSet, Views
+from kernelmosaic.gram.linear_algebra import Cholesky, NystromInverse
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
 from kernelmosaic.gram.options import BlockOptions, StackOptions
 from kernelmosaic.gram.row_blocks import Rows
@@ -292,6 +294,8 @@ class PairGram(Gram):
 
     has_cheap_products = True
     _eigen: Any = None
+    # The ridge, and the preconditioner of it that was made last.
+    _strong: tuple[Array, Callable[[Array], Array]] | None = None
 
     def __init__(self, stack: PairStack, weights: Array) -> None:
         self.stack, self.weights = stack, weights
@@ -363,6 +367,23 @@ class PairGram(Gram):
             return out
 
         return apply
+
+    def strong_preconditioner(self, ridge: Array) -> Callable[[Array], Array]:
+        """Return what multiplies columns by nearly (K + diag ridge)⁻¹, whatever the kernels: it costs far more.
+
+        Of few pairs that is the factorised matrix, of more it has the leading eigenvectors.
+        """
+        if self._strong is None or not np.array_equal(self._strong[0], ridge):
+            self._strong = ridge, self._make_strong_preconditioner(ridge)
+        return self._strong[1]
+
+    def _make_strong_preconditioner(self, ridge: Array) -> Callable[[Array], Array]:
+        options, n = self.stack.options, self.n_samples
+        if n <= self.block_samples:
+            with suppress(np.linalg.LinAlgError):
+                return Cholesky(self.block(np.arange(n)), ridge, 1e-6).solve
+        rank = max(min(options.pair_rank, n, options.pair_rank_bytes // (8 * n)), 1)
+        return NystromInverse(self.products, ridge, rank)
 
     def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
         if len(rows) <= self.stack.options.pair_factorised:

@@ -7,10 +7,10 @@ priors keep them finite. The problem is not convex: `stationarity` is the larges
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -18,9 +18,9 @@ from scipy.optimize import minimize, minimize_scalar
 from kernelmosaic._typing import Array, ArrayOrTensor, Indices, Mask
 from kernelmosaic.backend import backend_of, threads_for
 from kernelmosaic.gram.feature_stack import FeatureStack
-from kernelmosaic.gram.gram import Gram
+from kernelmosaic.gram.linear_algebra import solve_to_residual
 from kernelmosaic.gram.options import BlockOptions
-from kernelmosaic.gram.pairs import PairStack
+from kernelmosaic.gram.pairs import PairGram, PairStack
 from kernelmosaic.gram.stack import MatrixStack, StoredStack
 from kernelmosaic.kernels.numeric import RadialWidths
 from kernelmosaic.row_order import choose_groups, spread_rows
@@ -88,7 +88,11 @@ class RidgeOptions:
     probe_signs, most_probes : int
         Of kernels of pairs, how many random signs a trace is made of, in two vectors at least and so many at most.
     product_steps, product_tol : int, float
-        Of kernels of pairs, most conjugate-gradient steps of a linear system, and the residual at which they end.
+        Of kernels of pairs, most conjugate-gradient steps of a linear system, and the residual at which they end, in
+        the norm of the preconditioner.
+    product_residual, product_rounds : float, int
+        The Euclidean residual of a linear system, relative to its right-hand side, that must be met, as of matrices;
+        and how often steps with the strong preconditioner are taken from what is left.
     """
 
     criterion: str = "loo"
@@ -117,6 +121,8 @@ class RidgeOptions:
     most_probes: int = 20
     product_steps: int = 400
     product_tol: float = 1e-4
+    product_residual: float = 1e-3
+    product_rounds: int = 3
 
     def slope_count(self, targets: RidgeTargets) -> float:
         """Return the number of samples that the largest slope is divided by."""
@@ -242,6 +248,9 @@ class RidgeMachine:
     sums, covariance : ndarray of shape (features, c) and (features + 1, features + 1), or None
         In features, Z_mᵀ β of all kernels, one below the other, with more digits than β gives it, and the covariance of
         `FeatureInverse`.
+    unsolved : float
+        Of kernels of pairs, the relative residual of the linear systems where it exceeds
+        `RidgeOptions.product_residual`; else zero.
     """
 
     beta: Array
@@ -250,6 +259,7 @@ class RidgeMachine:
     value: float
     sums: Array | None = None
     covariance: Array | None = None
+    unsolved: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -779,6 +789,29 @@ def _consecutive(groups: Groups) -> Groups:
     return groups and np.split(np.arange(sum(map(len, groups))), np.cumsum([len(S) for S in groups[:-1]]))
 
 
+@dataclass(frozen=True)
+class LeftOutPairs:
+    """The machine of all pairs, and what is known of pairs left out.
+
+    Attributes
+    ----------
+    beta, probed : ndarray of shape (n, c) and (n, s)
+        A times the targets, and A times the random signs.
+    residuals : ndarray of shape (n, c)
+        Of pairs left out.
+    tau : float
+        The mean of A_ii / w_i.
+    unsolved : float
+        The largest relative residual of the linear systems.
+    """
+
+    beta: Array
+    probed: Array
+    residuals: Array
+    tau: float
+    unsolved: float
+
+
 class PairForm:
     """The criterion by products with kernels of pairs: conjugate gradients, and traces by random signs.
 
@@ -802,25 +835,50 @@ class PairForm:
         count = min(max(2, -(-options.probe_signs // stack.n_samples)), options.most_probes)
         signs = np.random.RandomState(0).choice([-1.0, 1.0], (stack.n_samples, count))
         self.probes = signs / np.sqrt(targets.weight)[:, np.newaxis]
+        self.options = options
         self.accuracy = BlockOptions(cg_steps=options.product_steps, cg_tol=options.product_tol)
+        #: The largest α / Σ η so far at which the members' preconditioner left a system unsolved.
+        self.unsolved_ridge = 0.0
 
-    def _solved(self, gram: Gram, at: RidgePoint, right: Array) -> Array:
-        """Return A times the right-hand sides."""
-        return gram.solve_by_products(at.alpha / self.targets.weight, right, self.accuracy, sums=True)
+    def _solve(self, gram: PairGram, at: RidgePoint, right: Array) -> tuple[Array, Array]:
+        """Return A times the right-hand sides, and the relative residuals.
 
-    def _left_out(self, gram: Gram, at: RidgePoint) -> tuple[Array, Array, Array, float]:
-        """Return β, A z of the probes, the residuals of samples left out, and τ."""
+        The preconditioner of the members costs next to nothing, and is enough where the ridge is not small. Where it
+        was not, systems of the same search with a ridge as small have the strong one at once.
+        """
+        ridge, options = at.alpha / self.targets.weight, self.options
+        relative_ridge = at.alpha / float(at.weights.sum())
+
+        def times(p: Array) -> Array:
+            return np.asarray(gram.products(p) + ridge[:, np.newaxis] * p)
+
+        def solve(near: Callable[[Array], Array], start: Array | None, rounds: int) -> tuple[Array, Array]:
+            goal = options.product_residual
+            return solve_to_residual(times, near, right, self.accuracy, goal, start=start, rounds=rounds)
+
+        solution = None
+        if relative_ridge > self.unsolved_ridge:
+            solution, residuals = solve(gram.preconditioner(ridge), None, 1)
+            if np.all(residuals <= options.product_residual):
+                return solution, residuals
+            self.unsolved_ridge = relative_ridge
+        return solve(gram.strong_preconditioner(ridge), solution, options.product_rounds)
+
+    def _left_out(self, gram: PairGram, at: RidgePoint) -> LeftOutPairs:
+        """Return the machine of all pairs, and the residuals of pairs left out."""
         t = self.targets
-        found = self._solved(gram, at, np.column_stack([t.Y, self.probes]))
-        beta, U = found[:, : t.Y.shape[1]], found[:, t.Y.shape[1] :]
-        tau = max(float(np.sum(self.probes * U)) / U.size, np.finfo(float).tiny)
-        return beta, U, beta / (tau * t.weight[:, np.newaxis]), tau
+        solution, unsolved = self._solve(gram, at, np.column_stack([t.Y, self.probes]))
+        beta, probed = np.split(solution, [t.Y.shape[1]], axis=1)
+        tau = max(float(np.sum(self.probes * probed)) / probed.size, np.finfo(float).tiny)
+        residuals = beta / (tau * t.weight[:, np.newaxis])
+        return LeftOutPairs(beta, probed, residuals, tau, float(unsolved.max()))
 
     def judge(self, at: RidgePoint) -> Judged:
-        t, ridge, gram = self.targets, (at.alpha / self.targets.weight)[:, np.newaxis], self.stack.combine(at.weights)
-        beta, U, r, tau = self._left_out(gram, at)
+        t, ridge, gram = self.targets, (at.alpha / self.targets.weight)[:, np.newaxis], self._combine(at)
+        pairs = self._left_out(gram, at)
+        beta, U, r, tau = pairs.beta, pairs.probed, pairs.residuals, pairs.tau
         value, g, in_scale = t.loss(r, at.scale)
-        H = self._solved(gram, at, g / (tau * t.weight[:, np.newaxis]))
+        H, _ = self._solve(gram, at, g / (tau * t.weight[:, np.newaxis]))
         # dβ = −A dM β and dτ = −Σ_j u_jᵀ dM u_j / (n s).
         share = float(np.sum(g * r)) / (tau * U.size)
         slopes = share * self.stack.bilinear_forms(U, U) - self.stack.bilinear_forms(H, beta)
@@ -828,10 +886,20 @@ class PairForm:
         return Judged(value, at.weights * slopes, in_alpha, in_scale)
 
     def machine(self, at: RidgePoint) -> RidgeMachine:
-        t, gram = self.targets, self.stack.combine(at.weights)
-        beta, _, r, _ = self._left_out(gram, at)
-        missed = t.Y - gram.products(beta) - (at.alpha / t.weight)[:, np.newaxis] * beta
-        return RidgeMachine(beta=beta, intercept=missed.mean(axis=0), residuals=r, value=t.loss(r, at.scale)[0])
+        t, gram = self.targets, self._combine(at)
+        pairs = self._left_out(gram, at)
+        missed = t.Y - gram.products(pairs.beta) - (at.alpha / t.weight)[:, np.newaxis] * pairs.beta
+        is_solved = pairs.unsolved <= self.options.product_residual
+        return RidgeMachine(
+            beta=pairs.beta,
+            intercept=missed.mean(axis=0),
+            residuals=pairs.residuals,
+            value=t.loss(pairs.residuals, at.scale)[0],
+            unsolved=0.0 if is_solved else pairs.unsolved,
+        )
+
+    def _combine(self, at: RidgePoint) -> PairGram:
+        return cast(PairGram, self.stack.combine(at.weights))
 
 
 #: What judges weights, ridge and widths (`judge`), and returns the machine in the end (`machine`).
