@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
 import re
+import stat
 import sys
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,24 +25,82 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser() / "kernelmosaic"
 
 
-def njit(**options: Any) -> Any:
+def njit(*, cache: bool = False, **options: Any) -> Any:
     """Return `numba.njit` with these options, which keeps what it compiles in the user's cache.
 
     By default Numba writes beside the module, into the installed package, whose folder then outlives an uninstallation
-    and can still be imported. A ``NUMBA_CACHE_DIR`` is kept; where the cache cannot be written, Numba looks elsewhere.
+    and can still be imported. A ``NUMBA_CACHE_DIR`` is kept; where the cache cannot be written, Numba looks elsewhere,
+    and compiles in every process where there is no place at all. A damaged file is made anew.
     """
     import numba
 
     def compiled(function: Callable[..., Any]) -> Any:
+        dispatcher: Any = numba.njit(**options)(function)
+        is_interpreted = dispatcher is function  # NUMBA_DISABLE_JIT
+        if not cache or is_interpreted:
+            return dispatcher
         config: Any = numba.config
-        given = config.CACHE_DIR  # read as the function is decorated
-        config.CACHE_DIR = given or str(cache_folder() / "compiled")
+        chosen_folder = config.CACHE_DIR
+        config.CACHE_DIR = chosen_folder or str(cache_folder() / "compiled")  # read as the cache is made
         try:
-            return numba.njit(**options)(function)
+            dispatcher._cache = _function_cache()(function)
+        except RuntimeError:  # no folder can be written
+            pass
         finally:
-            config.CACHE_DIR = given
+            config.CACHE_DIR = chosen_folder
+        return dispatcher
 
     return compiled
+
+
+@cache
+def _function_cache() -> type[Any]:
+    """Return Numba's cache of a function's compiled code, which survives damaged files.
+
+    Numba checks nothing that it reads: files that a crash or a full disk left empty or half written raise errors of
+    `pickle` as a function is first called, and changed bytes would be run. So every entry has a digest, and a file that
+    cannot be read counts as none: the function is compiled again, and its files are written anew.
+    """
+    caching: Any = import_module("numba.core.caching")  # Numba has no annotations
+    dumps: Any = import_module("numba.core.serialize").dumps
+
+    class CheckedEntries(caching.CompileResultCacheImpl):  # type: ignore[misc]
+        """Compiled code as bytes with their digest."""
+
+        def reduce(self, result: Any) -> tuple[str, bytes]:
+            entry: bytes = dumps(super().reduce(result))
+            return hashlib.sha256(entry).hexdigest(), entry
+
+        def rebuild(self, target_context: Any, stored: Any) -> Any:
+            digest, entry = stored
+            if hashlib.sha256(entry).hexdigest() != digest:
+                raise ValueError("the compiled code has changed since it was written")
+            return super().rebuild(target_context, pickle.loads(entry))
+
+    class RepairedCache(caching.FunctionCache):  # type: ignore[misc]
+        """A cache whose damaged files are thrown away."""
+
+        _impl_class = CheckedEntries
+
+        def load_overload(self, sig: Any, target_context: Any) -> Any:
+            try:
+                return super().load_overload(sig, target_context)
+            except Exception:  # whatever damaged bytes raise as they are read
+                self._forget_entries()
+                return None
+
+        def save_overload(self, sig: Any, data: Any) -> None:
+            try:
+                super().save_overload(sig, data)
+            except Exception:  # a damaged index, or a disk that is full: the function runs without being kept
+                self._forget_entries()
+
+        def _forget_entries(self) -> None:
+            """Write an empty index: entries that it does not name are overwritten."""
+            with suppress(Exception):
+                self.flush()
+
+    return RepairedCache
 
 
 def existing_file(path: Path, what: str) -> Path:
@@ -73,7 +136,8 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
     """Write a file in one step: a run that dies on the way leaves the former file, not half of a new one.
 
     The data are written beside the file, in ``.NAME.….part``, which is then moved to its place. What killed runs left
-    there for the same file is removed first. A symbolic link stays: the file that it leads to is replaced.
+    there for the same file is removed first. A symbolic link stays: the file that it leads to is replaced. The new file
+    has the mode, and where the system lets it the owner, of the one that it replaces.
 
     Parameters
     ----------
@@ -94,7 +158,11 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(part, target)
+                if sys.platform != "win32":
+                    # Still locked: unlocked, it would be a leftover to another run that writes the same file.
+                    os.replace(part, target)
+            if sys.platform == "win32":  # which does not move files that are open, nor remove them as leftovers
+                os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
@@ -106,15 +174,46 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
 
 
 def _new_part(target: Path) -> tuple[Path, BinaryIO]:
-    """A file beside the target, locked as long as it is open."""
+    """Return a file beside the target, locked as long as it is open, for those who may read the target."""
     while True:
         part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-        file = part.open("xb")
+        # Nobody else may read what replaces a file until it is known who may read that.
+        mode = 0o600 if target.exists() else 0o666
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        file = os.fdopen(os.open(part, flags, mode), "wb")
         with suppress(OSError):  # some file systems have no locks
             _lock(file, wait=True)
         if os.fstat(file.fileno()).st_nlink:
+            _keep_permissions(target, file)
             return part, file
         file.close()  # another run took it for a leftover before it was locked
+
+
+def _keep_permissions(target: Path, file: BinaryIO) -> None:
+    """Give a new file the owner, the mode and the access list of the file that it is to replace, if there is one."""
+    if sys.platform == "win32":
+        return
+    try:
+        former = target.stat()
+    except FileNotFoundError:
+        return
+    number, mode = file.fileno(), stat.S_IMODE(former.st_mode)
+    created = os.fstat(number)
+    if (created.st_uid, created.st_gid) != (former.st_uid, former.st_gid):
+        try:
+            os.fchown(number, former.st_uid, former.st_gid)
+        except PermissionError:
+            # Another owner, or a group that is not ours: what that group may do is not for ours, only what all may do.
+            with suppress(PermissionError):
+                os.fchown(number, -1, former.st_gid)
+            if os.fstat(number).st_gid != former.st_gid:
+                mode = mode & ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3
+    with suppress(OSError):  # some file systems have neither modes nor attributes, some of which only the system sets
+        os.fchmod(number, mode)
+        if sys.platform == "linux":
+            for name in os.listxattr(target):
+                with suppress(OSError):
+                    os.setxattr(number, name, os.getxattr(target, name))
 
 
 def _lock(file: BinaryIO, wait: bool) -> None:

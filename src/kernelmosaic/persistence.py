@@ -76,7 +76,8 @@ def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterabl
     """Write an estimator to a file.
 
     The file is complete or not there: it is written beside its place and then moved. An existing file is replaced, also
-    where a symbolic link leads to it; a device or a FIFO is refused.
+    where a symbolic link leads to it, and keeps its mode; a device or a FIFO is refused. Of several runs that save to
+    the same file at once, the last one wins.
 
     Parameters
     ----------
