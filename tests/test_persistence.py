@@ -22,12 +22,34 @@ import pandas as pd
 import pytest
 import skops.io
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
+from sklearn.cluster import FeatureAgglomeration
 from sklearn.compose import make_column_selector
+from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.feature_selection import (
+    RFE,
+    GenericUnivariateSelect,
+    SelectKBest,
+    SelectPercentile,
+    chi2,
+    mutual_info_classif,
+)
+from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    PolynomialFeatures,
+    PowerTransformer,
+    QuantileTransformer,
+    SplineTransformer,
+    StandardScaler,
+    scale,
+)
 from sklearn.svm import SVC
 
 import kernelmosaic
@@ -259,6 +281,55 @@ def test_what_cannot_be_read_back_is_not_written(tmp_path):
     with pytest.raises(TypeError, match="estimator object"):
         save(MKLClassifier, tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
+
+
+def preprocessing():
+    """Return scikit-learn's transformers of numbers, with those of their parameters that hold functions or dtypes."""
+    return [
+        SimpleImputer(),
+        SimpleImputer(strategy="most_frequent", add_indicator=True),
+        KNNImputer(),
+        IterativeImputer(max_iter=2),
+        KBinsDiscretizer(3, strategy="uniform"),
+        SplineTransformer(3),
+        QuantileTransformer(n_quantiles=10),
+        PowerTransformer(),
+        PolynomialFeatures(),
+        FunctionTransformer(np.log1p),
+        FunctionTransformer(np.nan_to_num),
+        FunctionTransformer(np.clip, kw_args={"a_min": 0.1, "a_max": 0.9}),
+        FunctionTransformer(scale),
+        FeatureAgglomeration(2),
+        FeatureAgglomeration(2, pooling_func=np.median),
+        SelectKBest(k=2),
+        SelectKBest(mutual_info_classif, k=2),
+        SelectKBest(chi2, k=2),
+        SelectPercentile(percentile=70),
+        GenericUnivariateSelect(),
+        RFE(LogisticRegression(), n_features_to_select=2),
+        PCA(2),
+    ]
+
+
+@pytest.mark.parametrize("step", preprocessing(), ids=repr)
+def test_pipelines_with_scikit_learns_preprocessing_are_saved(step, tmp_path):
+    positive = np.abs(X)
+    model = make_pipeline(clone(step), MKLClassifier([Linear()], C=0.1)).fit(positive, TWO)
+    save(model, tmp_path / "m")
+    again = load(tmp_path / "m")
+    np.testing.assert_array_equal(again.decision_function(positive), model.decision_function(positive))
+
+
+def test_functions_that_read_files_or_call_functions_are_not_on_the_list():
+    for name in ("load", "save", "fromfile", "genfromtxt", "apply_along_axis", "apply_over_axes", "piecewise"):
+        assert not persistence.is_trusted(f"numpy.{name}")
+    for name in ("ctypeslib.load_library", "lib.npyio.DataSource", "f2py.compile", "testing.rundocs"):
+        assert not persistence.is_trusted(f"numpy.{name}")
+    for name in ("tree._export.export_graphviz", "datasets._base.load_files", "datasets._openml.fetch_openml"):
+        assert not persistence.is_trusted(f"sklearn.{name}")
+    # Where a module has imported it is not where a function is.
+    assert not persistence.is_trusted("sklearn.feature_selection._univariate_selection.check_array")
+    assert persistence.is_trusted("sklearn.feature_selection._univariate_selection.f_classif")
 
 
 def test_a_type_of_ones_own_is_named_twice(tmp_path):

@@ -21,7 +21,9 @@ SOURCE = Path(kernelmosaic.__file__).parent
 STORE = "engine/training_set.py"
 #: What looks like a door and is none, and why.
 NONE = {
+    "backend.py: _BLAS_LIMIT is an object of this module that its methods change": "a number of the process",
     "backend.py: _THREAD is an object of this module that functions change": "of one thread, set where that starts",
+    "files.py: dispatcher._cache is set from outside": "Numba takes no cache in another way",
     "estimators/_base.py: attributes._repr_html_inner is set from outside": "scikit-learn has made it for this page",
     "learning/gated.py: self.stack.samples is set from outside": "projections have a stack of their own",
 }

@@ -8,12 +8,12 @@ replaces, with a test that both give the same result.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
-from threading import local
+from threading import RLock, get_ident, local
 from typing import Any
 
 import numpy as np
@@ -444,21 +444,115 @@ def blas_threads() -> int:
     return min(blas, default=1)
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
+class BlasLimit:
+    """The one place that takes the linear algebra to one thread, and back.
+
+    Most libraries have one number of threads in the process. Two threads that each lower it and restore what they found
+    would leave it lowered for good where the second one enters before the first one leaves: it reads the lowered
+    number, and restores that last. Here the first one that enters lowers the number, and the last one that leaves
+    restores it. OpenBLAS on OpenMP has a number for every thread, which each thread lowers and restores for itself.
+
+    Parameters
+    ----------
+    libraries : callable
+        Returns threadpoolctl's controllers of the libraries.
+    """
+
+    def __init__(self, libraries: Callable[[], Sequence[Any]]) -> None:
+        self._libraries = libraries
+        # A context of an abandoned generator is left by the garbage collector, in the middle of anything.
+        self._lock = RLock()
+        #: What is inside of the limit: for every context the thread that entered it.
+        self._inside: dict[object, int] = {}
+        #: The numbers of threads that the process has back after the last context.
+        self._lowered: list[tuple[Any, int]] = []
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._leave_other_threads)
+
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        """Keep the linear algebra to one thread inside of this context."""
+        context = object()
+        with self._lock:
+            is_first = not self._inside
+            self._inside[context] = get_ident()
+            if is_first:
+                self._lowered = _lower(library for library in self._libraries() if not _counts_by_thread(library))
+            lowered_here = _lower(library for library in self._libraries() if _counts_by_thread(library))
+        try:
+            yield
+        finally:
+            with self._lock:
+                _restore(lowered_here)
+                self._inside.pop(context, None)
+                self._restore_if_left()
+
+    def _restore_if_left(self) -> None:
+        if not self._inside:
+            lowered, self._lowered = self._lowered, []
+            _restore(lowered)
+
+    def _leave_other_threads(self) -> None:
+        """Leave the contexts of threads that a forked process does not have, in which nothing would leave them."""
+        self._lock = RLock()  # another thread may have held it as the process was forked
+        self._inside = {context: thread for context, thread in self._inside.items() if thread == get_ident()}
+        self._restore_if_left()
+
+
+def _counts_by_thread(library: Any) -> bool:
+    """Whether every thread has a number of its own, and threadpoolctl (from 3.8 on) reads that of the thread."""
+    return getattr(library, "threading_layer", None) == "openmp" and hasattr(library, "clear_controlling_thread")
+
+
+def _lower(libraries: Iterable[Any]) -> list[tuple[Any, int]]:
+    """Take libraries to one thread, and return those that obeyed with the numbers that they had."""
+    lowered = []
+    for library in libraries:
+        former = library.num_threads
+        if former is None or former <= 1:
+            continue
+        library.set_num_threads(1)
+        # Another thread that limits the library by threadpoolctl itself has the say until it ends.
+        if library.num_threads == 1:
+            lowered.append((library, former))
+    return lowered
+
+
+def _restore(lowered: Iterable[tuple[Any, int]]) -> None:
+    """Give libraries back the numbers of threads that they had."""
+    for library, former in lowered:
+        # From 3.8 on, threadpoolctl listens to nobody but the thread that set a number first: that was another one, or
+        # it is this one, which must not keep the say.
+        release = getattr(library, "clear_controlling_thread", None)
+        if release is not None:
+            release(force=True)
+        library.set_num_threads(former)
+        if release is not None:
+            release(force=True)
+
+
+#: Returns the libraries in this process: looking for them takes longer than a small factorisation.
+_libraries = lru_cache(maxsize=1)(ThreadpoolController)
+
+
+def _blas_libraries() -> list[Any]:
+    """Return threadpoolctl's controllers of the linear algebra in this process."""
+    return [library for library in _libraries().lib_controllers if library.user_api == "blas"]
+
+
+_BLAS_LIMIT = BlasLimit(_blas_libraries)
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
     """Return a context in which linear algebra stays on the thread that calls it.
 
     For many small products: the libraries' own threads wait for each other, which costs much where cores are busy.
     """
     # The count is taken before it is lowered: our own threads keep to it.
     blas_threads()
-    context: AbstractContextManager[Any] = _libraries().limit(limits=1, user_api="blas")
-    return context
+    return _BLAS_LIMIT.one_thread()
 
 
-def threads_for(n_samples: int) -> AbstractContextManager[Any]:
+def threads_for(n_samples: int) -> AbstractContextManager[None]:
     """Return a context for linear algebra with matrices of so many samples: of few on one thread, of more on all."""
     return one_blas_thread() if n_samples <= _FEW_SAMPLES else nullcontext()
-
-
-#: Returns the libraries in this process: looking for them takes longer than a small factorisation.
-_libraries = lru_cache(maxsize=1)(ThreadpoolController)

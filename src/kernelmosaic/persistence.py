@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
-from inspect import isabstract
+from inspect import isabstract, isfunction, signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,6 +46,10 @@ _SPARSE = {
     *(f"scipy.sparse._{form}.{form}_{kind}" for form in ("csr", "csc") for kind in ("matrix", "array")),
     "kernelmosaic.stacking.SparseTable",  # read back without the names of its columns, which the model knows
 }
+#: What preprocessing holds beside arrays: their dtypes, and the curves of SplineTransformer, which are arrays, too.
+_ARRAY_TYPES = {"numpy.dtype", "scipy.interpolate._bsplines.BSpline"}
+#: Where scikit-learn has functions of arrays that its preprocessing is given: scores of columns, and scales.
+_FUNCTION_MODULES = ("sklearn.feature_selection", "sklearn.preprocessing")
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,10 @@ def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterabl
             "text, lists, dicts, kernels and estimators."
         ) from error
     if unknown:
-        advice = "Give lists and arrays instead, or name the types in trusted=, here and when loading."
+        advice = (
+            "Give lists and arrays instead, or name types that you know to be harmless in trusted=, here and when "
+            "loading."
+        )
         if any(name.endswith("<lambda>") for name in unknown):
             advice = "A lambda has no name by which to find it again: list the columns, or use make_column_selector."
         raise ValueError(f"{type(estimator).__name__} cannot be saved, it holds {', '.join(unknown)}. {advice}")
@@ -224,7 +231,7 @@ def info(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> ModelFi
 def is_trusted(name: str) -> bool:
     """Whether a type, given by its full name, is rebuilt although skops itself does not trust it."""
     module, _, last = name.rpartition(".")
-    if name in _SPARSE:
+    if name in _SPARSE or name in _ARRAY_TYPES or _is_function_of_arrays(name):
         return True
     if not _may_hold_types(module):
         return False
@@ -236,7 +243,37 @@ def is_trusted(name: str) -> bool:
     if module.startswith("kernelmosaic."):
         return is_its_own
     is_estimator = is_its_own and issubclass(kind, BaseEstimator) and not isabstract(kind) and not last.startswith("_")
-    return is_estimator or name in _from_scikit_learn()
+    # Fields of numbers and estimators, without code of its own.
+    is_record = is_its_own and issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return is_estimator or is_record or name in _from_scikit_learn()
+
+
+def _is_function_of_arrays(name: str) -> bool:
+    """Whether a name is that of a function of arrays that opens no file and calls nothing that it is given.
+
+    Of scikit-learn these are the public functions of `_FUNCTION_MODULES`; of NumPy those of one array, such as the mean
+    or the median; of SciPy its own name for ``numpy.asarray``.
+    """
+    module, _, last = name.rpartition(".")
+    if module.partition(".")[0] == "sklearn":
+        homes = [import_module(home) for home in _FUNCTION_MODULES]
+        public = [getattr(home, last) for home in homes if last in home.__all__]
+        return any(isfunction(function) and _type_name(function) == name for function in public)
+    if module == "numpy":
+        return _reads_one_array(getattr(import_module(module), last, None))
+    return name == "scipy._lib.array_api_compat.numpy._aliases.asarray"
+
+
+def _reads_one_array(function: object) -> bool:
+    """Whether a function of NumPy has an array as its first parameter, and none that it would call."""
+    if not callable(function) or isinstance(function, type):
+        return False
+    try:
+        names = list(signature(function).parameters)
+    except (TypeError, ValueError):  # written in C, without a signature
+        return False
+    takes_functions = any(name.startswith(("func", "format")) for name in names)
+    return names[:1] in (["a"], ["x"]) and not takes_functions
 
 
 def _may_hold_types(module: str) -> bool:

@@ -119,7 +119,8 @@ class TraceMethod(Method):
 def left_out(fit: Fit) -> Array:
     """Return the decision values of every sample by all others, (n, outputs)."""
     rule, (learned,), (machine,) = fit.rule, fit.learned, fit.machines
-    found = learned.solution.left_out(machine.targets)
+    with fit.data.threads():
+        found = learned.solution.left_out(machine.targets)
     return np.asarray(found @ rule.projection.rotation @ rule.slopes.T + rule.constants)
 
 

@@ -462,8 +462,9 @@ def learn(
     """Learn from samples whose kernels are known, without a certificate; coefficients of starts are of `data`."""
     task, y = prepared or recipe.task.prepared(given), None if given.y is None else given.y[data.kept]
     machines = task.machines(y, data.weight)
-    method = recipe.method.resolved(task, data, y)
-    learner = method.learner(task, data, machines)
+    with data.threads():
+        method = recipe.method.resolved(task, data, y)
+        learner = method.learner(task, data, machines)
     if weights is not None:
         each = np.atleast_2d(weights)
         single = [machine.has_one_output and len(each) == len(machines) for machine in machines]

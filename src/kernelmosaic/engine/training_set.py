@@ -562,7 +562,8 @@ def read_training_set(
                 "or a list of kernels."
             )
         kind = GeneratedSet
-    data = kind(options, specs, X, counted, table, present)
+    with threads_for(len(counted.rows)):
+        data = kind(options, specs, X, counted, table, present)
     warn_of_scales(options.estimator, specs, data.samples, table)
     return data
 

@@ -157,7 +157,8 @@ class BayesianMKLClassifier(KernelClassifier):
             inference = self._infer(data, np.where(np.asarray(y)[:, np.newaxis] == positive, 1.0, -1.0))
         self.support_, self.support_fraction_ = np.arange(len(y)), 1.0
         self.n_support_ = np.bincount(Labels(self.classes_).codes(y), minlength=len(self.classes_))
-        self._set_posterior(data, inference)
+        with data.threads():
+            self._set_posterior(data, inference)
         if not self.history_[-1]["gap"] <= self.tol:
             warn_caller(
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations while the bound still rose "

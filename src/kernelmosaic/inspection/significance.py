@@ -15,7 +15,7 @@ from sklearn.utils.validation import _num_samples, has_fit_parameter
 
 from kernelmosaic._checks import check_choice, check_count, check_positive, check_share
 from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, MatrixLike, SampleWeight, Seed, TargetLike
-from kernelmosaic.backend import to_host
+from kernelmosaic.backend import threads_for, to_host
 from kernelmosaic.engine import pipelines
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed, read_sample_weight
@@ -514,13 +514,14 @@ def conditional_pvalue(
             )
 
     # 2. Ridge regression on the given kernel removes what it explains of the coefficients and of the tested kernel.
-    smoother = _KernelSmoother(given)
-    eigenvalues, eigenvectors = np.linalg.eigh(_centred(K))
-    is_part = eigenvalues > _ROUNDING * np.abs(eigenvalues).max()
-    features = eigenvectors[:, is_part] * np.sqrt(eigenvalues[is_part])
-    R = smoother.residual_matrix(features)
-    beta = smoother.residual_matrix(beta) @ beta
-    features = R @ features
+    with threads_for(len(K)):
+        smoother = _KernelSmoother(given)
+        eigenvalues, eigenvectors = np.linalg.eigh(_centred(K))
+        is_part = eigenvalues > _ROUNDING * np.abs(eigenvalues).max()
+        features = eigenvectors[:, is_part] * np.sqrt(eigenvalues[is_part])
+        R = smoother.residual_matrix(features)
+        beta = smoother.residual_matrix(beta) @ beta
+        features = R @ features
 
     # 3. The statistic of the coefficients as they are, and in every permuted order.
     orders = np.array([np.arange(len(K)), *(random.permutation(len(K)) for _ in range(N))])

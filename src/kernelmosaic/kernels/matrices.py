@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -12,7 +12,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices, Mask, MatrixLike
-from kernelmosaic.backend import NUMPY, as_slice, one_blas_thread, row_strips, run_threads
+from kernelmosaic.backend import NUMPY, as_slice, one_blas_thread, row_strips, run_threads, threads_for
 from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel, is_positive
 
 #: How far entries may be off, relative to the largest, and still be taken for rounded.
@@ -58,7 +58,10 @@ class MatrixRows(Kernel):
     def _prepared(self) -> Any:
         shared = self._share()
         if shared.result is None:
-            shared.result = self._prepare(shared.given)
+            # On one thread, unless the matrix is large: beside other work the threads wait for each other for longer
+            # than they compute.
+            with threads_for(_length(shared.given)):
+                shared.result = self._prepare(shared.given)
         return shared.result
 
     def _share(self) -> _Prepared:
@@ -90,6 +93,12 @@ class MatrixRows(Kernel):
         except ValueError:  # rows of different lengths, which `fit` will refuse
             size = type(given).__name__
         return f"{type(self).__name__}({', '.join([f'<{size}>', *(f'{k}={v!r}' for k, v in parameters.items())])})"
+
+
+def _length(given: object) -> int:
+    """Return how many rows a matrix has; 0 for what is none, which its check refuses."""
+    shape = getattr(given, "shape", None) or (len(given) if isinstance(given, Sized) else 0,)
+    return int(shape[0])
 
 
 def row_numbers(X: MatrixLike, n_rows: int, matrix: str) -> Indices:
@@ -351,10 +360,11 @@ def _prove_positive(K: AnyArray) -> None:
     allowed = _allowed(K)
     shifted = _without_dust(np.array(K, order="C", subok=False), allowed)
     shifted[np.diag_indices_from(shifted)] += K.dtype.type(allowed)
-    # Much cheaper than eigenvalues, and succeeds for every matrix that passes but the borderline ones.
-    if NUMPY.cholesky(shifted, overwrite=True) is not None:
-        return
-    smallest = float(linalg.eigvalsh(K, subset_by_index=(0, 0), check_finite=False)[0])
+    with threads_for(len(K)):
+        # Much cheaper than eigenvalues, and succeeds for every matrix that passes but the borderline ones.
+        if NUMPY.cholesky(shifted, overwrite=True) is not None:
+            return
+        smallest = float(linalg.eigvalsh(K, subset_by_index=(0, 0), check_finite=False)[0])
     if smallest < -allowed:
         raise ValueError(
             f"K has the eigenvalue {smallest:.3g}: a kernel matrix must be positive semi-definite. Add {-smallest:.3g} "
