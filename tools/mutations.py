@@ -415,9 +415,9 @@ MUTATIONS = (
         "scaling-sees-held-out-rows",
         "columns of a fold scaled by all samples, those held out included",
         "engine/search.py",
-        "                yield paths, steps, given, train, held, options.scale, start\n",
-        "                scaled = given.standardizer(model.read_kernels())(given.X)\n"
-        "                yield paths, steps, replace(given, X=scaled), train, held, False, start\n",
+        "            yield paths, steps, self.given, train, held, self.options.scale, starts\n",
+        "            given = replace(self.given, X=self.given.standardizer(self.model.read_kernels())(self.given.X))\n"
+        "            yield paths, steps, given, train, held, False, starts\n",
         "estimators/test_cv.py",
     ),
     # Kernels ---------------------------------------------------------------------------------------------------------
@@ -775,10 +775,10 @@ MUTATIONS = (
     ),
     _m(
         "path-reversed",
-        "path of C followed from the other end, scores not turned round",
+        "fits of a path kept at the values of the other end",
         "engine/search.py",
-        "return [[fold[m][::order] for fold in by_fold] for m in range(len(norms))]",
-        "return [[fold[m][::-order] for fold in by_fold] for m in range(len(norms))]",
+        "for number, fit in zip(stretch.numbers, path, strict=True):",
+        "for number, fit in zip(reversed(stretch.numbers), path, strict=True):",
         "estimators/test_cv.py",
     ),
     _m(

@@ -12,11 +12,13 @@ import sklearn
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, make_classification
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import SelectKBest
 from sklearn.metrics import log_loss, make_scorer, roc_auc_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.random_projection import GaussianRandomProjection
 from tests.calls import recorded
 from threadpoolctl import threadpool_info
 
@@ -29,6 +31,7 @@ from kernelmosaic import (
     MKLOneClass,
     MKLRegressor,
     MKLRegressorCV,
+    MKLSurvivalCV,
     PosteriorMKLClassifier,
     load,
     save,
@@ -36,9 +39,10 @@ from kernelmosaic import (
 from kernelmosaic.backend import allowed_threads
 from kernelmosaic.engine import search as _path
 from kernelmosaic.engine.calibration import Calibration
+from kernelmosaic.inspection import kernel_importance
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum, Subsets
 from kernelmosaic.machines.base import SVC, SVR
-from kernelmosaic.model_selection import PathSearchCV, SharedKernels
+from kernelmosaic.model_selection import PathSearchCV, ResponseSurfaceSearchCV, SharedKernels
 from kernelmosaic.solvers.program import Program
 
 CS = [0.03, 0.3, 3.0]
@@ -198,6 +202,66 @@ def test_the_steps_of_a_pipeline_are_fitted_to_every_fold():
     )
 
 
+@pytest.mark.parametrize("kind", [MKLClassifier, MKLRegressor])
+def test_pipelines_take_samples_as_lists(kind):
+    X, y = two_classes(60)
+    search = PathSearchCV(make_pipeline(StandardScaler(), kind(KERNELS)), Cs=CS[::2], norms=(1, "uniform"), cv=3)
+    expected = clone(search).fit(X, y)
+    model = search.fit(X.tolist(), y.tolist())
+    np.testing.assert_array_equal(model.scores_, expected.scores_)
+    np.testing.assert_array_equal(model.predict(X.tolist()), expected.predict(X))
+    method = "predict_set" if kind is MKLClassifier else "predict_interval"
+    np.testing.assert_array_equal(getattr(model, method)(X[:5].tolist()), getattr(expected, method)(X[:5]))
+
+
+def test_pipelines_take_lists_of_texts():
+    texts = ["red round", "red small", "red", "blue large", "blue", "blue round"] * 5
+    y = [text.split()[0] for text in texts]
+    model = PathSearchCV(make_pipeline(CountVectorizer(), MKLClassifier([Linear()])), Cs=2, cv=3).fit(texts, y)
+    assert model.best_score_ == 1.0
+    assert model.predict(["small blue"]).tolist() == ["blue"]
+
+
+class RandomProjection(GaussianRandomProjection):
+    """Draws other directions at every fit, and keeps no seed to repeat them by."""
+
+    draws = np.random.RandomState(0)
+
+    def fit(self, X, y=None):
+        self.random_state = int(self.draws.randint(2**31 - 1))
+        super().fit(X, y)
+        self.random_state = None
+        return self
+
+
+@pytest.mark.parametrize("near", [None, 1])
+def test_models_of_folds_keep_the_steps_that_they_were_fitted_with(near):
+    rng = np.random.RandomState(0)
+    X = rng.standard_normal((60, 12))
+    y = X[:, :3].sum(axis=1) + 0.1 * rng.standard_normal(60)
+    plain = make_pipeline(RandomProjection(6), MKLRegressor([Linear(), Gaussian()]))
+    folds = list(KFold(3).split(X))
+    search = PathSearchCV(plain, Cs=np.logspace(-1, 2, 4), norms=(1, "uniform"), cv=folds, near=near).fit(X, y)
+    [at] = np.flatnonzero(search.Cs_ == search.C_)
+    # The residuals that intervals are of are those that the search has scored.
+    scores = [model.score(X[held], y[held]) for model, (_, held) in zip(search._conformal.models, folds, strict=True)]
+    np.testing.assert_allclose(scores, search.scores_[:, at], atol=1e-10)
+
+
+def test_norms_are_compared_on_the_same_random_features():
+    rng = np.random.RandomState(0)
+    X = rng.standard_normal((60, 12))
+    y = X[:, :3].sum(axis=1) + 0.1 * rng.standard_normal(60)
+    plain = make_pipeline(RandomProjection(3), MKLRegressor([Linear()]))
+    # One kernel has nothing to weigh, and two copies of it are worth as much as one.
+    twice = clone(plain).set_params(mklregressor__kernels=[Linear(), Linear()], mklregressor__tol=1e-8)
+    search = PathSearchCV(twice, Cs=np.logspace(-1, 2, 4), norms=(1, "uniform"), cv=3, near=1).fit(X, y)
+    learned, equal = search.scores_by_norm_[1], search.scores_by_norm_["uniform"]
+    tried = np.isfinite(learned)
+    assert tried.any()
+    np.testing.assert_allclose(learned[tried], equal[tried], atol=1e-3)
+
+
 def test_a_search_is_that_of_the_estimator_that_chooses_by_itself():
     X, y = two_classes(100)
     tuned = MKLClassifierCV(KERNELS, Cs=CS, norms=(1, "uniform"), cv=3).fit(X, y)
@@ -268,6 +332,92 @@ def test_splitters_and_groups():
     assert MKLClassifierCV(KERNELS, Cs=[1], norms=[1], cv=list(KFold(3).split(X))).fit(X, y).scores_.shape == (3, 1)
     with pytest.raises(TypeError, match="'colour'"):
         MKLClassifierCV(KERNELS).fit(X, y, colour="red")
+
+
+def series_of_masks(train, held):
+    inside = np.isin(np.arange(60), train)
+    return pd.Series(inside), pd.Series(~inside)
+
+
+FORMS_OF_FOLDS = {
+    "masks": lambda train, held: (np.isin(np.arange(60), train), np.isin(np.arange(60), held)),
+    "lists": lambda train, held: (train.tolist(), held.tolist()),
+    "tuples": lambda train, held: (tuple(train.tolist()), tuple(held.tolist())),
+    "series": series_of_masks,
+    "negative": lambda train, held: (train - 60, held - 60),
+}
+
+
+@pytest.mark.parametrize("form", FORMS_OF_FOLDS)
+@pytest.mark.parametrize("kind", [MKLClassifier, MKLRegressor])
+def test_folds_are_row_numbers_or_masks_in_any_sequence(form, kind):
+    X, y = two_classes(60)
+    folds = list(KFold(3, shuffle=True, random_state=0).split(X))
+    cv = [FORMS_OF_FOLDS[form](train, held) for train, held in folds]
+    expected = PathSearchCV(kind(KERNELS), Cs=[0.3, 3.0], cv=folds).fit(X, y)
+    search = PathSearchCV(kind(KERNELS), Cs=[0.3, 3.0], cv=cv).fit(X, y)
+    np.testing.assert_array_equal(search.scores_, expected.scores_)
+    np.testing.assert_array_equal(search.predict(X), expected.predict(X))
+    tuned = MKLClassifierCV if kind is MKLClassifier else MKLRegressorCV
+    model = tuned(KERNELS, Cs=[1.0], norms=[1], cv=cv).fit(X, y)
+    unseen = model.predict_set(X[:5]) if kind is MKLClassifier else model.predict_interval(X[:5])
+    assert np.isfinite(unseen).all()
+
+
+@pytest.mark.parametrize(
+    ("cv", "message"),
+    [
+        ([(np.ones(59, dtype=bool), np.arange(5))], "training samples of fold 1 do not fit 60 samples"),
+        ([(np.arange(50), [60])], "held-out samples of fold 1 do not fit 60 samples"),
+        ([(np.arange(50), np.zeros(60, dtype=bool))], "held-out samples of fold 1 are none"),
+        ([(np.arange(50), np.linspace(50, 59, 10))], "held-out samples of fold 1 are array"),
+        ([(np.arange(50), [])], r"held-out samples of fold 1 are \[\]"),
+        ([], "there is no fold"),
+    ],
+)
+def test_folds_that_are_none_are_refused_before_the_first_fit(cv, message):
+    X, y = two_classes(60)
+    with recorded(_path._follow_fold) as followed:
+        for search in (MKLClassifierCV(KERNELS, cv=cv), PathSearchCV(MKLRegressor(KERNELS), cv=cv)):
+            with pytest.raises(ValueError, match=f"cv: .*{message}"):
+                search.fit(X, y)
+    assert followed == []
+
+
+@pytest.mark.parametrize("scoring", [["accuracy", "f1"], ("accuracy", "f1"), {"a": "accuracy"}])
+def test_several_scores_are_refused_before_the_first_fit(scoring):
+    X, y = two_classes(60)
+    searches = [
+        MKLClassifierCV(KERNELS, scoring=scoring),
+        MKLRegressorCV(KERNELS, scoring=scoring),
+        MKLSurvivalCV(KERNELS, scoring=scoring),
+        PathSearchCV(MKLClassifier(KERNELS), scoring=scoring),
+        ResponseSurfaceSearchCV(MKLClassifier(KERNELS), scoring=scoring),
+    ]
+    with recorded(_path._follow_fold) as followed:
+        for search in searches:
+            target = 1.0 + np.arange(60) if isinstance(search, MKLSurvivalCV) else y
+            with pytest.raises(ValueError, match=r"scoring=.*: the choice is made by one score"):
+                search.fit(X, target)
+        with pytest.raises(ValueError, match=r"scoring=.*: the choice is made by one score"):
+            kernel_importance(MKLClassifier(KERNELS), X, y, scoring=scoring)
+    assert followed == []
+
+
+def test_a_function_of_several_scores_is_refused_by_name():
+    X, y = two_classes(60)
+
+    def two_scores(model, X, y):
+        return {"accuracy": model.score(X, y), "error": 1 - model.score(X, y)}
+
+    with pytest.raises(ValueError, match=r"two_scores.* returned \{.*give a function that returns one number"):
+        MKLClassifierCV(KERNELS, Cs=2, cv=2, scoring=two_scores).fit(X, y)
+
+    def zero_dimensional(model, X, y):
+        return np.array(model.score(X, y))
+
+    model = MKLClassifierCV(KERNELS, Cs=2, cv=2, scoring=zero_dimensional).fit(X, y)
+    assert model.best_score_ == MKLClassifierCV(KERNELS, Cs=2, cv=2).fit(X, y).best_score_
 
 
 def test_metadata_routing():
@@ -394,6 +544,17 @@ def test_a_fold_without_a_score_is_named():
     search = MKLClassifierCV([Linear()], Cs=2, cv=folds, scoring=nothing_of_one_class)
     with pytest.raises(ValueError, match=r"is undefined in fold 2 \(of 2\), whose held-out .* use fewer folds"):
         search.fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+@pytest.mark.parametrize("norms", [(1, 2, "uniform"), (1,)])
+@pytest.mark.parametrize("n", [5, 9])
+def test_folds_of_a_single_sample_have_no_r_squared(n, norms):
+    X = np.random.RandomState(0).standard_normal((n, 2))
+    search = MKLRegressorCV(Cs=4, norms=norms)
+    with pytest.raises(ValueError, match=r"scoring=None is undefined in fold .*5 \(of 5\).* use fewer folds"):
+        search.fit(X, X[:, 0])
+    assert search.set_params(cv=2).fit(X, X[:, 0]).predict(X).shape == (n,)
 
 
 def test_columns_are_standardised_inside():

@@ -4,16 +4,19 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from tests.calls import recorded
 
-from kernelmosaic import MKLClassifier, MKLClassifierCV
+from kernelmosaic import DiscriminantMKLClassifier, MKLClassifier, MKLClassifierCV
 from kernelmosaic.engine.fit import Lead, certify, learn, training_set
 from kernelmosaic.engine.search import PathOptions, follow_paths, read_samples, search_paths
 from kernelmosaic.gram.stack import ComputedStack
-from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.kernels import Gaussian, Linear, Subsets, per_column
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import damped, simplex_minimiser
 from kernelmosaic.learning.problem import MachineProblem, Problem
+from kernelmosaic.model_selection import PathSearchCV
 
 KERNELS = [Gaussian(1.0), Gaussian(3.0), Gaussian(9.0)]
 
@@ -111,25 +114,68 @@ def test_the_minimiser_over_a_simplex_meets_its_conditions(rank):
         assert np.all(gains <= gains[x > 0].min() + 1e-8 * np.abs(b).max())
 
 
-def test_other_norms_are_tried_near_the_best_of_equal_weights():
-    X, y = samples(150)
-    options = {"Cs": np.logspace(-2, 2, 5), "norms": (1, 2, "uniform"), "cv": 3, "refit": False}
-    whole = MKLClassifierCV(KERNELS, **options, near=None).fit(X, y)
-    with recorded(Newton._learn) as fits:
-        near = MKLClassifierCV(KERNELS, **options, near=1).fit(X, y)
-    best = int(whole.scores_by_norm_["uniform"].mean(axis=0).argmax())
-    tried = np.abs(np.arange(5) - best) <= 1
-    assert len(fits) == 2 * 3 * tried.sum()
+def best_number(scores):
+    """The number of the smallest value whose mean score is the best, of scores of shape (folds, values)."""
+    means = np.nan_to_num(scores.mean(axis=0), nan=-np.inf)
+    return int(np.flatnonzero(means >= means.max() - 1e-9)[0])
+
+
+def one_kernel_per_column(n_kernels, seed):
+    X, y = make_classification(60, n_kernels, n_informative=2, n_redundant=0, flip_y=0.1, random_state=seed)
+    return [(f"column {c}", Gaussian(2.0), [c]) for c in range(n_kernels)], X, y
+
+
+@pytest.mark.parametrize(("n_kernels", "seed"), [(3, 1), (12, 2)])
+def test_other_norms_are_tried_where_their_own_best_value_is(n_kernels, seed):
+    kernels, X, y = one_kernel_per_column(n_kernels, seed)
+    options = {"Cs": np.logspace(-2, 3, 8), "norms": (1, 2, "uniform"), "cv": 2, "refit": False}
+    whole = MKLClassifierCV(kernels, **options, near=None).fit(X, y)
+    near = MKLClassifierCV(kernels, **options, near=1).fit(X, y)
     np.testing.assert_allclose(near.scores_by_norm_["uniform"], whole.scores_by_norm_["uniform"], atol=1e-12)
+    best_of_equal_weights = near.Cs_[best_number(near.scores_by_norm_["uniform"])]
     for norm in (1, 2):
         scores = near.scores_by_norm_[norm]
-        assert np.isnan(scores[:, ~tried]).all()
-        np.testing.assert_allclose(scores[:, tried], whole.scores_by_norm_[norm][:, tried], atol=0.021)
-    assert near.best_score_ == np.nanmax([one.mean(axis=0) for one in near.scores_by_norm_.values()])
+        tried = np.flatnonzero(np.isfinite(scores).all(axis=0))
+        np.testing.assert_array_equal(tried, np.arange(tried[0], tried[-1] + 1))
+        assert np.isnan(np.delete(scores, tried, axis=1)).all()
+        np.testing.assert_allclose(scores[:, tried], whole.scores_by_norm_[norm][:, tried], atol=1.01 / 30)
+        # Equal weights of norm p have the kernel of 1/P each at a C that is P^(1 - 1/p) times smaller.
+        same_kernel = best_of_equal_weights / n_kernels ** (1 - 1 / norm)
+        middle = int(np.argmin(np.abs(np.log(near.Cs_ / same_kernel))))
+        assert set(tried) >= {max(middle - 1, 0), middle, middle + 1}
+        # The best value has neighbours that were tried, unless the values to try end there.
+        best = best_number(scores)
+        assert set(tried) >= {max(best - 1, 0), best, min(best + 1, len(near.Cs_) - 1)}
+    if n_kernels > 3:  # three values around the first guess are not enough
+        assert max(int(np.isfinite(near.scores_by_norm_[norm]).all(axis=0).sum()) for norm in (1, 2)) > 3
+    assert near.best_score_ == np.nanmax([own.mean(axis=0) for own in near.scores_by_norm_.values()])
     made = np.isfinite(near.duality_gaps_)
-    assert made[:, tried].all()
-    assert near.duality_gaps_[made].max() <= near.tol
     np.testing.assert_array_equal(np.isnan(near.weights_path_).any(axis=1), ~made.any(axis=0))
+    assert near.duality_gaps_[made].max() <= near.tol
+
+
+def test_kernels_whose_number_depends_on_the_columns_are_several():
+    X, y = samples(60)
+    options = {"Cs": 2, "cv": 2, "refit": False}
+    columns = per_column(Gaussian())
+    assert list(MKLClassifierCV(columns, **options).fit(X, y).scores_by_norm_) == [1, 2, "uniform"]
+    pipeline = make_pipeline(StandardScaler(), MKLClassifier(columns))
+    search = PathSearchCV(pipeline, norms=(1, "uniform"), **options).fit(X, y)
+    assert list(search.scores_by_norm_) == [1, "uniform"]
+    # A single column has one kernel, and families of subsets have weights of norm one alone.
+    assert list(MKLClassifierCV(columns, **options).fit(X[:, :1], y).scores_by_norm_) == [1]
+    subsets = MKLClassifierCV(Subsets(Gaussian(), size=2), **options).fit(X, y)
+    assert list(subsets.scores_by_norm_) == [1]
+
+
+def test_an_unknown_norm_is_refused_before_the_first_fit():
+    X, y = samples(60)
+    with recorded(MachineProblem.__init__) as problems:
+        with pytest.raises(ValueError, match=r"norm=0\.5: give 1 for sparse weights"):
+            MKLClassifierCV(KERNELS, norms=("uniform", 0.5)).fit(X, y)
+        with pytest.raises(ValueError, match=r"norms: DiscriminantMKLClassifier has the norms 1.*not 2"):
+            PathSearchCV(DiscriminantMKLClassifier(KERNELS), norms=("uniform", 2)).fit(X, y)
+    assert problems == []
 
 
 def test_near_is_a_count_and_matters_where_equal_weights_are_tried():

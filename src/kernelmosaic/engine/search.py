@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, _safe_indexing, check_random_state, get_tags
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _num_samples
 
 from kernelmosaic._checks import check_choice, warn_caller
 from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, MatrixLike, SampleWeight, Settings, TargetLike
@@ -28,8 +30,9 @@ from kernelmosaic.engine.pipelines import divide_pipeline
 from kernelmosaic.engine.samples import FitInput, count_samples, is_streamed
 from kernelmosaic.engine.tasks import ClassTask, Indicators, Labels, PathRule, class_factors, find_classes, per_class
 from kernelmosaic.gram.row_blocks import ArrayRows
-from kernelmosaic.kernels.views import term_names
+from kernelmosaic.kernels.views import PerColumn, lay_specs, term_names
 from kernelmosaic.learning.certificate import Start
+from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.stacking import StackedViews
 
 # What an estimator's path is -----------------------------------------------------------------------------------------
@@ -68,7 +71,80 @@ def variant(model: Estimator, norm: Any) -> Settings:
     raise ValueError(f"norms: {type(model).__name__} has the norms {known}, not {norm!r}.")
 
 
+# What a search is given ----------------------------------------------------------------------------------------------
+
+
+def read_folds(splits: Iterable[Any], n_samples: int) -> list[tuple[Indices, Indices]]:
+    """Return the row numbers of the training and of the held-out samples of every fold, or raise.
+
+    Parameters
+    ----------
+    splits : iterable of pairs
+        Row numbers or masks of the training samples and of those held out, as arrays, lists, tuples or series.
+    n_samples : int
+        How many samples there are.
+    """
+    folds = []
+    for number, (train, held) in enumerate(splits, start=1):
+        rows_to_train = _read_rows(train, n_samples, f"the training samples of fold {number}")
+        folds.append((rows_to_train, _read_rows(held, n_samples, f"the held-out samples of fold {number}")))
+    if not folds:
+        raise ValueError("cv: there is no fold; give at least one pair of the rows to train on and to hold out.")
+    return folds
+
+
+def _read_rows(rows: Any, n_samples: int, what: str) -> Indices:
+    """Return the numbers of rows that are given as numbers or as a mask, or raise."""
+    values = np.asarray(rows)
+    if values.ndim != 1 or len(values) == 0 or values.dtype.kind not in "biu":
+        raise ValueError(f"cv: {what} are {rows!r}; give a list or an array of row numbers, or a mask.")
+    try:
+        chosen: Indices = np.arange(n_samples)[values]
+    except IndexError as error:
+        raise ValueError(f"cv: {what} do not fit {n_samples} samples: {error}; give rows of these samples.") from error
+    if len(chosen) == 0:
+        raise ValueError(f"cv: {what} are none; give a mask that is true somewhere.")
+    return chosen
+
+
+def check_one_score(scoring: Any) -> None:
+    """Raise unless `scoring` names or computes a single score."""
+    if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
+        raise ValueError(f"scoring={scoring!r}: the choice is made by one score; give a single name or function.")
+
+
+def _read_score(score: Any, scorer: Any) -> float:
+    """Return what a scorer has returned as a number, or raise."""
+    # A zero-dimensional array, of any library, is a number.
+    value = score.item() if hasattr(score, "item") and np.ndim(score) == 0 else score
+    if not isinstance(value, Real):
+        raise ValueError(f"scoring={scorer!r} returned {score!r}; give a function that returns one number.")
+    return float(value)
+
+
 # One fold ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PreparedFold:
+    """The training samples of a fold as the first steps of a pipeline return them.
+
+    Attributes
+    ----------
+    steps : Pipeline
+        The steps, fitted to the training samples. Steps that draw at random would be others after another fit.
+    X : array, sparse matrix or data frame
+        What they have returned for the training samples when they were fitted.
+    """
+
+    steps: Any
+    X: Any
+
+    @classmethod
+    def of(cls, steps: Any, given: FitInput) -> PreparedFold:
+        """Fit a copy of the steps to samples."""
+        fitted = clone(steps)
+        return cls(fitted, fitted.fit_transform(given.X, given.y))
 
 
 @dataclass(frozen=True)
@@ -92,6 +168,8 @@ class HeldOut:
         The fit without its matrices, where its function follows from its coefficients.
     lead : Lead or None
         What the same fit of another fold is led by.
+    prepared : PreparedFold or None
+        The training samples, of a pipeline, and the steps that have prepared them.
     """
 
     outputs: Array
@@ -101,6 +179,7 @@ class HeldOut:
     gap: float
     fit: Fit | None = None
     lead: Lead | None = None
+    prepared: PreparedFold | None = None
 
     def starts_of(self, n: int) -> list[Start] | None:
         """Return where a like fit to the same n samples starts; None where the coefficients are not kept."""
@@ -127,6 +206,7 @@ UNTRIED = HeldOut(np.empty((0, 0)), np.empty(0), None, np.array(np.nan), np.nan)
 
 Recipes = Sequence[Sequence[Recipe]]
 Leads = Sequence[Sequence[Lead]]
+Starts = Sequence[Sequence[Start] | None]
 Held = list[list[HeldOut]]
 
 
@@ -135,7 +215,7 @@ def follow_paths(
     inside: FitInput,
     outside: MatrixLike,
     like: Leads | None = None,
-    starts: Sequence[Start] | None = None,
+    starts: Starts = (),
 ) -> Held:
     """Fit along paths to some samples, and return the outputs of each fit for those held out.
 
@@ -152,8 +232,8 @@ def follow_paths(
         Those held out, validated.
     like : sequence of sequences of Lead, optional
         The same paths of another fold: weights differ less from fold to fold than from one C to the next.
-    starts : sequence of Start, optional
-        Where the first fit of every path starts.
+    starts : sequence, optional
+        Where the first fit of each path starts, a list of `Start`, or None.
     """
     if not isinstance(recipes[0][0].task, ClassTask):
         return _follow(recipes, inside, outside, like, starts)
@@ -166,9 +246,7 @@ def follow_paths(
     return _follow(recipes, inside, outside, like if same else None, starts)
 
 
-def _follow_labels(
-    recipes: Recipes, inside: FitInput, outside: MatrixLike, like: Leads | None, starts: Sequence[Start] | None
-) -> Held:
+def _follow_labels(recipes: Recipes, inside: FitInput, outside: MatrixLike, like: Leads | None, starts: Starts) -> Held:
     """Follow paths of classifiers of several labels; a label that is the same for all samples stays what it is."""
     varies = np.any(inside.y != inside.y[0], axis=0)
     if varies.all():
@@ -193,13 +271,14 @@ def _learn_nothing(recipes: Recipes, predicted: AnyArray, classes: AnyArray | No
     return [[one] * len(path) for path in recipes]
 
 
-def _follow(
-    recipes: Recipes, inside: FitInput, outside: MatrixLike, like: Leads | None, starts: Sequence[Start] | None
-) -> Held:
+def _follow(recipes: Recipes, inside: FitInput, outside: MatrixLike, like: Leads | None, starts: Starts) -> Held:
     """Fit along all paths to the samples inside, and return the outputs of each fit for those outside."""
     first = recipes[0][0]
     data = training_set(first, first.task.prepared(inside), inside)
-    paths = [follow(path, inside, data, () if like is None else like[p], starts) for p, path in enumerate(recipes)]
+    paths = []
+    for p, path in enumerate(recipes):
+        leads = () if like is None else like[p]
+        paths.append(follow(path, inside, data, leads, starts[p] if starts else None))
     fits = iter(certify([one for path in paths for one in path]))
     paths = [[next(fits) for _ in path] for path in paths]
     values = iter(outputs([one for path in paths for one in path], outside))
@@ -276,7 +355,8 @@ class PathOptions:
     show : callable
         Called with a text on the number of folds done, and with their number.
     near : int or None
-        At how many values on both sides of the best of equal weights the other norms are tried; None tries all.
+        At how many values on both sides of that of equal weights the other norms are tried first, and by how many
+        these are extended; None tries all.
     scores : callable or None
         Called with a `PathResult`; returns its scores, by which the best of equal weights is known.
     rule : str
@@ -357,7 +437,7 @@ class PathResult:
             known = HeldOutPredictor(kind, one.predicted, outputs, classes, rule.score, probabilities, curves)
             own = {name: np.asarray(value)[held] for name, value in params.items() if value is not None}
             y = () if self.given.y is None else (self.given.y[held],)
-            scores[m, f, i] = scorer(known, held_out[f], *y, **own)
+            scores[m, f, i] = _read_score(scorer(known, held_out[f], *y, **own), scorer)
         return scores
 
     def unnamed(self) -> Indices:
@@ -440,7 +520,7 @@ class PathResult:
 
         None as well of what predicts neither numbers nor one class.
         """
-        every, n = [path[i] for path in self.found[m]], self.given.X.shape[0]
+        every, n = [path[i] for path in self.found[m]], _num_samples(self.given.X)
         same = self.classes is None or all(np.array_equal(one.classes, self.classes) for one in every)
         each = [one.starts_of(len(train)) for one, (train, _) in zip(every, self.folds, strict=True)]
         known = [own for own in each if own is not None]
@@ -463,17 +543,25 @@ class PathResult:
         return predicts_targets(self.model) or (self.classes is not None and self.given.y.ndim == 1)
 
     def _fit(
-        self, m: int, i: int, given: FitInput, params: Settings, known: Fit | None = None, **learned: Any
+        self,
+        m: int,
+        i: int,
+        given: FitInput,
+        params: Settings,
+        known: Fit | None = None,
+        prepared: PreparedFold | None = None,
+        **learned: Any,
     ) -> Estimator:
         """Return the choice with what was learned from some samples, and with other parameters as far as it has them.
 
         Of a fit that is known, the attributes and the function are set; what else is learned, `fit_input` is given.
+        The first steps of a pipeline are those of the fold that `prepared` is of, else they are fitted to the samples.
         """
         model = self.chosen(m, i, **params)
         steps = divide_pipeline(self.estimator)[0]
-        fitted = None if steps is None else clone(steps)
-        if fitted is not None:
-            X = fitted.fit_transform(given.X, given.y)
+        if steps is not None:
+            prepared = prepared or PreparedFold.of(steps, given)
+            X = prepared.X
         else:  # with the columns of each table where several were given
             X = given.original if given.views is None else StackedViews(given.original, given.views)
         whole = replace(model.validated(X, given.y, given.weight), device=given.device)
@@ -482,9 +570,9 @@ class PathResult:
             model.fit_input(scaled, **learned)
         else:
             model.keep(known, scaled)
-        if fitted is None:
+        if prepared is None:
             return model
-        return type(fitted)([*fitted.steps, (self.estimator.steps[-1][0], model)])
+        return type(prepared.steps)([*prepared.steps.steps, (self.estimator.steps[-1][0], model)])
 
     def conformal(self, m: int, i: int) -> Conformal | None:
         """Return the choice as fitted to the training samples of every fold, with the scores of those held out.
@@ -506,7 +594,7 @@ class PathResult:
             inside = replace(self.given.take(train), original=_safe_indexing(samples, train))
             with _without_gaps():
                 quiet = {"calibration": None, "verbose": False}
-                models.append(self._fit(m, i, inside, quiet, known=path[i].fit))
+                models.append(self._fit(m, i, inside, quiet, known=path[i].fit, prepared=path[i].prepared))
             unseen.append((_safe_indexing(samples, held), y[held]))
         return Conformal.of(models, unseen, self.classes) if models else None
 
@@ -516,9 +604,20 @@ def search_paths(
 ) -> PathResult:
     """Follow the paths of all folds.
 
-    A fold computes its kernels once, with widths, scales and normalising of its own training samples, so that its
-    scores are those of a grid search, up to the tolerance of the fits. Along the path every fit starts from the weights
-    and the coefficients of the one before it, those at a bound moved with it. The first fold leads the way.
+    A fold computes its kernels once for all norms and values that are tried together, with widths, scales and
+    normalising of its own training samples, so that its scores are those of a grid search, up to the tolerance of the
+    fits. Along the path every fit starts from the weights and the coefficients of the one before it; coefficients at a
+    bound move with the bound. The weights of the first fold are where the other folds start.
+
+    With `near`, the search has stages:
+
+    1. Equal weights are followed along all values. Their best value says at which scale of the combined kernel the
+       good models are.
+    2. Every other norm is followed at the values around the one at which its equal weights are the best model of
+       stage 1: ‖η‖_p = 1 makes equal weights P^(1 − 1/p) times larger than 1/P, which a C smaller by the same factor
+       makes up for.
+    3. While the best value of a norm is the first or the last of its values, more values are tried on that side, so
+       that every norm is scored at a best value of its own.
 
     Parameters
     ----------
@@ -534,70 +633,297 @@ def search_paths(
         Norms of the weights; None means the estimator's own.
     options : PathOptions
     """
-    steps, model = divide_pipeline(estimator)
-    rule = path_rule(model)
-    params = model.get_params(deep=False)
-    # All fits draw the same landmarks.
-    seed = int(check_random_state(params.get("random_state")).randint(np.iinfo(np.int32).max))
-    model = _with(model, random_state=seed)
-    quiet = {name: value for name, value in (("verbose", False), ("calibration", None)) if name in params}
-    plain = {**model.get_params(deep=False), **quiet}
-    values = rule.values(Cs, given)
-    if not is_classifier(model):
-        classes = None
-    elif given.y.ndim == 2:
-        classes = np.arange(given.y.shape[1])
-    else:
-        classes = find_classes(given.y, given.weight, type(model).__name__)
+    search = FoldSearch.of(estimator, given, folds, Cs, options)
     # A single kernel has nothing to weigh.
-    norms = list(norms) if len(term_names(model.read_kernels())) > 1 else list(norms[:1])
-    order = -1 if rule.descending else 1
+    norms = list(norms) if search.has_several_kernels() else list(norms[:1])
+    for norm in norms:
+        search.check_norm(norm)
+    n_values = len(search.values)
+    near = options.near
+    if near is None or len(norms) == 1 or n_values <= 2 * near + 1:
+        everywhere = [Stretch.cold(norm, search.along(0, n_values), len(folds)) for norm in norms]
+        search.follow(everywhere, Progress(0, len(folds), len(folds)))
+        return search.result(norms)
 
-    def follow(norms: Sequence[Any], values: Array, starts: Sequence[Any], before: int, all_folds: int) -> list[Held]:
-        def tasks() -> Iterator[tuple[Any, ...]]:
-            each = [{**plain, **variant(model, norm)} for norm in norms]
-            # Made one fold after the other: fitted models are large, and go when their fold is done.
-            for (train, held), start in zip(folds, starts, strict=True):
-                paths = [[type(model)(**{**own, rule.parameter: float(C)}) for C in values[::order]] for own in each]
-                yield paths, steps, given, train, held, options.scale, start
+    # Stage 1: equal weights at all values.
+    equal_weights = Stretch.cold("uniform", search.along(0, n_values), len(folds))
+    search.follow([equal_weights], Progress(0, len(folds), 2 * len(folds)))
+    best = search.best_of("uniform")
+    if best is None:
+        return search.result(norms)  # nothing has a score, whatever the norm
 
+    # Stage 2: learned weights around the value at which their combined kernel has the scale of that of stage 1.
+    learned_norms = [norm for norm in norms if norm != "uniform"]
+    windows = {norm: search.window(norm, best, near) for norm in learned_norms}
+    stretches = [search.stretch_from_equal_weights(norm, *windows[norm]) for norm in learned_norms]
+    search.follow(stretches, Progress(len(folds), len(folds), 2 * len(folds)))
+
+    # Stage 3: further values where the best one is at an end.
+    open_norms = learned_norms
+    while open_norms:
+        extended = {norm: search.extend(norm, windows[norm], near) for norm in open_norms}
+        open_norms = [norm for norm in open_norms if extended[norm] != windows[norm]]
+        stretches = [search.stretch_beyond(norm, windows[norm], extended[norm]) for norm in open_norms]
+        if stretches:
+            search.follow(stretches, Progress(2 * len(folds), 0, 2 * len(folds)))
+        windows |= extended
+    return search.result(norms)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Values at which the fits of one norm are followed, fold by fold.
+
+    Attributes
+    ----------
+    norm : norm
+        Of the weights.
+    numbers : sequence of int
+        The numbers of the values, in the order in which they are followed.
+    starts : list
+        For every fold where the first fit starts, a list of `Start`, or None.
+    """
+
+    norm: Any
+    numbers: Sequence[int]
+    starts: list[list[Start] | None]
+
+    @classmethod
+    def cold(cls, norm: Any, numbers: Sequence[int], n_folds: int) -> Stretch:
+        """Return a stretch whose first fits start from nothing."""
+        return cls(norm, numbers, [None] * n_folds)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How much of a search is done, in folds of all its stages: before a stage, by it, and in the end."""
+
+    before: int
+    by_stage: int
+    in_all: int
+
+    def after(self, n_done: int, n_folds: int) -> int:
+        """Return how many of the search's folds count as done once a stage has followed so many."""
+        done = self.before + n_done * self.by_stage // n_folds
+        return done * n_folds // self.in_all
+
+
+@dataclass
+class FoldSearch:
+    """The fits of a search as far as they are made; `follow` makes more of them.
+
+    Attributes
+    ----------
+    estimator, model, given, classes, folds, scale
+        As in `PathResult`.
+    values : ndarray of shape (Cs,)
+        The values of the parameter, in ascending order.
+    options : PathOptions
+    fits : dict from norm to list of list of HeldOut
+        The fits by fold and value; `UNTRIED` where none was made.
+    prepared : list of PreparedFold or None
+        By fold, what the first steps of a pipeline have returned: all stages of the search read the same.
+    """
+
+    estimator: Estimator
+    model: Any
+    given: FitInput
+    classes: AnyArray | None
+    folds: list[tuple[Indices, Indices]]
+    values: Array
+    options: PathOptions
+    fits: dict[Any, Held]
+    prepared: list[PreparedFold | None]
+
+    @classmethod
+    def of(
+        cls, estimator: Estimator, given: FitInput, folds: Sequence[Any], Cs: Any, options: PathOptions
+    ) -> FoldSearch:
+        """Return a search without fits."""
+        model = divide_pipeline(estimator)[1]
+        params = model.get_params(deep=False)
+        # All fits draw the same landmarks.
+        seed = int(check_random_state(params.get("random_state")).randint(np.iinfo(np.int32).max))
+        model = _with(model, random_state=seed)
+        if not is_classifier(model):
+            classes = None
+        elif given.y.ndim == 2:
+            classes = np.arange(given.y.shape[1])
+        else:
+            classes = find_classes(given.y, given.weight, type(model).__name__)
+        values = path_rule(model).values(Cs, given)
+        return cls(estimator, model, given, classes, list(folds), values, options, {}, [None] * len(folds))
+
+    @property
+    def steps(self) -> Any:
+        """The steps of a pipeline before the last; None without."""
+        return divide_pipeline(self.estimator)[0]
+
+    @property
+    def descending(self) -> bool:
+        """Whether the largest value has the smoothest model."""
+        return path_rule(self.model).descending
+
+    def has_several_kernels(self) -> bool:
+        """Whether there may be more than one kernel: of families, the number depends on the columns."""
+        return count_kernels(self.model, self.given if self.steps is None else None) > 1
+
+    def check_norm(self, norm: Any) -> None:
+        """Raise if the model has no such norm of weights, or weights."""
+        settings = variant(self.model, norm)
+        if settings.get("norm") is not None:
+            make_norm(settings["norm"], getattr(self.model, "l1_ratio", 0.5))
+
+    def along(self, first: int, end: int) -> list[int]:
+        """Return the numbers of values from `first` to before `end`, smooth models before rough ones."""
+        numbers = range(first, end)
+        return list(reversed(numbers) if self.descending else numbers)
+
+    # Fits ----------------------------------------------------------------------------------------------------------
+
+    def follow(self, stretches: Sequence[Stretch], done: Progress) -> None:
+        """Make the fits of stretches, fold by fold."""
+        n_folds = len(self.folds)
+        for stretch in stretches:
+            self.fits.setdefault(stretch.norm, self._untried())
         together = None
-        if given.device is not None:
+        if self.given.device is not None:
             from kernelmosaic.gpu import follow_together
 
-            together = follow_together(list(tasks()), HeldOut)
-        spare = 1 if steps is not None else _spare_threads(model, given, folds)
-        by_fold = []
-        run = nullcontext(together) if together is not None else closing(_run(tasks(), options.n_jobs, spare))
-        with run as found:
-            for done, paths in enumerate(found, start=1):
-                by_fold.append(paths)
-                share = (before + done) * len(folds) // all_folds
-                options.show(f"{share} of {len(folds)} folds", share)
-        if all(fold[0][0].weights.ndim == 0 for fold in by_fold):
+            together = follow_together(list(self._tasks(stretches)), HeldOut)
+        spare = 1 if self.steps is not None else _spare_threads(self.model, self.given, self.folds)
+        if together is None:
+            run: Any = closing(_run(self._tasks(stretches), self.options.n_jobs, spare))
+        else:
+            run = nullcontext(together)
+        trivial = True
+        with run as by_fold:
+            for f, paths in enumerate(by_fold):
+                trivial = trivial and paths[0][0].weights.ndim == 0
+                self.prepared[f] = paths[0][0].prepared
+                for stretch, path in zip(stretches, paths, strict=True):
+                    for number, fit in zip(stretch.numbers, path, strict=True):
+                        self.fits[stretch.norm][f][number] = fit
+                share = done.after(f + 1, n_folds)
+                self.options.show(f"{share} of {n_folds} folds", share)
+        if trivial:
             raise ValueError("cv: no fold has training samples of two classes; give other folds.")
-        return [[fold[m][::order] for fold in by_fold] for m in range(len(norms))]
 
-    def result(norms: list[Any], found: list[Held]) -> PathResult:
-        return PathResult(estimator, model, given, classes, list(folds), values, norms, bool(options.scale), found)
+    def _tasks(self, stretches: Sequence[Stretch]) -> Iterator[tuple[Any, ...]]:
+        """Yield what `_follow_fold` is given, one fold after the other: models are large, and go with their fold."""
+        plain = self.model.get_params(deep=False)
+        for name, quiet_value in (("verbose", False), ("calibration", None)):
+            if name in plain:
+                plain[name] = quiet_value
+        parameter, kind = path_rule(self.model).parameter, type(self.model)
+        for f, (train, held) in enumerate(self.folds):
+            paths = []
+            for stretch in stretches:
+                params = plain | variant(self.model, stretch.norm)
+                paths.append([kind(**params | {parameter: float(self.values[i])}) for i in stretch.numbers])
+            steps, starts = self.prepared[f] or self.steps, [stretch.starts[f] for stretch in stretches]
+            yield paths, steps, self.given, train, held, self.options.scale, starts
 
-    cold, n_folds = [None] * len(folds), len(folds)
-    if options.near is None or len(norms) == 1 or len(values) <= 2 * options.near + 1:
-        return result(norms, follow(norms, values, cold, 0, n_folds))
-    assert options.scores is not None
-    equal = result(["uniform"], follow(["uniform"], values, cold, 0, 2 * n_folds))
-    best = equal.best(options.scores(equal), options.rule)[1]
-    first, last = max(best - options.near, 0), min(best + options.near + 1, len(values))
-    others = [norm for norm in norms if norm != "uniform"]
-    smooth, both = last - 1 if rule.descending else first, zip(equal.found[0], folds, strict=True)
-    starts = [path[smooth].starts_of(len(train)) for path, (train, _) in both]
-    rest = dict(zip(others, follow(others, values[first:last], starts, n_folds, 2 * n_folds), strict=True))
+    def _untried(self) -> Held:
+        """Return, by fold and value, that there is no fit."""
+        return [[UNTRIED] * len(self.values) for _ in self.folds]
 
-    def filled(path: Sequence[HeldOut]) -> list[HeldOut]:
-        return [UNTRIED] * first + list(path) + [UNTRIED] * (len(values) - last)
+    def result(self, norms: Sequence[Any]) -> PathResult:
+        """Return the fits of norms."""
+        found = [self.fits.get(norm, self._untried()) for norm in norms]
+        scale = bool(self.options.scale)
+        return PathResult(
+            self.estimator, self.model, self.given, self.classes, self.folds, self.values, list(norms), scale, found
+        )
 
-    whole = [equal.found[0] if norm == "uniform" else [filled(path) for path in rest[norm]] for norm in norms]
-    return result(norms, whole)
+    # Values around the best --------------------------------------------------------------------------------------
+
+    def best_of(self, norm: Any) -> int | None:
+        """Return the number of the best value of a norm; None where no value has a score."""
+        assert self.options.scores is not None
+        result = self.result([norm])
+        scores = self.options.scores(result)
+        if np.isnan(scores.mean(axis=1)).all():
+            return None
+        return result.best(scores, self.options.rule)[1]
+
+    def window(self, norm: Any, best: int, near: int) -> tuple[int, int]:
+        """Return the first number, and that after the last, of the values around the best of equal weights."""
+        middle = self._nearest(self.values[best] / self._scale_of(norm))
+        return max(middle - near, 0), min(middle + near + 1, len(self.values))
+
+    def extend(self, norm: Any, window: tuple[int, int], near: int) -> tuple[int, int]:
+        """Return a window with more values on the side where the best one of a norm is its first or its last."""
+        first, end = window
+        best = self.best_of(norm)
+        if best == first:
+            return max(first - near, 0), end
+        if best == end - 1:
+            return first, min(end + near, len(self.values))
+        return window
+
+    def stretch_from_equal_weights(self, norm: Any, first: int, end: int) -> Stretch:
+        """Return the values of a window, whose first fits start at equal weights where these make the same kernel."""
+        numbers = self.along(first, end)
+        like = self._nearest(self.values[numbers[0]] * self._scale_of(norm))
+        ratio = 1.0
+        if path_rule(self.model).parameter == "C":
+            # The coefficients of a kernel that is s times larger are s times smaller, and so are their bounds.
+            ratio = float(self.values[numbers[0]] / self.values[like])
+        starts = [self._starts("uniform", f, like, ratio) for f in range(len(self.folds))]
+        return Stretch(norm, numbers, starts)
+
+    def stretch_beyond(self, norm: Any, window: tuple[int, int], extended: tuple[int, int]) -> Stretch:
+        """Return the values of an extended window that are not in the window, starting at the fit next to them."""
+        if extended[0] < window[0]:
+            numbers, neighbour = list(reversed(range(extended[0], window[0]))), window[0]
+        else:
+            numbers, neighbour = list(range(window[1], extended[1])), window[1] - 1
+        ratio = 1.0
+        if path_rule(self.model).parameter == "C":
+            ratio = float(self.values[numbers[0]] / self.values[neighbour])
+        starts = [self._starts(norm, f, neighbour, ratio) for f in range(len(self.folds))]
+        return Stretch(norm, numbers, starts)
+
+    def _starts(self, norm: Any, fold: int, number: int, ratio: float) -> list[Start] | None:
+        """Return where a fit of a fold starts: at the weights of another, at a multiple of its coefficients."""
+        starts = self.fits[norm][fold][number].starts_of(len(self.folds[fold][0]))
+        if starts is None:
+            return None
+        return [replace(start, beta=ratio * np.asarray(start.beta)) for start in starts]
+
+    def _nearest(self, value: float) -> int:
+        """Return the number of the value that is nearest in ratio."""
+        return int(np.argmin(np.abs(np.log(self.values) - np.log(value))))
+
+    def _scale_of(self, norm: Any) -> float:
+        """Return Σ η of the equal weights that a norm allows, in units of 1/P each; one where the norm is none of C."""
+        settings = variant(self.model, norm)
+        if "norm" not in settings or path_rule(self.model).parameter != "C":
+            return 1.0
+        n_kernels = max(np.shape(path[0].weights)[-1:] for path in self.fits["uniform"])
+        if not n_kernels:
+            return 1.0
+        equal_weights = make_norm(settings["norm"], getattr(self.model, "l1_ratio", 0.5)).start(n_kernels[0])
+        return float(equal_weights.sum())
+
+
+def count_kernels(model: Any, given: FitInput | None) -> float:
+    """Return how many kernels an estimator weighs; infinity where that depends on columns that are not known.
+
+    The kernels of a family of subsets, which have weights of norm one alone, count as one.
+
+    Parameters
+    ----------
+    model : estimator
+        With kernels.
+    given : FitInput or None
+        The samples that it is fitted to; None if they are not known, since the steps of a pipeline make them.
+    """
+    entries = model.read_kernels() if given is None else model.read_kernels(given.table, given.views)
+    if not any(isinstance(entry.kernel, PerColumn) for entry in entries):
+        return len(term_names(entries))
+    return np.inf if given is None else len(lay_specs(entries, given.table))
 
 
 def _with(model: Estimator, **params: Any) -> Estimator:
@@ -636,7 +962,7 @@ def _spare_threads(model: Any, given: FitInput, folds: Sequence[Any], few: int =
     if n < few or given.device is not None or threads > 2 * others:
         return 1
     # Kernels, and samples as given, standardised, in double precision and less their mean.
-    n_bytes = 8.0 * n**2 * len(term_names(model.read_kernels())) + 32.0 * n * given.X.shape[1]
+    n_bytes = 8.0 * n**2 * count_kernels(model, given) + 32.0 * n * given.X.shape[1]
     room = min(getattr(model, "memory_budget", None) or np.inf, share * NUMPY.free_bytes())
     return int(min(threads, others, room / n_bytes))
 
@@ -657,21 +983,24 @@ def _follow_fold(
     train: Indices,
     held: Indices,
     scale: bool,
-    starts: list[Start] | None,
+    starts: Sequence[list[Start] | None],
     like: Leads | None = None,
 ) -> Held:
+    """Fit along paths to the training samples of a fold; `steps` are those of a pipeline, fitted already or not."""
     inside, outside = given.take(train), _safe_indexing(given.X, held)
+    prepared = None
     if steps is not None:
         # What the steps learn they learn from the training samples of the fold.
-        own, reader = clone(steps), _with(paths[0][0])
-        prepared = own.fit_transform(inside.X, inside.y)
-        inside = replace(inside, X=reader._validate(prepared, reset=True), original=to_host(prepared))
-        outside = reader._validate(own.transform(outside), reset=False)
+        prepared = steps if isinstance(steps, PreparedFold) else PreparedFold.of(steps, inside)
+        reader = _with(paths[0][0])
+        inside = replace(inside, X=reader._validate(prepared.X, reset=True), original=to_host(prepared.X))
+        outside = reader._validate(prepared.steps.transform(outside), reset=False)
     if scale:
         standardizer = inside.standardizer(paths[0][0].read_kernels(inside.table, inside.views))
         inside, outside = replace(inside, X=standardizer(inside.X)), standardizer(outside)
     recipes = [[one.recipe(inside) for one in path] for path in paths]
-    return follow_paths(recipes, inside, outside, like, starts)
+    fits = follow_paths(recipes, inside, outside, like, starts)
+    return [[replace(fit, prepared=prepared) for fit in path] for path in fits]
 
 
 def read_samples(estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> FitInput:
@@ -766,7 +1095,7 @@ def cross_calibrate(model: Estimator, crossed: CalibrationFolds, fit: Fit, n: in
     with warnings.catch_warnings(action="ignore"):  # those of the fit to all samples are the same
         for train, held in crossed.folds:
             inside, own = crossed.samples.take(train), [one.take(train) for one in starts]
-            found += follow_paths([[part.recipe(inside)]], inside, crossed.samples.X[held], starts=own)[0]
+            found += follow_paths([[part.recipe(inside)]], inside, crossed.samples.X[held], starts=[own])[0]
     held_out = [held for _, held in crossed.folds]
     return calibration_of(found, held_out, crossed.samples, model, fit.task.classes, model.calibration)
 

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import _num_samples
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import Array, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
@@ -20,8 +21,10 @@ from kernelmosaic.engine.search import (
     RULES,
     PathOptions,
     PathResult,
+    check_one_score,
     describe_choice,
     path_rule,
+    read_folds,
     search_paths,
     warn_of_gaps,
 )
@@ -81,33 +84,24 @@ class PathSearch(BaseEstimator):
         """Follow the paths of all folds; return what was found, and the numbers of the norm and the C chosen."""
         rule, scorer, choice = path_rule(estimator), self._scorer(), check_choice("rule", self.rule, RULES)
         strata = given.y if rule.strata is None else rule.strata(given.y)
-        folds = list(self._splitter(estimator, strata).split(given.X, strata, **routed.splitter.split))
+        splits = self._splitter(estimator, strata).split(given.X, strata, **routed.splitter.split)
+        folds = read_folds(splits, _num_samples(given.X))
 
-        def scores_of(found: PathResult) -> Array:
-            return found.scores(scorer, routed.scorer.score, self.calibration)
+        def eligible_scores(found: PathResult) -> Array:
+            scores = found.scores(scorer, routed.scorer.score, self.calibration)
+            return _without_blind_models(scores, found, scorer)
 
         with progress(type(self).__name__, len(folds), bool(self.verbose)) as show:
             norms = self._norms()
             near = None if self.near is None else check_count("near", self.near)
             near = near if "uniform" in norms else None
-            options = PathOptions(bool(self.scale), self.n_jobs, show, near, scores_of, choice)
+            options = PathOptions(bool(self.scale), self.n_jobs, show, near, eligible_scores, choice)
             found = search_paths(estimator, given, folds, self.Cs, norms, options)
         remedy = "raise max_iter, accept a larger tol, or try smaller Cs"
         warn_of_gaps(type(self).__name__, found.all_gaps(), found.model.tol, remedy)
-        scores = scores_of(found)
-        if np.all(np.isnan(scores.mean(axis=1))):
-            lost = [str(k + 1) for k in np.flatnonzero(np.isnan(scores).all(axis=(0, 2)))]
-            where = f"fold {', '.join(lost)}" if lost else "some fold for every C"
-            raise ValueError(
-                f"scoring={self.scoring!r} is undefined in {where} (of {len(folds)}), whose held-out samples may lack "
-                "a class or an event: use fewer folds (cv), stratified folds, or another scoring."
-            )
-        eligible = scores
-        if getattr(scorer, "_response_method", "predict") != "predict":
-            # Scores of ranks and probabilities do not penalise a model that never predicts a rare class.
-            unnamed = found.unnamed()
-            tried = unnamed[~np.isnan(scores.mean(axis=1))]
-            eligible = np.where((unnamed > tried.min())[:, np.newaxis], np.nan, scores)
+        scores = found.scores(scorer, routed.scorer.score, self.calibration)
+        self._require_scores(scores)
+        eligible = _without_blind_models(scores, found, scorer)
         m, i = found.best(eligible, choice)
         self.parameter_, self.Cs_, self.C_ = rule.parameter, found.Cs, float(found.Cs[i])
         self.scores_, self.best_score_ = scores[m], float(scores[m, :, i].mean())
@@ -122,6 +116,17 @@ class PathSearch(BaseEstimator):
         self.weights_paths_, self.duality_gaps_ = found.weights(m), found.gaps(m)
         self.weights_path_ = found.mean_weights(m)
         return found, m, i
+
+    def _require_scores(self, scores: Array) -> None:
+        """Raise unless some value of C has a score in every fold."""
+        if not np.all(np.isnan(scores.mean(axis=1))):
+            return
+        lost = [str(k + 1) for k in np.flatnonzero(np.isnan(scores).all(axis=(0, 2)))]
+        where = f"fold {', '.join(lost)}" if lost else "some fold for every C"
+        raise ValueError(
+            f"scoring={self.scoring!r} is undefined in {where} (of {scores.shape[1]}), whose held-out samples may "
+            "lack a class or an event, or be a single one: use fewer folds (cv), stratified folds, or another scoring."
+        )
 
     def _unseen(self) -> conformal.Conformal:
         """Return the machines of the folds, or raise if none holds out what intervals or sets are of."""
@@ -147,6 +152,7 @@ class PathSearch(BaseEstimator):
     def _scorer(self) -> Any:
         from sklearn.metrics import check_scoring
 
+        check_one_score(self.scoring)
         return check_scoring(getattr(self, "estimator", self), scoring=self.scoring)
 
     # What is routed to whom ----------------------------------------------------------------------------------------
@@ -173,6 +179,20 @@ class PathSearch(BaseEstimator):
         router = MetadataRouter(owner=type(self).__name__)
         router.add(splitter=self._splitter(estimator), method_mapping=to["split"])
         return router.add(scorer=scorer, method_mapping=to["score"])
+
+
+def _without_blind_models(scores: Array, found: PathResult, scorer: Any) -> Array:
+    """Return the scores of the models that may be chosen, NaN of the others.
+
+    Scores of ranks and of probabilities do not penalise a model that never predicts a rare class. By such scores, none
+    is chosen whose predictions name fewer classes than those of another.
+    """
+    tried = ~np.isnan(scores.mean(axis=1))
+    if getattr(scorer, "_response_method", "predict") == "predict" or not tried.any():
+        return scores
+    unnamed = found.unnamed()
+    blind = unnamed > unnamed[tried].min()
+    return np.where(blind[:, np.newaxis], np.nan, scores)
 
 
 def fit_choice(self: Any, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, **params: Any) -> Any:
@@ -243,9 +263,11 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
         ``"loo"`` those that :class:`MKLRidgeClassifierCV` learns from the training samples of each fold, divided by
         their sum. The studies show whether these help a support vector machine.
     near : int, default=1
-        Where equal weights are among the norms they are tried at all values of C first, and the other norms at so many
-        values on both sides of the best one; None tries all norms at all values. What is not tried has the score, the
-        weights and the gap NaN in the attributes.
+        Where equal weights are among the norms they are tried at all values of C first. Every other norm is then tried
+        at the C at which its equal weights, P^(1 − 1/p) times larger, give the best of these models again, and at so
+        many values on both sides; as long as its best value is the first or the last of them, as many more are tried
+        on that side. None tries all norms at all values. What is not tried has the score, the weights and the gap NaN
+        in the attributes.
     rule : {"best", "one_standard_error"}, default="best"
         ``"best"`` takes the best mean score; of scores that differ by less than the fits' tolerance, or by less than a
         sample, that of the smallest C, then of the first norm. ``"one_standard_error"`` takes the smallest C whose mean

@@ -22,7 +22,7 @@ from kernelmosaic._checks import check_count
 from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, Mask, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.engine.expansion import PartialSums, SupportSums
 from kernelmosaic.engine.pipelines import behind_pipeline
-from kernelmosaic.engine.search import HeldOutPredictor
+from kernelmosaic.engine.search import HeldOutPredictor, check_one_score, read_folds
 from kernelmosaic.engine.tasks import accuracy, r_squared, single
 from kernelmosaic.engine.training_set import SharedKernels, TrainingSet, may_lack
 from kernelmosaic.estimators.classifier import MKLClassifier
@@ -174,9 +174,11 @@ def kernel_importance(
     model = last_step(estimator)
     if isinstance(model, MKLSurvival):
         target = read_times(y)
+    check_one_score(scoring)
     scorer = check_scoring(estimator, scoring=scoring)
     strata = target[:, 0] if isinstance(model, MKLSurvival) else target
-    folds = list(check_cv(cv, strata, classifier=is_classifier(model)).split(X, strata))
+    splits = check_cv(cv, strata, classifier=is_classifier(model)).split(X, strata)
+    folds = read_folds(splits, len(target))
     seeds = random.randint(np.iinfo(np.int32).max, size=len(folds))
     base = (base,) if isinstance(base, str) else tuple(base)
     fold = _Fold(estimator, X, target, weight, scorer, int(n_repeats), base)

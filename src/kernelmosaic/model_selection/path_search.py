@@ -104,9 +104,11 @@ class PathSearchCV(Wrapper, PathSearch):
         ``"loo"`` of support vector classification and regression those that a ridge estimator learns in each fold.
         None means that of the estimator. Of a discriminant, 1 learns the weights; gates have no norms.
     near : int, default=1
-        Where equal weights are among the norms they are tried at all values of C first, and the other norms at so many
-        values on both sides of the best one; None tries all norms at all values. What is not tried has the score, the
-        weights and the gap NaN in the attributes.
+        Where equal weights are among the norms they are tried at all values of C first. Every other norm is then tried
+        at the C at which its equal weights, P^(1 − 1/p) times larger, give the best of these models again, and at so
+        many values on both sides; as long as its best value is the first or the last of them, as many more are tried
+        on that side. None tries all norms at all values. What is not tried has the score, the weights and the gap NaN
+        in the attributes.
     rule : {"best", "one_standard_error"}, default="best"
         ``"best"`` takes the best mean score; of scores that differ by less than the fits' tolerance, or by less than a
         sample, that of the smoothest value (the smallest, of ``alpha`` the largest), then of the first norm.

@@ -18,11 +18,11 @@ from scipy.optimize import minimize
 from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
-from sklearn.utils.validation import _check_method_params
+from sklearn.utils.validation import _check_method_params, _num_samples
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import Array, ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
-from kernelmosaic.engine.search import resolution
+from kernelmosaic.engine.search import check_one_score, read_folds, resolution
 from kernelmosaic.engine.training_set import SharedKernels
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.kernels.views import PerColumn, lay_specs, read_kernels, term_names
@@ -581,8 +581,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         -------
         self
         """
-        if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
-            raise ValueError(f"scoring={self.scoring!r}: a surface is fitted to one score; give one.")
+        check_one_score(self.scoring)
         check_row_names(X, y=y, sample_weight=params.get("sample_weight"), groups=params.get("groups"))
         # scikit-learn reads the parameters of what it fits: a copy, which prints no line of its own beside the bar.
         quiet = copy(self)
@@ -590,7 +589,8 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         given = quiet._get_routed_params_for_fit(_check_method_params(X, params)).splitter.split
         factors = read_factors(self.estimator, self.on, X)
         terrain = self._read_terrain(factors)
-        quiet._run = _Run(factors, terrain, check_cv(list(quiet.cv.split(X, y, **given))), bool(self.verbose))
+        folds = read_folds(quiet.cv.split(X, y, **given), _num_samples(X))
+        quiet._run = _Run(factors, terrain, check_cv(folds), bool(self.verbose))
         # The points meet the same folds, whose kernels need be computed once.
         with SharedKernels():
             super(ResponseSurfaceSearchCV, quiet).fit(X, y, **params)
