@@ -183,7 +183,8 @@ class WeightMethod(Method):
             small = np.flatnonzero((one.weights > 0) & (one.weights < most * one.weights.max(initial=0.0)))
             small = small[np.argsort(one.weights[small])]
             for idle in (small, small[: len(small) // 2]):
-                if one.gap > self.tol or one.weights.ndim > 1 or len(idle) == 0:
+                # Where the value has a kink, no step shows what other weights are worth.
+                if one.gap > self.tol or one.weights.ndim > 1 or len(idle) == 0 or one.ended_by is not None:
                     continue
                 rest = np.where(np.isin(np.arange(len(one.weights)), idle), 0.0, one.weights)
                 with data.threads():
@@ -205,10 +206,19 @@ class WeightMethod(Method):
         return Function(expansion, intercept, fit.weights.ndim == 1)
 
     def attributes(self, fit: Fit) -> Settings:
+        attributes: Settings = {"solver_": self.last_solver(fit.learned), "converged_": fit.gap <= self.tol}
         if self.parameters.learns_C:
-            return {"C_": np.array([one.C for one in fit.learned])}
-        pair = self.parameters.family == "class-wise" and len(fit.intercept) == 2
-        return {"intercept_": np.diff(fit.intercept)} if pair else {}
+            attributes["C_"] = np.array([one.C for one in fit.learned])
+        elif self.parameters.family == "class-wise" and len(fit.intercept) == 2:
+            attributes["intercept_"] = np.diff(fit.intercept)
+        return attributes
+
+    def last_solver(self, learned: Sequence[Learned]) -> str | None:
+        """Return the name of what found the weights; None where they are given."""
+        if self.parameters.weights is not None:
+            return None
+        successors = {one.ended_by for one in learned if one.ended_by is not None}
+        return min(successors, default=str(self.parameters.solver))
 
 
 def workers_of(n_jobs: Any, data: TrainingSet, default: int, verbose: Any) -> int:

@@ -221,9 +221,14 @@ class MKLClassifier(KernelClassifier, BaseMKL):
         classes.
     duality_gap_ : float
         Certified relative duality gap; the largest over the classes.
+    converged_ : bool
+        Whether it is at most `tol`.
+    solver_ : str or None
+        What found the weights: `solver`, or "interior_points" where it handed over to them for a class; None where
+        weights are given.
     n_iter_, n_solves_ : int
-        Iterations on the weights, and how often a machine was solved; solves on a part of the samples, which large sets
-        start from, are not counted.
+        Iterations on the weights, and how often a machine was solved, where a step of interior points counts as one;
+        solves on a part of the samples, which large sets start from, are not counted.
     history_ : list of dict
         Objective and gap of every iteration.
     C_ : ndarray of shape (outputs,)
@@ -318,7 +323,8 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
         Value of the training problem, and its certified relative duality gap.
     intercept_ : ndarray of shape (classes,), or (1,) for two classes
         Zeros, one per column of the decision function: the model has no constants.
-    kernel_names_, support_, n_support_, support_fraction_, n_iter_, n_solves_, history_, classes_
+    kernel_names_, support_, n_support_, support_fraction_, converged_, solver_, n_iter_, n_solves_,
+    history_, classes_
         As in `MKLClassifier`.
 
     References

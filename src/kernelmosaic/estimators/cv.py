@@ -317,7 +317,8 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
         are in ``weights_paths_``, those of all norms in the dictionary ``weights_path_by_norm_``.
     duality_gaps_ : ndarray of shape (folds, Cs)
         The certified relative duality gap of every fit of the chosen norm.
-    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_
+    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_,
+    converged_, solver_
         Of the fit to all samples, as in :class:`MKLClassifier`.
     n_iter_, n_solves_, history_, classes_, n_features_in_, feature_names_in_
         As in :class:`MKLClassifier`.
@@ -386,7 +387,8 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
         As in :class:`MKLClassifierCV`.
     epsilon_ : float
         The half-width of the tube.
-    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_
+    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_,
+    converged_, solver_
         Of the fit to all samples, as in :class:`MKLRegressor`.
 
     Examples
@@ -454,7 +456,8 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
         As in :class:`MKLClassifierCV`.
     weights_path_by_norm_, duality_gaps_
         As in :class:`MKLClassifierCV`.
-    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_
+    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_,
+    converged_, solver_
         Of the fit to all samples, as in :class:`MKLSurvival`.
     unique_times_ : ndarray of shape (n_times,)
         As in :class:`MKLSurvival`.

@@ -66,7 +66,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         The weights summed over the kernels of every view, by its name.
     kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_
         As in :class:`MKLClassifier`.
-    objective_, duality_gap_, n_iter_, n_solves_, history_
+    objective_, duality_gap_, converged_, solver_, n_iter_, n_solves_, history_
         As in :class:`MKLClassifier`.
 
     References
@@ -190,7 +190,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         As in :class:`MKLClassifier`; with ``loss="censored"`` the coefficients of censored samples are not negative.
     unique_times_ : ndarray of shape (n_times,)
         The times of the training samples, in order, on which survival functions are given.
-    objective_, duality_gap_, n_iter_, n_solves_, history_
+    objective_, duality_gap_, converged_, solver_, n_iter_, n_solves_, history_
         As in :class:`MKLClassifier`.
 
     References
@@ -392,7 +392,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         ``decision_function = score_samples - offset_``.
     kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_
         As in :class:`MKLClassifier`.
-    objective_, duality_gap_, n_iter_, n_solves_, history_
+    objective_, duality_gap_, converged_, solver_, n_iter_, n_solves_, history_
         As in :class:`MKLClassifier`.
 
     Examples

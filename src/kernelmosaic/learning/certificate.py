@@ -158,6 +158,8 @@ class Learned:
         Where the learner of a like problem may start.
     slopes : ndarray of shape (P,) or None
         ½ βᵀK_mβ, where the learner has computed all of them.
+    ended_by : str or None
+        What the learner handed over to, and found this; None where it found it itself.
     """
 
     weights: Array
@@ -169,6 +171,7 @@ class Learned:
     lower: float | None = None
     start: Start = COLD
     slopes: Array | None = None
+    ended_by: str | None = None
 
     def certified(
         self, stack: Any, sizes: Array, machine: Any, learner: Any, products: SharedProducts | None = None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from kernelmosaic._typing import Indices
 from kernelmosaic.gram.stack import GramStack
+from kernelmosaic.learning import interior_points
 from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
@@ -18,6 +19,7 @@ from kernelmosaic.learning.problem import (
     Evaluation,
     ExhaustedError,
     Learner,
+    MachineProblem,
     WeightProblem,
     gap_progress,
     make_problem,
@@ -112,8 +114,67 @@ class NewtonSearch(BoundTracker):
         super().__init__(problem, known)
         self.planes = [(*problem.plane(self.best), self.best.solution.beta)]
         self.idle = 0
+        # Steps in a row that left the gap as it was, and whether interior points may still take over.
+        self.n_flat = 0
+        self.may_hand_over = interior_points.can_follow(problem)
 
     def step(self) -> bool:
+        """Lower the value by a Newton step, or hand over where steps do not close the gap; False at the end."""
+        if self._is_at_a_kink() and self._hand_over():
+            return True
+        gap_before = self.gap
+        goes_on = self._newton_step()
+        self.n_flat = 0 if self.gap < self.problem.options.closer * gap_before else self.n_flat + 1
+        return goes_on or self._hand_over()
+
+    def improve(self) -> Self:
+        """Take steps until the gap is met or nothing is left to try."""
+        super().improve()
+        if self.gap > self.tol:  # machines may have been exhausted
+            self._hand_over()
+        return self
+
+    def _is_at_a_kink(self) -> bool:
+        """Whether steps that do not close the gap have cost more than interior points would."""
+        options = self.problem.options
+        if not self.may_hand_over or self.n_flat == 0:
+            return False
+        return self.n_flat >= options.n_flat or interior_points.are_cheap(self.problem)
+
+    def _hand_over(self) -> bool:
+        """Solve for weights and machine at once by interior points; False where these are of no use, or were tried.
+
+        Where several β solve the machine, its value has a kink in the weights: the slope of one β is not the slope of
+        the steps, and the gap that one β proves does not close. Interior points find the β that proves it.
+        """
+        options, problem = self.problem.options, self.problem
+        left = options.max_iter - len(self.history)
+        if not self.may_hand_over or left < options.least_path:
+            return False
+        self.may_hand_over = False
+        assert isinstance(problem, MachineProblem)
+        gap_before, program = self.gap, problem.machine.program
+        path = interior_points.path_of(problem)
+        for share in options.path_shares:
+            end = path.follow(share * self.tol, left)
+            # Coefficients at their bounds, and weights of zero, are what makes a solution sparse.
+            theta, beta = interior_points.rounded(program, end)
+            self.consider(problem.assess(problem.retract(theta), beta))
+            if self.gap <= self.tol or end.gap > share * self.tol:
+                break
+        if self.gap > self.tol:
+            self.consider(problem.assess(problem.retract(end.theta), program.feasible(end.beta)))
+        problem.n_solves += len(path.history) - 1
+        # What no step returns is not in the history: rounding to the bounds costs a little.
+        last, reached = self.history[-1], max(self.best.upper, self.proved.upper)
+        for objective, gap in path.history[1:]:
+            objective, gap = max(objective, reached), max(gap, self.gap)
+            self.history.append(Iteration(min(objective, last.objective), min(gap, last.gap)))
+        self.n_flat = 0
+        self.ended_by = "interior_points" if self.gap < gap_before else self.ended_by
+        return self.gap < gap_before
+
+    def _newton_step(self) -> bool:
         """Lower the value by a Newton step, or find out why none does; False if nothing is left to try."""
         here, before, known = self.best, self.lower, self.best.known
         direction = np.zeros_like(here.theta)

@@ -72,6 +72,9 @@ class LearnerOptions:
     attempts: int = 8  # most evaluations in one line search
     closer: float = 0.9  # factor of the gap that counts as progress where rounding hides the value
     n_idle: int = 20  # iterations in a row that leave the gap as it was: rounding is reached
+    n_flat: int = 5  # Newton steps in a row that hardly close the gap: the value may have a kink
+    least_path: int = 8  # iterations: interior points need more of them
+    path_shares: tuple[float, ...] = (0.1, 3e-3, 1e-4)  # of tol, tried in turn: rounding to bounds costs the rest
 
     # Sizes.
     least_part: int = 200  # samples: the weights of a smaller part are too far from those of all to be a start
@@ -574,6 +577,8 @@ class BoundTracker:
         self.problem = problem
         self.best = self.proved = first
         self.lower, self.gap = -np.inf, np.inf
+        #: What the last progress is owed to, where it is not the search itself.
+        self.ended_by: str | None = None
         self.note(first)
         self.history = [Iteration(first.upper, self.gap)]
 
@@ -682,7 +687,7 @@ class BoundTracker:
     def learned(self) -> Learned:
         """Return the best weights, with what is certified of them."""
         closest = self.proved if np.isfinite(self.gap) else self.best
-        return self.problem.learned(closest, self.gap, self.history)
+        return replace(self.problem.learned(closest, self.gap, self.history), ended_by=self.ended_by)
 
 
 # Progress: a bar where rich is installed, else plain lines on stdout -----------------------------------------------

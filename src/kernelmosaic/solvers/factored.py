@@ -51,7 +51,7 @@ def solve_factored(
     unknown = warm_start is None or not warm_start.any()
     if unknown and (zero := _zero(program, tol)):
         return zero
-    if not _has_interior(program):
+    if not has_interior(program):
         return assess(gram, program, program.feasible(np.zeros(program.n_samples)))
     if _is_written(gram, tol, options):
         pairs = solve_smo(gram.written(), program, warm_start, tol, options.pairs * gram.n_samples, options)
@@ -81,7 +81,7 @@ def solve_stored(
     See `solve_smo` for the parameters. Pair steps at a large C on a kernel of low rank shrink the gap by little each;
     interior points on the eigenvectors of the kernel need some thirty factorisations.
     """
-    if not (program.has_losses and _has_interior(program)):
+    if not (program.has_losses and has_interior(program)):
         return solve_smo(K, program, warm_start, tol, options=options)
     limit = options.pairs * len(K)
     best = solve_smo(K, program, warm_start, tol, limit, options)
@@ -194,7 +194,7 @@ def _cost_ratio(gram: FactoredGram) -> float:
     return cold / max(near, 1)
 
 
-def _has_interior(program: Program) -> bool:
+def has_interior(program: Program) -> bool:
     """Whether the sum can be met with no sample at its bound; else there is but one feasible β."""
     if program.total is None:
         return True
@@ -262,7 +262,7 @@ class FactoredRounds(FreeThenViolating):
 
     def solve_inside(self, part: FactoredGram, inside: Program, beta: Vector, tol: float) -> Vector:
         narrow = part.n_samples <= self.wide * part.n_features
-        if narrow or part.shift is not None or not _has_interior(inside):
+        if narrow or part.shift is not None or not has_interior(inside):
             return super().solve_inside(part, inside, beta, tol)
         # The last steps of interior points tell samples at their bounds from those that are free.
         path = CentralPath(part, inside).follow(min(0.3 * tol, 1e-8))

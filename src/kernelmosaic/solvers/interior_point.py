@@ -134,8 +134,9 @@ class CentralPath:
         cost, moves = p.epsilon - sign * p.target, upper > lower
         has = moves & np.isfinite(np.stack([lower, upper]))
         # A point well between the bounds, with multipliers that match the slopes and keep all products of one size.
-        x = np.where(moves, _middle(gram, p, lower, upper, has), np.where(np.isfinite(lower), lower, 0.0))
-        x = x if p.total is None else _of_total(p.total, x, sign, lower, upper)
+        start = middle(_mean_diagonal(gram), p, lower, upper, has)
+        x = np.where(moves, start, np.where(np.isfinite(lower), lower, 0.0))
+        x = x if p.total is None else of_total(p.total, x, sign, lower, upper)
         values = gram.apply(gram.adjoint((sign * x).sum(axis=0)))
         self.intercept = p.best_intercept(values)
         side = np.array([1.0, -1.0]).reshape(2, 1, 1)
@@ -261,11 +262,17 @@ class CentralPath:
         return self.gram.backend.to_numpy(array)
 
 
-def _middle(gram: FactoredGram, p: Program, lower: Array, upper: Array, has: Mask) -> Array:
+def _mean_diagonal(gram: FactoredGram) -> float:
+    """Return about the mean of the kernel's diagonal, that of evenly spread samples."""
+    n = gram.n_samples
+    sample = gram.rows(np.unique(np.linspace(0, n - 1, min(n, 200)).astype(np.intp)))
+    return float(np.mean(np.einsum("ij,ij->i", sample, sample)))
+
+
+def middle(mean_diagonal: float, p: Program, lower: Array, upper: Array, has: Mask) -> Array:
     """Return variables between their bounds, about as large as coefficients may become."""
     n, total = p.n_samples, p.total or 0.0
-    sample = gram.rows(np.unique(np.linspace(0, n - 1, min(n, 200)).astype(np.intp)))
-    size = float(np.mean(np.einsum("ij,ij->i", sample, sample))) + float(p.ridge.mean()) or 1.0
+    size = mean_diagonal + float(p.ridge.mean()) or 1.0
     expected = max(float(np.abs(p.target).mean()) / size, abs(total) / n, 1e-12)
     width = np.where(has.all(axis=0), upper - lower, np.inf)
     # Where coefficients end up far from there, at a distant bound, the first step would be lost in rounding.
@@ -274,7 +281,7 @@ def _middle(gram: FactoredGram, p: Program, lower: Array, upper: Array, has: Mas
     return np.asarray(base + np.where(has.any(axis=0), inside, 0.0))
 
 
-def _of_total(total: float, x: Array, sign: Array, lower: Array, upper: Array) -> Array:
+def of_total(total: float, x: Array, sign: Array, lower: Array, upper: Array) -> Array:
     """Shrink the coefficients of one sign, or let them grow towards their bounds, until the sum is met."""
     parts = sign * x
     need = total - float(parts.sum())

@@ -1,0 +1,118 @@
+"""Kernels whose machine has many solutions: steps on the weights meet kinks there, and interior points take over."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from tests.learning.kinks import KINDS, draw_columns, primal_optimum
+
+from kernelmosaic import MKLClassifier, MKLRegressor
+from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.kernels import Linear, per_column
+from kernelmosaic.learning.certificate import Start
+from kernelmosaic.learning.interior_points import path_of
+from kernelmosaic.learning.norms import BesideFixed, SumNorm
+from kernelmosaic.learning.problem import LearnerOptions, make_problem
+from kernelmosaic.machines.base import SVC, SVR, OneClass
+
+
+def fit_converged(estimator, X, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = estimator.fit(X, y)
+    assert model.converged_
+    assert model.duality_gap_ <= model.tol
+    return model
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("C", [0.01, 0.3, 3.0, 30.0, 1000.0])
+def test_kernels_of_single_columns_reach_tol_at_every_C(kind, C):
+    pytest.importorskip("clarabel")
+    X, labels, targets = draw_columns(0, kind)
+    for estimator, y, epsilon in ((MKLClassifier, labels, None), (MKLRegressor, targets, 0.1)):
+        model = fit_converged(estimator([per_column(Linear())], C=C, normalize=None), X, y)
+        optimum = primal_optimum(X, y, C, epsilon)
+        assert optimum * (1 - 1e-6) <= model.objective_ <= optimum * (1 + 1.01 * model.tol)
+
+
+def test_penalties_and_a_small_tol():
+    pytest.importorskip("clarabel")
+    X, labels, _ = draw_columns(1, "correlated")
+    d = np.random.default_rng(0).uniform(0.5, 2.0, X.shape[1])
+    model = fit_converged(MKLClassifier([per_column(Linear())], penalties=d, normalize=None, tol=1e-6), X, labels)
+    assert model.objective_ == pytest.approx(primal_optimum(X, labels, 1.0, penalties=d), rel=2e-6)
+
+
+def test_every_class_against_the_others():
+    X, _, targets = draw_columns(2, "correlated")
+    y = np.digitize(targets, np.quantile(targets, [0.33, 0.67]))
+    model = fit_converged(MKLClassifier([per_column(Linear())], C=3.0), X, y)
+    assert model.solver_ == "interior_points"
+    # Few coefficients and weights are left, although interior points have all of them.
+    assert model.support_fraction_ < 1.0
+    assert np.count_nonzero(model.weights_) < 0.8 * model.weights_.size
+
+
+def test_solver_names_what_found_the_weights():
+    X, labels, _ = draw_columns(0, "correlated")
+    assert fit_converged(MKLClassifier([per_column(Linear())], C=10.0), X, labels).solver_ == "interior_points"
+    assert fit_converged(MKLClassifier(norm=2), X, labels).solver_ == "newton"
+    assert fit_converged(MKLClassifier(weights="uniform"), X, labels).solver_ is None
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        stopped = MKLClassifier([per_column(Linear())], C=10.0, max_iter=3).fit(X, labels)
+    assert not stopped.converged_
+
+
+# The path itself: against its own certificate, for every machine with a box and kernels of any rank -------------------
+
+
+def draw_machine(kind, labels, targets):
+    if kind == "one class":
+        return OneClass(len(labels), 0.1)
+    if kind == "squared slack":
+        return SVC(labels, 2.0, slack=2)
+    if kind == "weights of samples":
+        return SVC(labels, 2.0, sample_weight=np.arange(len(labels)) % 3)
+    if kind == "numbers":
+        return SVR(targets, 10.0, 0.2)
+    return SVC(labels, 10.0)
+
+
+@pytest.mark.parametrize("kind", ["labels", "numbers", "squared slack", "weights of samples", "one class"])
+@pytest.mark.parametrize("rank", [1, 3, "full"])
+def test_the_path_ends_at_the_optimum_of_weights_and_machine(kind, rank):
+    X, labels, targets = draw_columns(3, "correlated", n=40)
+    if rank == "full":
+        squares = ((X[:, np.newaxis] - X) ** 2).T
+        Ks = np.array([np.exp(-squares[m : m + 5].sum(axis=0) / 5) for m in range(0, 30, 5)])
+    else:
+        Ks = np.array([X[:, m : m + rank] @ X[:, m : m + rank].T for m in range(0, 30, rank)])
+    if kind == "one class":
+        Ks = Ks + 1.0
+    machine = draw_machine(kind, labels, targets)
+    problem = make_problem(machine, StoredStack(Ks), LearnerOptions(SumNorm(), np.ones(len(Ks))), Start())
+    end = path_of(problem).follow(1e-7, 60)
+    assert end.gap <= 1e-7
+    assert end.theta.min() > 0
+    assert end.theta.sum() == pytest.approx(1.0)
+    machine_alone = machine.solve(np.tensordot(end.theta, Ks, 1), tol=1e-9)
+    beta = machine.program.feasible(end.beta)
+    dual = machine.program.linear_value(beta) - max(0.5 * beta @ K @ beta for K in Ks)
+    assert machine.primal_value(machine_alone) == pytest.approx(dual, rel=1e-6)
+
+
+def test_weights_that_are_kept_stay_what_they_are():
+    X, labels, _ = draw_columns(4, "correlated", n=40)
+    kept = np.full(30, np.nan)
+    kept[3], kept[7] = 0.5, 0.0
+    options = LearnerOptions(BesideFixed(SumNorm(), kept), np.ones(30))
+    problem = make_problem(SVC(labels, 10.0), StoredStack(X.T[:, :, np.newaxis] * X.T[:, np.newaxis]), options, Start())
+    end = path_of(problem).follow(1e-7, 60)
+    assert end.gap <= 1e-7
+    assert end.theta[3] == 0.5
+    assert end.theta[7] == 0.0
+    assert np.delete(end.theta, [3, 7]).sum() == pytest.approx(1.0)
