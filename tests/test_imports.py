@@ -21,7 +21,7 @@ ROOT = SRC / "kernelmosaic"
 #: Rooms from the ground up. A room may import those on lower floors, never one above nor a neighbour.
 FLOORS = (
     {"_checks", "_typing"},
-    {"backend", "files", "row_order", "stacking"},
+    {"backend", "files", "frames", "row_order", "stacking"},
     {"gpu"},
     {"kernels"},
     {"gram", "imputing"},

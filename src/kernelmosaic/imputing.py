@@ -16,10 +16,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, Mask, MatrixLike, TargetLike
+from kernelmosaic.frames import fill_frame, is_pandas, is_polars, kinds_of_columns, read_frame
 from kernelmosaic.kernels.base import is_missing
 from kernelmosaic.stacking import StackedViews, are_tables, list_columns, stack_tables
 
 __all__ = ["ViewImputer"]
+
+#: Letters of NumPy for numbers and truth values.
+_KINDS_OF_NUMBERS = "biuf"
 
 
 class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -35,7 +39,8 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         columns, or a list of lists of columns. None means the views of X if X has several tables; of one table, every
         empty cell is filled.
     strategy : {"median", "most_frequent"}, default="median"
-        What fills a column of numbers. Columns of other values are filled by their most frequent one.
+        What fills a column of numbers. Columns of other values (truth values, text, categories) are filled by their
+        most frequent one.
 
     Attributes
     ----------
@@ -80,20 +85,26 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.views_ = {} if stacked is None else stacked.views
         table = X if stacked is None else stacked.X
         values, empty = self._read(table, reset=True)
-        numeric = getattr(table, "dtypes", [values.dtype] * values.shape[1])
-        cells = (values[~gone, j] for j, gone in enumerate(empty.T))
-        found = [self._fill(some, kind.kind in "biuf") for some, kind in zip(cells, list(numeric), strict=True)]
-        self.fill_ = np.array(found, dtype=None if values.dtype.kind in "biuf" else object)
+        fill = [self._fill_of(values[~empty[:, j], j], kind) for j, kind in enumerate(kinds_of_columns(table, values))]
+        self.fill_ = np.array(fill, dtype=None if values.dtype.kind in "biuf" else object)
         return self
 
-    def _fill(self, cells: AnyArray, is_number: bool) -> Any:
+    def _fill_of(self, cells: AnyArray, kind: str) -> Any:
+        """Return what fills a column, from the cells that are not empty and the kind of the column."""
         if len(cells) == 0:
-            return 0.0 if is_number else ""
-        is_number = is_number or all(isinstance(cell, Real) for cell in cells)
+            return 0.0 if kind in _KINDS_OF_NUMBERS else ""
+        if kind == "b" or all(isinstance(cell, bool | np.bool_) for cell in cells):
+            return bool(np.mean(cells.astype(np.float64)) > 0.5)
+        is_number = kind != "category" and all(isinstance(cell, Real) for cell in cells)
         if is_number and self.strategy == "median":
             return float(np.median(cells.astype(np.float64)))
-        known, counts = np.unique(cells.astype(np.float64 if is_number else object), return_counts=True)
-        return known[counts.argmax()]
+        counts = Counter(cells.tolist())
+        most = max(counts.values())
+        candidates = [cell for cell, count in counts.items() if count == most]
+        try:
+            return min(candidates)
+        except TypeError:  # numbers beside text
+            return min(candidates, key=str)
 
     def transform(self, X: MatrixLike) -> MatrixLike:
         """Return the samples with cells filled.
@@ -106,7 +117,8 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray, data frame or StackedViews
-            A data frame of pandas if X is one, else an array; for several tables such a table with its views.
+            A data frame of pandas or Polars if X is one, else an array; for several tables such a table with its views.
+            A column keeps its type if that holds what fills it.
         """
         check_is_fitted(self)
         if not are_tables(X):
@@ -125,14 +137,13 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             # A column that two views read is there for both or for none, so it is filled.
             if all(readers[j] == 1 for j in view.tolist()):
                 empty[np.ix_(empty[:, view].all(axis=1), view)] = False
-        filled = np.where(empty, self.fill_, values)
-        if not hasattr(X, "reindex"):
-            return filled
-        return type(X)(filled, index=X.index, columns=X.columns).astype(X.dtypes.to_dict())
+        if is_pandas(X) or is_polars(X):
+            return fill_frame(X, empty, self.fill_.tolist())
+        return np.where(empty, self.fill_, values)
 
     def _read(self, X: MatrixLike, reset: bool) -> tuple[AnyArray, Mask]:
         """Return the cells, and which are empty."""
-        values = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
+        values = validate_data(self, read_frame(X), reset=reset, dtype=None, ensure_all_finite="allow-nan")
         return values, is_missing(values)
 
     def __sklearn_tags__(self) -> Tags:

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import is_classifier
+from sklearn.utils import _safe_indexing
 
 from kernelmosaic._typing import Estimator, Indices, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.kernels.base import Kernel, shorten
 from kernelmosaic.kernels.views import by_group, read_gmt
-from kernelmosaic.stacking import SEPARATOR, SparseTable
+from kernelmosaic.stacking import SEPARATOR, SparseTable, row_names
 
 __all__ = ["to_anndata", "views_from_anndata"]
 
@@ -133,7 +134,8 @@ def to_anndata(
     key : str, default="mkl"
         Prefix of all names that are written.
     X : SparseTable or DataFrame, optional
-        The cells as `views_from_anndata` returned them. By default they are read again, by the genes of the model.
+        The cells as `views_from_anndata` returned them. By default they are read again, by the genes of the model. If X
+        names its rows they are the cells of these names, in any order; else they are the cells in the order of `data`.
     layer, use_raw, modality
         Where to read them, as in :func:`views_from_anndata`.
 
@@ -181,6 +183,7 @@ def to_anndata(
         X = _side_by_side(data, parts, [part.places(names) for part in parts])
     if X.shape[0] != len(data.obs_names):
         raise ValueError(f"X has {X.shape[0]} rows, and data has {len(data.obs_names)} cells: give one row per cell.")
+    X = _in_order_of_cells(X, data.obs_names)
     predicted = np.asarray(model.predict(X))
     classes = model.classes_ if is_classifier(model) else None
     # Of a pipeline or a search, the estimator with the kernels.
@@ -203,6 +206,26 @@ def to_anndata(
     rows = ["all classes"] if classes is None or len(weights) == 1 else list(map(str, classes))
     data.uns[key] = {"weights": frame(weights, inner.kernel_names_, rows)}
     return data
+
+
+def _in_order_of_cells(X: MatrixLike, cells: Any) -> MatrixLike:
+    """Return samples in the order of the cells, by the names of both if the rows of X have any."""
+    names = row_names(X)
+    if names is None or names.equals(cells) or names.tolist() == cells.tolist():
+        return X
+    for owner, index in (("X", names), ("data", cells)):
+        if not index.is_unique:
+            raise ValueError(
+                f"{owner}: {index[index.duplicated()][0]!r} is the name of several rows, and the rows of X are in "
+                "another order than the cells; give every cell a name of its own."
+            )
+    places = names.get_indexer(cells)
+    if np.any(places < 0):
+        raise ValueError(
+            f"X has no row for the cell {cells[int(np.argmin(places))]!r} of data; give the rows of its cells, as "
+            "views_from_anndata(data, ...) returns them."
+        )
+    return _safe_indexing(X, places)
 
 
 # What is read of one modality -----------------------------------------------------------------------------------------

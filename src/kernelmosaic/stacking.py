@@ -311,9 +311,12 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
     X : mapping, MuData, list or StackedViews
         Tables by name; those of a list are called ``view0``, ``view1``, ….
     fitted : mapping, optional
-        The columns of each table that an estimator is fitted to: one that is not given is missing in every row.
+        The columns of each table that an estimator is fitted to: one that is not given is missing in every row. Tables
+        of other widths are refused.
     """
     if isinstance(X, StackedViews):
+        if fitted:
+            _check_stacked(X, fitted)
         return X
     listed = isinstance(X, list | tuple)
     views = {f"view{i}": one for i, one in enumerate(X)} if listed else dict(getattr(X, "mod", X))
@@ -325,6 +328,7 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
                 f"X has the tables {', '.join(map(repr, tables))}, but the estimator was fitted to "
                 f"{', '.join(map(repr, fitted)) or 'one table'}; give these."
             )
+        _check_widths({name: _width(table) for name, table in tables.items() if not _is_frame(table)}, fitted)
         like = next(iter(tables.values()))
         tables = {name: tables[name] if name in tables else _absent(own, name, like) for name, own in fitted.items()}
     elif tables and all(map(_is_gram, tables.values())):
@@ -333,6 +337,32 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
             "kernels, [(name, Precomputed(K)), ...], and the row numbers np.arange(len(K)) as X."
         )
     return _side_by_side(tables)
+
+
+def _width(table: MatrixLike) -> int:
+    """Return how many columns a table has."""
+    return int(table.shape[1])
+
+
+def _check_widths(widths: Mapping[str, int], fitted: Mapping[str, list[Any]]) -> None:
+    """Raise if a table has another number of columns than at the fit, which tells columns by their places."""
+    for name, width in widths.items():
+        if width != len(fitted[name]):
+            raise ValueError(
+                f"X: table {name!r} has {width} columns, and {len(fitted[name])} in the training set; give every table "
+                "the columns that it had there."
+            )
+
+
+def _check_stacked(stacked: StackedViews, fitted: Mapping[str, list[Any]]) -> None:
+    """Raise if views that were stacked are not those of the fit in the same order, each with as many columns."""
+    given = stacked.views
+    if list(given) != list(fitted):
+        raise ValueError(
+            f"X has the views {', '.join(map(repr, given))}, and the training set {', '.join(map(repr, fitted))}; "
+            "stack the same views in the same order."
+        )
+    _check_widths({name: len(columns) for name, columns in given.items()}, fitted)
 
 
 def _absent(columns: list[Any], view: str, like: MatrixLike) -> MatrixLike:
@@ -451,9 +481,18 @@ def _named_rows(what: str, rows: Any) -> Iterator[_Named]:
     else:
         # Last, since attributes that a Series does not have are searched among its rows.
         place = "index" if hasattr(rows, "index") or not _is_annotated(rows) else "obs_names"
-        index: Any = getattr(rows, place, None)
-        if type(index).__module__.partition(".")[0] == "pandas" and index.inferred_type != "integer":
+        index = row_names(rows, place)
+        if index is not None:
             yield _Named(what, index, f"{what}.{place}")
+
+
+def row_names(rows: Any, place: str = "index") -> Any:
+    """Return the names of rows, a pandas index of anything but integers; None where they have none."""
+    if isinstance(rows, StackedViews):
+        return row_names(rows.X)
+    index: Any = getattr(rows, place, None)
+    is_index = type(index).__module__.partition(".")[0] == "pandas"
+    return index if is_index and index.inferred_type != "integer" else None
 
 
 def _disagreement(first: _Named, other: _Named) -> str:

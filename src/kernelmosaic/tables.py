@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, Array, Mask, Settings
 from kernelmosaic.files import existing_file, write_bytes, write_text
-from kernelmosaic.kernels.base import is_number
+from kernelmosaic.frames import is_number
 from kernelmosaic.stacking import list_columns
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import itemgetter
@@ -20,6 +21,7 @@ from sklearn.utils.validation import _check_n_features, _check_sample_weight
 from kernelmosaic._checks import warn_caller
 from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, MatrixLike, RowIndex, SampleWeight, TargetLike
 from kernelmosaic.backend import is_dask, to_host
+from kernelmosaic.frames import is_pandas, is_polars, is_series, read_frame, series_values
 from kernelmosaic.gram.missing import present_views
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, gathered, open_rows
 from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
@@ -198,6 +200,7 @@ def validate_rows(
     if y[0] is None:
         raise ValueError("y is None: give one target per sample.")
     target = gathered([y[0]])[0] if is_dask(y[0]) else y[0]
+    target = read_targets(target, y_numeric)
     target = np.asarray(target) if multi_output else column_or_1d(target, warn=True)
     check_consistent_length(rows, target)
     kinds = {"dtype": np.float64} if y_numeric else {"dtype": None, "ensure_all_finite": target.dtype.kind == "f"}
@@ -213,6 +216,39 @@ def named_columns(rows: RowIndex) -> MatrixLike:
     import pandas as pd
 
     return pd.DataFrame(columns=rows.names, dtype=np.float64)
+
+
+def read_targets(y: TargetLike, is_number: bool) -> TargetLike:
+    """Return targets as an array, those that are to be numbers as numbers, or raise if a sample has none.
+
+    Parameters
+    ----------
+    y : list, array, Series or data frame
+        Targets. Those whose form is wrong in another way are returned as they are; scikit-learn's check refuses them.
+    is_number : bool
+        Whether targets are numbers, not classes.
+    """
+    values = y
+    if is_pandas(y) or is_polars(y):
+        values = np.asarray(read_frame(y))
+    elif is_series(y):
+        values = series_values(y)
+    elif isinstance(y, list | tuple):
+        with suppress(ValueError):  # rows of different lengths
+            values = np.array(y, dtype=object)
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in ("f", "O"):
+        return y
+    empty = is_missing(values)
+    if empty.any():
+        rows = np.unique(np.argwhere(empty)[:, 0])
+        raise ValueError(
+            f"Input y contains NaN: {len(rows)} of {len(values)} samples have no target, the first of them sample "
+            f"{rows[0]}; leave them out of X and y."
+        )
+    if is_number and values.dtype.kind == "O":
+        with suppress(TypeError, ValueError):  # text, which scikit-learn's check refuses
+            return values.astype(np.float64)
+    return y if isinstance(y, list | tuple) else values
 
 
 def read_sample_weight(sample_weight: SampleWeight, X: MatrixLike) -> Array:
@@ -240,11 +276,15 @@ class Standardizer:
         The columns it changes; row numbers, strings and what no kernel reads stay as they are.
     mean, scale : ndarray of shape (len(columns),)
         Of the training samples, by their weights. Sparse samples are divided only, so that they stay sparse.
+    unit : ndarray of shape (len(columns),)
+        The unit in which squares of a column neither overflow nor vanish: 1 for all but extreme columns, for these a
+        power of two, so that dividing by it does not round.
     """
 
     columns: Indices
     mean: Array
     scale: Array
+    unit: Array
 
     @classmethod
     def fit(cls, specs: Sequence[KernelSpec], X: MatrixLike, weight: Array) -> Standardizer:
@@ -256,6 +296,10 @@ class Standardizer:
         columns = np.flatnonzero(numbers & ~other)
         if sparse.issparse(X):
             taken = sparse.csr_matrix(X[:, columns], dtype=np.float64)
+            magnitudes = abs(taken)
+            magnitudes.data[np.isnan(magnitudes.data)] = 0.0
+            unit = _units(magnitudes.max(axis=0).toarray()[0])
+            taken = _divided(taken, unit)
             (mean, variance), present = mean_variance_axis(taken, 0, weights=weight), present_views(specs, X)
             if present is not None:  # samples that lack a view do not count in its columns
                 for spec, own in zip(specs, present.T, strict=True):
@@ -269,55 +313,101 @@ class Standardizer:
             # its kernel.
             present = ~np.isnan(taken)
             values, counted = np.where(present, taken, 0.0), present * weight[:, np.newaxis]
+            unit = _units(np.abs(values).max(axis=0, initial=0.0))
+            values = _divided(values, unit)
             total = np.maximum(counted.sum(axis=0), np.finfo(np.float64).tiny)
             mean = (counted * values).sum(axis=0) / total
             scale = np.sqrt((counted * (values - mean) ** 2).sum(axis=0) / total)
             largest = np.abs(values).max(axis=0, initial=0.0)
         # Below this share of its largest entry a column's deviation is rounding.
-        return cls(columns, mean, np.where(scale > 1e-12 * largest, scale, 1.0))
+        scale = np.where(scale > 1e-12 * largest, scale, 1.0)
+        return cls(columns, mean * unit, scale * unit, unit)
 
     def __call__(self, X: MatrixLike) -> MatrixLike:
         """Return the samples on that scale, as an array of its own."""
+        if sparse.issparse(X) and self.mean.any():
+            # The training samples were dense and have been centred; zeros are not zero on their scale.
+            X = X.toarray()
         if sparse.issparse(X):
-            factors = np.ones(X.shape[1])
-            factors[self.columns] = 1.0 / self.scale
-            return sparse.csr_matrix(X.multiply(factors[np.newaxis]), dtype=np.float64)
+            scale, unit = np.ones((2, X.shape[1]))
+            scale[self.columns] = self.scale / self.unit
+            unit[self.columns] = self.unit
+            in_units = _divided(sparse.csr_matrix(X, dtype=np.float64), unit)
+            return sparse.csr_matrix(in_units.multiply((1.0 / scale)[np.newaxis]))
         out = X.astype(np.float64 if X.dtype == np.float32 else X.dtype)
-        out[:, self.columns] = (np.asarray(X[:, self.columns], dtype=np.float64) - self.mean) / self.scale
+        in_units = _divided(np.asarray(X[:, self.columns], dtype=np.float64), self.unit)
+        out[:, self.columns] = (in_units - self.mean / self.unit) / (self.scale / self.unit)
         return out
+
+
+def _units(largest: Array) -> Array:
+    """Return the units of columns by their largest entries: 1, or a power of two where squares leave the range."""
+    is_extreme = (largest > 0) & ~((largest > 1e-100) & (largest < 1e100))
+    exponents = np.where(is_extreme, np.frexp(largest)[1], 0)
+    return np.asarray(np.ldexp(1.0, np.clip(exponents, -1021, 1023)))
+
+
+def _divided(X: MatrixLike, unit: Array) -> MatrixLike:
+    """Return samples in which every column is divided by its unit."""
+    if np.all(unit == 1.0):
+        return X
+    if not sparse.issparse(X):
+        return X / unit
+    # Not by a factor: that of the smallest numbers would overflow.
+    entries = X.tocoo()
+    values = entries.data / unit[entries.col]
+    return sparse.csr_matrix((values, (entries.row, entries.col)), shape=X.shape)
 
 
 # Categories that the training samples do not have ---------------------------------------------------------------------
 
 
-def known_categories(entries: list[Entry], given: FitInput) -> dict[int, list[str]]:
-    """Return the texts in the columns that kernels compare as categories, by the number of the column."""
-    found: dict[int, list[str]] = {}
+def known_categories(entries: list[Entry], given: FitInput) -> dict[int, list[Any]]:
+    """Return what the columns hold that kernels compare as categories, by the number of the column."""
+    found: dict[int, list[Any]] = {}
     for spec in lay_specs(entries, given.table):
-        if _is_made_of(spec.kernel, Clinical):
-            for j in range(given.X.shape[1]) if spec.columns is None else spec.columns.tolist():
-                found[j] = sorted({value for value in given.X[:, j].tolist() if isinstance(value, str)})
-    return {j: texts for j, texts in found.items() if texts}
+        columns = np.arange(given.X.shape[1]) if spec.columns is None else spec.columns
+        for kernel in _parts_of(spec.kernel, Clinical):
+            for j in columns[kernel.nominal_columns(given.X[:, columns])].tolist():
+                found[j] = _categories_of(given.X[:, j])
+    return found
 
 
-def _is_made_of(kernel: Kernel | SubsetFamily, kinds: Any) -> bool:
-    """Whether a kernel, or one it is made of, is of some kinds; what reads the members of pairs is no part of it."""
+def _categories_of(column: AnyArray) -> list[Any]:
+    """Return the distinct values of a column, without empty cells."""
+    return list(dict.fromkeys(column[~is_missing(column)].tolist()))
+
+
+def _parts_of(kernel: Kernel | SubsetFamily, kinds: Any) -> Iterator[Any]:
+    """Yield the kernels of some kinds in a kernel; what reads the members of pairs is no part of it."""
     if isinstance(kernel, kinds):
-        return True
-    parts = () if isinstance(kernel, Pairwise | SubsetFamily) else kernel.get_params(deep=False).values()
-    return any(isinstance(one, Kernel) and _is_made_of(one, kinds) for one in parts)
+        yield kernel
+    elif not isinstance(kernel, Pairwise | SubsetFamily):
+        for part in kernel.get_params(deep=False).values():
+            if isinstance(part, Kernel):
+                yield from _parts_of(part, kinds)
 
 
-def warn_of_unseen(known: dict[int, list[str]], X: AnyArray, names: Sequence[Any]) -> None:
-    """Warn once where new samples hold a text that no training sample has in its column."""
-    for j, texts in known.items():
-        unseen = sorted({value for value in X[:, j].tolist() if isinstance(value, str)}.difference(texts))
+def warn_of_unseen(known: dict[int, list[Any]], X: AnyArray, names: Sequence[Any]) -> None:
+    """Warn once where new samples hold a category that no training sample has in its column."""
+    for j, categories in known.items():
+        in_training = set(categories)
+        unseen = [value for value in _categories_of(X[:, j]) if value not in in_training]
         if unseen:
             warn_caller(
                 f"X: column {names[j]!r} holds {unseen[0]!r}, which is not in the training set: it matches no training "
-                "category."
+                f"category.{_written_otherwise(unseen[0], categories)}"
             )
             return
+
+
+def _written_otherwise(value: Any, categories: list[Any]) -> str:
+    """Return what to do if a category differs from one of the training set in its type alone."""
+    alike = [category for category in categories if isinstance(category, str) != isinstance(value, str)]
+    for category in alike:
+        if str(category) == str(value):
+            return f" The training set holds {category!r}: give the column the type that it had there."
+    return ""
 
 
 # Columns of scales so different that the largest dominates a kernel --------------------------------------------------
@@ -343,7 +433,7 @@ def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixL
     for spec in specs:
         key = None if spec.columns is None else spec.columns.tobytes()
         # Functions of products or distances of columns.
-        if key not in seen and _is_made_of(spec.kernel, StatisticKernel | SubsetFamily):
+        if key not in seen and any(_parts_of(spec.kernel, StatisticKernel | SubsetFamily)):
             V = take_columns(X, spec.columns)
             there = V if sparse.issparse(V) else V[~is_missing(V).all(axis=1)]
             seen[key] = _extremes(spec, spec.kernel.validate(there)) if there.shape[0] else None

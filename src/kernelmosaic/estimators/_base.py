@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod, update_abstractmethods
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import KW_ONLY, MISSING, dataclass, field, replace
 from functools import partial
@@ -41,14 +41,16 @@ from kernelmosaic.engine.samples import (
     is_streamed,
     known_categories,
     read_sample_weight,
+    read_targets,
     validate_rows,
     warn_of_unseen,
 )
 from kernelmosaic.engine.tasks import PathRule, Task
 from kernelmosaic.engine.training_set import KernelOptions, active_store
 from kernelmosaic.estimators.card import summary_html
+from kernelmosaic.frames import is_sparse, read_frame, refuse_times, time_columns
 from kernelmosaic.gram.missing import GATED, RULES, first_columns
-from kernelmosaic.kernels.base import Kernel, refuse_text
+from kernelmosaic.kernels.base import Kernel, object_table, refuse_text
 from kernelmosaic.kernels.graphs import graph_table
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, lay_specs, read_kernels
@@ -212,8 +214,7 @@ class KernelEstimator(BaseEstimator, ABC):
         if not all(isinstance(one, np.ndarray | None) for one in (X, *y, sample_weight)):
             refuse_annotated(X)
             check_row_names(X, y=y[0] if y else None, sample_weight=sample_weight)
-            # A list of matrices may be one of graphs.
-            if are_tables(X) and "graphs" not in self._kernels_take("input_kind"):
+            if are_tables(X) and not _OBJECTS.intersection(self._kernels_take("input_kind")):
                 stacked = stack_tables(X)
                 X, tables, views = *stacked, stacked.numbers
         if y and not checks.get("multi_output"):
@@ -224,7 +225,7 @@ class KernelEstimator(BaseEstimator, ABC):
         self._rules["tables"] = tables
         weight = None if sample_weight is None else read_sample_weight(sample_weight, checked)
         given = FitInput(checked, target, weight, to_host(X), device, views)
-        if "table" in self._rules["kinds"] and getattr(checked, "dtype", np.dtype(float)).kind in "OU":
+        if "table" in self._rules["kinds"]:
             self._rules["categories"] = known_categories(self.read_kernels(given.table, views), given)
         return given
 
@@ -251,7 +252,7 @@ class KernelEstimator(BaseEstimator, ABC):
         rules = self._rules  # parameters may have changed since the fit
         if not reset and not isinstance(X, np.ndarray):
             refuse_annotated(X)
-            if are_tables(X) and "graphs" not in rules["kinds"]:
+            if are_tables(X) and not _OBJECTS.intersection(rules["kinds"]):
                 X = stack_tables(X, rules["tables"]).X
         X, y = to_host(X), tuple(map(to_host, y))
         if is_streamed(X) and rules["approximation"] is not None:
@@ -262,6 +263,8 @@ class KernelEstimator(BaseEstimator, ABC):
                 "load them, or choose one of these."
             )
         names = getattr(X, "columns", None) if issparse(X) else None
+        self._refuse_times(X, reset, views)
+        y = tuple(read_targets(target, checks.get("y_numeric", False)) for target in y)
         X, form = self._array_form(X, names)
         with refuse_text(X), warnings.catch_warnings() if names is not None else nullcontext():
             if names is not None:  # scikit-learn reads names of data frames only
@@ -288,11 +291,23 @@ class KernelEstimator(BaseEstimator, ABC):
         rules = self._rules
         if rules["kinds"] != ["numbers"] or (rules["picked"] and names is None and hasattr(X, "columns")):
             # Row numbers, sequences, graphs, frames with columns that no kernel reads: each kernel checks its own.
-            own = graph_table(X) if "graphs" in rules["kinds"] else X
+            table = read_frame(X)
+            if "graphs" in rules["kinds"]:
+                table = graph_table(X)
+            elif "objects" in rules["kinds"]:
+                table = object_table(X)
             # Row numbers and strings may come as a plain list: one column then.
-            own = own if hasattr(own, "shape") else np.asarray(own, dtype=object)
-            own = np.asarray(own).reshape(-1, 1) if len(own.shape) == 1 else own
-            return own, {"dtype": None, "ensure_all_finite": False}
+            if not hasattr(table, "shape"):
+                table = np.asarray(table, dtype=object)
+            if len(table.shape) == 1:
+                table = np.asarray(table).reshape(-1, 1)
+            return table, {"dtype": None, "ensure_all_finite": False}
+        is_scarce = is_sparse(X)
+        if is_scarce and rules["dense"] is not None and not issparse(X):
+            # A frame keeps its columns sparse to save memory; each of them may be dense as well.
+            is_scarce = False
+        if not is_scarce:
+            X = read_frame(X)
         if issparse(X) and rules["dense"] is not None:
             raise TypeError(
                 f"X is sparse, which kernel {rules['dense']!r} does not read: give X.toarray(), or kernels that do, "
@@ -303,9 +318,24 @@ class KernelEstimator(BaseEstimator, ABC):
             "dtype": (np.float64, np.float32),
         }
         # Of sparse samples, those with names have tables that a row can lack; gates read means of dense ones.
-        if rules.get("views") and (not issparse(X) or (names is not None and not rules["gated"])):
+        if rules.get("views") and (not is_scarce or (names is not None and not rules["gated"])):
             form["ensure_all_finite"] = "allow-nan"
         return X, form
+
+    def _refuse_times(self, X: MatrixLike, reset: bool, views: Settings | None) -> None:
+        """Raise if a column that is read as numbers holds dates, spans of time, periods or intervals."""
+        times = time_columns(X)
+        if reset:
+            self._rules["times"] = self._columns_of_other_kinds(times, X, views) if times else []
+        refuse_times(X, {j: kind for j, kind in times.items() if j not in self._rules["times"]})
+
+    def _columns_of_other_kinds(self, columns: Iterable[int], X: MatrixLike, views: Settings | None) -> list[int]:
+        """Return those columns that no kernel of numbers reads."""
+        read: set[int] = set()
+        for spec in lay_specs(self.read_kernels(X, views), X):
+            if spec.kernel.input_kind == "numbers":
+                read.update(range(X.shape[-1]) if spec.columns is None else spec.columns.tolist())
+        return [j for j in columns if j not in read]
 
     def _marked(self, X: MatrixLike, lacking: Mapping[str, Mask]) -> MatrixLike:
         """Return sparse samples with NaN in every view of the tables that they lack."""
@@ -469,6 +499,9 @@ class KernelEstimator(BaseEstimator, ABC):
             tags.input_tags.sparse = False
         return tags
 
+
+#: Kinds of samples that may come as a list, each item one sample, be it a matrix.
+_OBJECTS = {"graphs", "objects"}
 
 #: The parameters of weights that are learned for machines.
 WEIGHTS = ("norm", "l1_ratio", "weights", "fixed_weights", "penalties", "penalty_power", "slack", "solver", "missing")

@@ -36,6 +36,7 @@ from kernelmosaic.engine.training_set import (
 )
 from kernelmosaic.estimators._base import KernelEstimator, parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
+from kernelmosaic.frames import is_sparse
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack, StoredFeatures
 from kernelmosaic.gram.missing import present_views
@@ -163,7 +164,7 @@ class BaseRidge(KernelEstimator):
             return [kernel for kernel in ridge_kernels(ranks=False) if isinstance(kernel, Radial)]
         if views is not None and len(views) > 1:
             return ridge_kernels(ranks=False, squares=False)
-        return ridge_kernels(ranks=not sparse.issparse(X))  # ranks of sparse columns would fill them
+        return ridge_kernels(ranks=not is_sparse(X))  # ranks of sparse columns would fill them
 
     @abstractmethod
     def _targets(self, y: TargetLike, weight: Array) -> RidgeTargets:

@@ -71,7 +71,7 @@ class ParquetRows(RowSource):
         except ImportError as error:
             raise ImportError('Parquet is read by pyarrow: pip install "kernelmosaic[frames]"') from error
         files = _parquet_files(path)
-        self.files = [parquet.ParquetFile(file) for file in files]
+        self.files = [_opened(parquet, file) for file in files]
         self.groups = [(f, g) for f, file in enumerate(self.files) for g in range(file.metadata.num_row_groups)]
         counts = [self.files[f].metadata.row_group(g).num_rows for f, g in self.groups]
         self.starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.intp)
@@ -100,6 +100,17 @@ class ParquetRows(RowSource):
             held = (g, np.column_stack([_numbers(table.column(name), name) for name in self.names or []]))
             self._held = held
         return held[1]
+
+
+def _opened(parquet: Any, file: Path) -> Any:
+    """Return an open Parquet file, or raise naming the file and the forms that are read."""
+    try:
+        return parquet.ParquetFile(file)
+    except (ValueError, OSError) as error:
+        raise ValueError(
+            f"X={str(file)!r} is no Parquet file: give the path of one, of a folder of them, or of an array in a .npy "
+            "file; load other files, as pandas.read_csv does."
+        ) from error
 
 
 class DaskRows(RowSource):
@@ -157,12 +168,33 @@ def gathered(collections: list[Any], **options: Any) -> list[Any]:
 
 
 def open_rows(X: MatrixLike) -> RowSource:
-    """Return the rows of an array, a sparse matrix, a Parquet file, or a folder of Parquet files."""
+    """Return the rows of an array, a sparse matrix, a `.npy` file, a Parquet file, or a folder of Parquet files."""
     if isinstance(X, RowSource):
         return X
     if is_dask(X):
         return DaskRows(X)
-    return ParquetRows(X) if isinstance(X, str | Path) else ArrayRows(X)
+    if not isinstance(X, str | Path):
+        return ArrayRows(X)
+    if Path(X).suffix.lower() == ".npy":
+        return ArrayRows(_mapped(Path(X)))
+    return ParquetRows(X)
+
+
+def _mapped(path: Path) -> AnyArray:
+    """Return the array in a `.npy` file, mapped into memory, or raise naming the file."""
+    _check_there(path)
+    try:
+        return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (ValueError, OSError, EOFError) as error:
+        raise ValueError(f"X={str(path)!r} is not read as an array of numbers: {error}") from error
+
+
+def _check_there(path: Path) -> None:
+    """Raise if there is no file, or folder, of this path."""
+    if not path.exists():
+        raise ValueError(
+            f"X={str(path)!r}: there is no such file; give an array, or the path of a Parquet or .npy file."
+        )
 
 
 def _numbers(column: Any, name: str) -> Array:
@@ -175,8 +207,7 @@ def _numbers(column: Any, name: str) -> Array:
 
 def _parquet_files(path: Any) -> list[Path]:
     path = Path(path)
-    if not path.exists():
-        raise ValueError(f"X={str(path)!r}: there is no such file; give an array, or the path of a Parquet file.")
+    _check_there(path)
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise ValueError(f"X={str(path)!r}: the folder holds no file named *.parquet.")

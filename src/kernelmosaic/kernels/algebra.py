@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from numbers import Real
 from typing import ClassVar, Self
 
@@ -55,6 +55,13 @@ class _Composite(Kernel):
     def form(self) -> Hashable:
         forms = dict.fromkeys(one.form() for one in self._given())
         return next(iter(forms)) if len(forms) == 1 else tuple(forms)
+
+    def with_categories(self, is_category: Sequence[bool]) -> Kernel:
+        typed = {name: getattr(self, name).with_categories(is_category) for name in self.parts}
+        if all(typed[name] is getattr(self, name) for name in self.parts):
+            return self
+        kernel: Kernel = clone(self).set_params(**typed)
+        return kernel
 
 
 class _Pair(_Composite):

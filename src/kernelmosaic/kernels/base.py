@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from inspect import isabstract, isclass, signature
 from itertools import product
-from numbers import Integral, Real
+from numbers import Integral, Number, Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms
 
 from kernelmosaic._typing import AnyArray, Array, Mask, MatrixLike, Settings, TargetLike
+from kernelmosaic.frames import is_number
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
 
 #: An array, or a tensor where the samples are tensors.
@@ -41,9 +42,9 @@ class Kernel(BaseEstimator, ABC):
 
     Attributes
     ----------
-    input_kind : {"numbers", "rows", "sequences", "table", "graphs"}
+    input_kind : {"numbers", "rows", "sequences", "table", "graphs", "objects"}
         What one sample is: a row of numbers, the number of a row of a given matrix, a string, a row of a table whose
-        columns may hold numbers or text, or a graph.
+        columns may hold numbers or text, a graph, or any other object, which `validate` then reads.
     accepts_sparse : bool
         Whether the formula takes SciPy's compressed sparse rows.
     costs_by_entries : bool
@@ -143,6 +144,10 @@ class Kernel(BaseEstimator, ABC):
     def form(self) -> Hashable:
         """Return what is equal for kernels whose `validate` returns the same of the same samples, sparse ones aside."""
         return type(self).validate
+
+    def with_categories(self, is_category: Sequence[bool]) -> Kernel:
+        """Return the kernel for columns some of which hold categories by their type; itself where this is all one."""
+        return self
 
     def terms(self) -> dict[str, Kernel]:
         """Return the kernels that an estimator weights in place of this one, by the endings of their names."""
@@ -256,9 +261,15 @@ def is_missing(X: MatrixLike) -> Mask:
         return np.asarray(np.isnat(X))
     if X.dtype.kind != "O":
         return np.zeros(X.shape, dtype=bool)
-    # NaN does not equal itself; the missing value of pandas does not compare, and is known by its name.
-    flat = (value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value) for value in X.flat)
-    return np.fromiter(flat, dtype=bool, count=X.size).reshape(X.shape)
+    return np.fromiter(map(is_empty, X.flat), dtype=bool, count=X.size).reshape(X.shape)
+
+
+def is_empty(value: object) -> bool:
+    """Whether one cell is NaN, None or the missing value of pandas."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    # NaN is the number that does not equal itself.
+    return isinstance(value, Number) and bool(value != value)
 
 
 def _is_valid(X: object) -> bool:
@@ -271,10 +282,10 @@ def _is_valid(X: object) -> bool:
 
 @contextmanager
 def refuse_text(X: MatrixLike, y: TargetLike = None) -> Iterator[None]:
-    """Turn complaints about a string into one that names the column, or the target, and about NaN into what to do."""
+    """Turn complaints about a cell into one that names the column, or the target, and about NaN into what to do."""
     try:
         yield
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         if str(error).startswith("Input X contains NaN"):
             raise ValueError(
                 "Input X contains NaN: fill empty cells with an imputer (kernelmosaic.imputing.ViewImputer, or one of "
@@ -289,12 +300,64 @@ def refuse_text(X: MatrixLike, y: TargetLike = None) -> Iterator[None]:
                 "a classifier for classes."
             ) from error
         if found is None:
+            _refuse_object(X, error)
             raise
         column, value = found
         raise ValueError(
             f"X: column {column!r} holds text ({value!r}) where numbers are needed: name the columns of each kernel, "
             "(name, kernel, columns), and give text to Categorical or to a sequence kernel such as Spectrum."
         ) from error
+
+
+def _refuse_object(X: MatrixLike, error: Exception) -> None:
+    """Raise naming the first cell that is no number, where NumPy has complained of one."""
+    complaints = ("float() argument must be", "setting an array element with a sequence", "could not be promoted")
+    if not any(complaint in str(error) for complaint in complaints):
+        return
+    found = first_object(X)
+    if found is None:
+        return
+    column, value = found
+    kind = type(value).__name__
+    article = "an" if kind[0] in "aeiouAEIOU" else "a"
+    raise ValueError(
+        f"X: column {column!r} holds {article} {kind} ({shorten_text(value)}) where numbers are needed: name the "
+        "columns of each kernel, (name, kernel, columns); a kernel of your own that compares such objects sets "
+        "input_kind = 'objects' and reads them in its method validate."
+    ) from error
+
+
+def shorten_text(value: object, most: int = 40) -> str:
+    """Write an object, of a long one the beginning."""
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def first_object(X: MatrixLike) -> tuple[Any, Any] | None:
+    """Return the first column with a cell that is no number, no text and not empty, and the cell."""
+    table = object_table(X)
+    names = list(X.columns) if hasattr(X, "columns") else range(table.shape[1])
+    for name, values in zip(names, table.T, strict=True):
+        empty = is_missing(values)
+        for value in values[~empty].tolist():
+            if not isinstance(value, str | Real):
+                return name, value
+    return None
+
+
+def object_table(X: MatrixLike) -> AnyArray:
+    """Return samples as a table of objects, a list of them as one column.
+
+    NumPy would take a set, a list or an array for a sequence, and make rows of what it holds.
+    """
+    if hasattr(X, "shape"):
+        table = np.asarray(X, dtype=object)
+        return table.reshape(-1, 1) if table.ndim == 1 else table
+    samples = list(X)
+    table = np.empty((len(samples), 1), dtype=object)
+    for i, sample in enumerate(samples):
+        table[i, 0] = sample
+    return table
 
 
 @contextmanager
@@ -315,15 +378,6 @@ def first_text(X: MatrixLike) -> tuple[Any, str] | None:
             if isinstance(value, str) and not is_number(value):
                 return (list(X.columns)[j] if hasattr(X, "columns") else j), str(value)
     return None
-
-
-def is_number(text: str) -> bool:
-    """Whether a text reads as a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def is_positive(value: object) -> bool:

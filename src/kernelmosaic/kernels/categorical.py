@@ -7,9 +7,10 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils import check_array
 
-from kernelmosaic._typing import AnyArray, Array, MatrixLike
+from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike
 from kernelmosaic.backend import TINY
 from kernelmosaic.kernels.base import Block, Kernel, is_missing
 from kernelmosaic.kernels.distances import FitSamples
@@ -29,7 +30,8 @@ class Clinical(Kernel):
         Kind of each column: ``"nominal"``, categories without an order, of numbers or text; ``"continuous"`` or
         ``"ordinal"``, numbers; or, for categories that are not numbers, a list of them in order, whose places are
         compared. A word is for all columns; a list has one item per column that the kernel reads. ``"auto"`` takes
-        columns of numbers for continuous and all others for nominal.
+        columns of numbers for continuous and all others for nominal; in an estimator also columns of numbers whose type
+        in a data frame is that of categories.
 
     Attributes
     ----------
@@ -120,17 +122,28 @@ class Clinical(Kernel):
                     out[:, j] = [number.setdefault(value, len(number)) for value in one[:, j].tolist()]
         return left, right
 
+    def nominal_columns(self, X: AnyArray) -> Indices:
+        """Return which columns of samples, that may lack all of them, are compared as categories."""
+        present = X[~is_missing(X).all(axis=1)]
+        if len(present) == 0:
+            return np.arange(0)
+        nominal = []
+        for j, kind in enumerate(self._kinds(present)):
+            is_constant = len(dict.fromkeys(present[:, j].tolist())) == 1
+            if is_constant or (isinstance(kind, str) and kind == "nominal"):
+                nominal.append(j)
+        return np.array(nominal, dtype=np.intp)
+
     def _kinds(self, X: MatrixLike) -> list[Any]:
         """Return what every column is."""
         kinds = self.kinds
-        if isinstance(kinds, str) and kinds == "auto":
-            return ["continuous" if _holds_numbers(X[:, j]) else "nominal" for j in range(X.shape[1])]
         each = [kinds] * X.shape[1] if isinstance(kinds, str) else kinds
         if not isinstance(each, Sequence | np.ndarray) or len(each) != X.shape[1]:
             raise ValueError(
                 f"kinds={kinds!r}: give 'auto', one word for all, or a list with one item for each of the "
                 f"{X.shape[1]} columns."
             )
+        each = [self._kind_of(X[:, j]) if _is_auto(kind) else kind for j, kind in enumerate(each)]
         for kind in each:
             if not isinstance(kind, list | tuple) and kind not in ("nominal", "ordinal", "continuous"):
                 raise ValueError(
@@ -138,6 +151,16 @@ class Clinical(Kernel):
                     "or list the categories in order."
                 )
         return list(each)
+
+    def with_categories(self, is_category: Sequence[bool]) -> Kernel:
+        if not _is_auto(self.kinds) or not any(is_category):
+            return self
+        kernel: Kernel = clone(self).set_params(kinds=["nominal" if nominal else "auto" for nominal in is_category])
+        return kernel
+
+    def _kind_of(self, column: AnyArray) -> str:
+        """Return what a column is by its values."""
+        return "continuous" if _holds_numbers(column) else "nominal"
 
     def _numbers(self, X: MatrixLike, j: int, kind: Any) -> Array | None:
         """Return a column whose differences count as numbers, None if it is nominal."""
@@ -176,6 +199,10 @@ class Categorical(Clinical):
 
     def __init__(self) -> None:
         pass
+
+
+def _is_auto(kind: Any) -> bool:
+    return isinstance(kind, str) and kind == "auto"
 
 
 def _holds_numbers(column: AnyArray) -> bool:

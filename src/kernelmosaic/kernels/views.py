@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._indexing import _get_column_indices, _safe_indexing
 
 from kernelmosaic._checks import check_count
 from kernelmosaic._typing import Indices, KernelsLike, MatrixLike
-from kernelmosaic.kernels.base import Kernel, first_text, named, settings_of, shorten, shown, suggest_kernel
+from kernelmosaic.frames import category_columns, columns_of_category_type
+from kernelmosaic.kernels.base import Kernel, named, settings_of, shorten, shown, suggest_kernel
 from kernelmosaic.kernels.categorical import Categorical
 from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
@@ -73,7 +73,8 @@ def read_kernels(
     """Return the entries of a `kernels` parameter, unnamed kernels named, or raise saying which entry is wrong.
 
     A kernel that names no columns reads the table of its name or, if there is none, every table has it; the columns
-    may be the name of a table. Where None stands for kernels of numbers, columns of text have one `Categorical`.
+    may be the name of a table. Where None stands for kernels of numbers, columns of a data frame that hold categories,
+    by their type or as text, have one `Categorical`.
 
     Parameters
     ----------
@@ -89,14 +90,13 @@ def read_kernels(
     if kernels is None:
         made = default()
         entries = [Entry(name, kernel) for name, kernel in zip(name_kernels(made), made, strict=True)]
-        text = text_columns(X)
-        if not text:
+        categories = category_columns(X)
+        if not categories:
             return entries if views is None else _on_tables(entries, views)
-        parts = {"": list(range(_n_columns(X)))} if views is None else views
-        numbers, texts = (
-            {name: [c for c in own if (c in text) is wanted] for name, own in parts.items()} for wanted in (False, True)
-        )
-        return _on_tables(entries, numbers) + _on_tables([Entry("categorical", Categorical())], texts)
+        tables = {"": list(range(_n_columns(X)))} if views is None else views
+        numbers_of = {name: [j for j in columns if j not in categories] for name, columns in tables.items()}
+        categories_of = {name: [j for j in columns if j in categories] for name, columns in tables.items()}
+        return _on_tables(entries, numbers_of) + _on_tables([Entry("categorical", Categorical())], categories_of)
     if isinstance(kernels, _KINDS):
         kernels = [kernels]
     if isinstance(kernels, str | type) or callable(kernels):
@@ -144,14 +144,6 @@ def _on_tables(entries: Sequence[Entry], tables: Mapping[str, list[int]]) -> lis
     return laid
 
 
-def text_columns(X: MatrixLike) -> set[int]:
-    """Return the numbers of the columns of a data frame that hold text which is no number."""
-    if not hasattr(X, "columns") or sparse.issparse(X):
-        return set()
-    columns = ((j, np.asarray(_safe_indexing(X, j, axis=1))) for j in range(_n_columns(X)))
-    return {j for j, one in columns if one.dtype.kind not in "biufc" and first_text(one[:, None]) is not None}
-
-
 def _read_item(i: int, item: object) -> tuple[str | None, Kernel | PerColumn | Subsets, Any]:
     if isinstance(item, _KINDS):
         return None, item, None
@@ -175,7 +167,8 @@ def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
         with named(entry.name):
             columns = None if entry.columns is None else _column_numbers(entry.columns, X)
         if isinstance(entry.kernel, Kernel):
-            specs += [KernelSpec(entry.name + end, one, columns) for end, one in entry.kernel.terms().items()]
+            kernel = _with_types(entry.kernel, X, columns)
+            specs += [KernelSpec(entry.name + end, term, columns) for end, term in kernel.terms().items()]
             continue
         numbers = np.arange(_n_columns(X)) if columns is None else columns
         labels = getattr(X, "columns", range(_n_columns(X)))
@@ -188,6 +181,15 @@ def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
             family = entry.kernel.expand(numbers, [labels[c] for c in numbers], entry.name)
             specs.append(KernelSpec(entry.name, family, numbers))
     return specs
+
+
+def _with_types(kernel: Kernel, X: MatrixLike, columns: Indices | None) -> Kernel:
+    """Return a kernel of tables that knows which columns of a data frame hold categories by their type."""
+    if kernel.input_kind != "table":
+        return kernel
+    categories = columns_of_category_type(X)
+    numbers = range(_n_columns(X)) if columns is None else columns.tolist()
+    return kernel.with_categories([j in categories for j in numbers])
 
 
 def term_names(entries: Sequence[Entry]) -> list[str]:
