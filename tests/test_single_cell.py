@@ -431,3 +431,28 @@ def test_a_real_mudata():
     assert isinstance(stack_views(both).X, SparseTable)
     model = MKLClassifier(kernels).fit(X, TYPES)
     assert "mkl_contributions" in to_anndata(model, both, X=X).obsm
+
+
+@pytest.mark.parametrize("form", [sparse.csr_matrix, np.asarray])
+def test_results_are_written_by_the_names_of_cells(form):
+    adata = annotated(form(COUNTS))
+    model, X = fitted(adata)
+    expected = to_anndata(model, annotated(form(COUNTS)), X=X)
+    order = np.random.RandomState(1).permutation(N)
+    shuffled = X.iloc[order] if hasattr(X, "iloc") else X[order]
+    assert list(shuffled.index) == [CELLS[i] for i in order]
+    written = to_anndata(model, annotated(form(COUNTS)), X=shuffled)
+    assert written.obs["mkl"].tolist() == expected.obs["mkl"].tolist()
+    for name in ("mkl_probabilities", "mkl_contributions"):
+        pd.testing.assert_frame_equal(written.obsm[name], expected.obsm[name])
+    # Rows without names are the cells in their order.
+    dense = X.toarray() if sparse.issparse(X) else X.to_numpy()
+    plain = pd.DataFrame(dense, columns=X.columns)
+    assert to_anndata(model, annotated(form(COUNTS)), X=plain).obs["mkl"].tolist() == expected.obs["mkl"].tolist()
+    # Names that are not those of the cells are refused, and so are those that several rows have.
+    for names, message in (
+        ([f"other{i}" for i in range(N)], "X has no row for the cell"),
+        ([CELLS[1], *CELLS[1:]], "is the name of several rows"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            to_anndata(model, annotated(form(COUNTS)), X=plain.set_axis(names, axis=0))

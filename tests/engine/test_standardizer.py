@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from kernelmosaic import MKLRidgeCV
+from kernelmosaic import MKLRegressorCV, MKLRidgeCV
 from kernelmosaic.engine.samples import FitInput
-from kernelmosaic.kernels import Linear
+from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import Entry
 
 
@@ -50,3 +50,33 @@ def test_a_sparse_column_that_does_not_vary_changes_no_prediction():
     with_ones = sparse.csr_matrix(np.column_stack([X, np.full(60, 0.1)]))
     plain, more = (MKLRidgeCV([Linear()]).fit(Z, y) for Z in (sparse.csr_matrix(X), with_ones))
     np.testing.assert_allclose(more.predict(with_ones), plain.predict(sparse.csr_matrix(X)), atol=0.05)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("unit", [5e-324 * 2**20, 1e-200, 1e-165, 1e165, 1e200, 1e307])
+def test_columns_whose_squares_leave_the_range_have_their_deviation(form, unit):
+    X = sparse_columns(50) / 8.0
+    weight = np.arange(1, 51) / 7.0
+    exact = np.ldexp(1.0, np.frexp(unit)[1])
+    units = np.array([exact, 1.0, 1.0 / min(exact, 1e300) if exact > 1 else 1.0])
+    with np.errstate(all="raise", under="ignore"):
+        given, scaled = form(X), form(X * units)
+        plain = FitInput(given, None, weight, given).standardizer([Entry("all", Linear(), None)])
+        found = FitInput(scaled, None, weight, scaled).standardizer([Entry("all", Linear(), None)])
+        expected, standardised = plain(given), found(scaled)
+    dense = [one.toarray() if sparse.issparse(one) else one for one in (expected, standardised)]
+    # The smallest floats have few digits.
+    np.testing.assert_allclose(dense[1], dense[0], rtol=1e-12 if unit > 1e-300 else 1e-4, atol=1e-12)
+
+
+def test_a_large_column_that_does_not_vary_is_next_to_nothing():
+    X = np.column_stack([sparse_columns(30), np.full(30, 1e200)])
+    found = FitInput(X, None, None, X).standardizer([Entry("all", Linear(), None)])
+    assert np.abs(found(X)[:, 3]).max() < 1e-10
+
+
+@pytest.mark.parametrize("model", [MKLRidgeCV, lambda kernels: MKLRegressorCV(kernels, Cs=[1.0], norms=[1], cv=2)])
+def test_sparse_new_samples_of_a_model_of_dense_ones_are_centred_as_these(model):
+    X = sparse_columns(40) + 3.0
+    fitted = model([Linear(), Gaussian()]).fit(X, X @ [1.0, -2.0, 0.5])
+    np.testing.assert_allclose(fitted.predict(sparse.csr_array(X)), fitted.predict(X), rtol=1e-9)

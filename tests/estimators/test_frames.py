@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 import kernelmosaic
 from kernelmosaic import DiscriminantMKLClassifier, MKLClassifier, stack_views
-from kernelmosaic.kernels import Gaussian, Linear, Polynomial
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Ranked
 
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(48, 5))
@@ -195,3 +195,29 @@ def test_stacked_views_are_what_the_patterns_mean(library):
     np.testing.assert_array_equal(model.decision_function(frame), plain.decision_function(X))
     np.testing.assert_array_equal(by_pattern.decision_function(frame), plain.decision_function(X))
     assert model.feature_names_in_.tolist() == ["fac__0", "fac__1", "fou__fou__0", "fou__fou__1", "fou__fou__2"]
+
+
+@pytest.mark.parametrize("name", ["MKLClassifier", "MKLRegressor", "MKLRidgeCV", "MKLRidgeClassifierCV"])
+def test_a_frame_of_sparse_columns_is_a_sparse_matrix(name):
+    thin = np.where(np.abs(X) < 0.5, 0.0, X)
+    frame = pd.DataFrame(thin, columns=NAMES).astype(pd.SparseDtype(float, 0.0))
+    model, same = fitted(name, None, frame), fitted(name, None, sparse.csr_array(thin))
+    assert model.feature_names_in_.tolist() == NAMES
+    assert model.kernel_names_ == same.kernel_names_
+    np.testing.assert_array_equal(model.predict(frame), same.predict(sparse.csr_array(thin)))
+
+
+@pytest.mark.parametrize("name", ["MKLClassifier", "MKLRidgeCV"])
+def test_sparse_columns_that_kernels_do_not_read_so_are_dense(name):
+    thin = np.where(np.abs(X) < 0.5, 0.0, X)
+    plain = pd.DataFrame(thin, columns=NAMES)
+    frame = plain.astype(pd.SparseDtype(float, 0.0))
+    kernels = [("ranks", Ranked(Gaussian())), ("line", Linear())]
+    expected = fitted(name, kernels, plain).predict(plain)
+    np.testing.assert_array_equal(fitted(name, kernels, frame).predict(frame), expected)
+    # Of a model of dense samples, too, and where kernels name their columns or some columns are dense.
+    np.testing.assert_array_equal(fitted(name, kernels, plain).predict(frame), expected)
+    mixed = frame.assign(fou__2=plain["fou__2"])
+    np.testing.assert_array_equal(fitted(name, kernels, mixed).predict(mixed), expected)
+    views = both_views(*WAYS["lists"])
+    np.testing.assert_array_equal(fitted(name, views, frame).predict(frame), fitted(name, views, plain).predict(plain))

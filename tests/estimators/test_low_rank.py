@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tracemalloc
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -792,3 +793,27 @@ def test_memory_maps_that_are_no_samples(mapped):
         model.fit(mapped(X.astype(complex)), Y)
     with pytest.raises(ValueError, match="y is None"):
         model.fit(mapped(X), None)
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_the_path_of_an_array_is_worth_its_memory_map(tmp_path, kind):
+    path = tmp_path / "samples.npy"
+    np.save(path, X)
+    model = MKLClassifier(approximation="nystroem", rank=20, random_state=0)
+    by_path, by_map = (clone(model).fit(one, Y) for one in (kind(path), np.load(path, mmap_mode="r")))
+    np.testing.assert_array_equal(by_path.decision_function(kind(path)), by_map.decision_function(X))
+
+
+def test_files_that_hold_no_samples_are_named(tmp_path):
+    model = MKLClassifier(approximation="nystroem", rank=20)
+    (tmp_path / "samples.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"samples\.csv' is no Parquet file: give the path of one.*\.npy"):
+        model.fit(tmp_path / "samples.csv", Y)
+    (tmp_path / "samples.npy").write_bytes(b"no array")
+    with pytest.raises(ValueError, match=r"samples\.npy' is not read as an array of numbers"):
+        model.fit(tmp_path / "samples.npy", Y)
+    np.save(tmp_path / "objects.npy", np.array([["a"], [1]], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match=r"objects\.npy' is not read as an array of numbers"):
+        model.fit(tmp_path / "objects.npy", Y)
+    with pytest.raises(ValueError, match="there is no such file"):
+        model.fit(str(tmp_path / "nothing.npy"), Y)

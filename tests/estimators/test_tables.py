@@ -242,3 +242,36 @@ def test_an_array_that_is_not_given_is_missing_in_every_row():
     lacking = X.copy()
     lacking[:, VIEWS["protein"]] = np.nan
     np.testing.assert_array_equal(model.decision_function({"rna": RNA}), model.decision_function(lacking))
+
+
+@pytest.mark.parametrize("model", [MKLClassifier(), MKLRidgeClassifierCV()], ids=["machine", "ridge"])
+def test_tables_of_other_widths_are_not_read_as_one_another_s_columns(model):
+    wide, narrow = RNA, PROTEIN
+    fitted = model.fit({"a": wide, "b": narrow}, Y)
+    with pytest.raises(ValueError, match=r"table 'a' has 3 columns, and 5 in the training set"):
+        fitted.predict({"a": narrow, "b": wide})
+    with pytest.raises(ValueError, match=r"table 'b' has 4 columns, and 3 in the training set"):
+        fitted.predict({"b": wide[:, 1:]})
+    with pytest.raises(ValueError, match=r"table 'a' has 3 columns, and 5 in the training set"):
+        fitted.predict(stack_views(a=narrow, b=wide))
+    with pytest.raises(ValueError, match=r"X has the views 'b', 'a', and the training set 'a', 'b'; stack the same"):
+        fitted.predict(stack_views(b=narrow, a=wide))
+    np.testing.assert_array_equal(
+        fitted.predict(stack_views(a=wide, b=narrow)), fitted.predict({"a": wide, "b": narrow})
+    )
+    listed = model.fit([wide, narrow], Y)
+    with pytest.raises(ValueError, match=r"table 'view0' has 3 columns, and 5 in the training set"):
+        listed.predict([narrow, wide])
+    # Frames name their columns, and arrays in their place must be as wide.
+    frames = {"a": pd.DataFrame(wide).add_prefix("x"), "b": pd.DataFrame(narrow).add_prefix("x")}
+    named = model.fit(frames, Y)
+    with pytest.raises(ValueError, match="feature names should match"):
+        named.predict({"a": frames["b"], "b": frames["a"]})
+    with pytest.raises(ValueError, match=r"table 'a' has 3 columns, and 5 in the training set"):
+        named.predict({"a": narrow, "b": wide})
+
+
+def test_an_imputer_refuses_tables_of_other_widths():
+    imputer = ViewImputer().fit({"a": RNA, "b": PROTEIN})
+    with pytest.raises(ValueError, match=r"table 'a' has 3 columns, and 5 in the training set"):
+        imputer.transform({"a": PROTEIN, "b": RNA})
