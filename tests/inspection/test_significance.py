@@ -88,6 +88,23 @@ def test_alignments_with_several_targets_are_those_with_all_of_them():
     assert found.null_weights.shape == (2, 3)
 
 
+def test_alignments_are_those_of_the_samples_that_have_the_view():
+    X, y = problem(n=30)
+    X[:10, 2:4], X[25:, 4:] = np.nan, np.nan
+    model = MKLClassifier(VIEWS, random_state=0)
+    found = kernel_significance(model, X, y, n_permutations=3, random_state=3)
+    orders = [np.arange(30), *permutations(y, 3, 3)]
+    for m, (name, kernel, columns) in enumerate(VIEWS):
+        has_view = np.flatnonzero(~np.isnan(X[:, columns[0]]))
+        # The scale of a kernel does not change its alignment; widths are those of the samples that have the view.
+        samples = X[np.ix_(has_view, columns)]
+        K = clone(kernel).fit(samples)(samples)
+        for order, alignments in zip(orders, [found.alignments, *found.null_alignments], strict=True):
+            Y = y[order][has_view, None].astype(float)
+            expected = centred_alignment(K, Y, np.ones(len(has_view)))
+            assert alignments[m] == pytest.approx(expected, rel=1e-8), name
+
+
 def test_sample_weights_stay_with_the_samples_and_those_of_zero_are_out():
     X, y = problem(n=24)
     weight = np.random.RandomState(0).randint(0, 3, len(y)).astype(float)

@@ -14,7 +14,7 @@ from sklearn.utils import _safe_indexing, check_consistent_length, check_random_
 from sklearn.utils.validation import _num_samples, has_fit_parameter
 
 from kernelmosaic._checks import check_choice, check_count, check_positive, check_share
-from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, Mask, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.backend import threads_for, to_host
 from kernelmosaic.engine import pipelines
 from kernelmosaic.engine.pipelines import behind_pipeline
@@ -217,7 +217,8 @@ class KernelSignificance:
     weight_pvalues : ndarray of shape (P,)
         Share of permutations in which the weight is as large.
     alignments : ndarray of shape (P,)
-        Centred alignment ⟨HKH, YYᵀ⟩ / (‖HKH‖ ‖HYYᵀH‖) of each kernel with the targets; needs no fit.
+        Centred alignment ⟨HKH, YYᵀ⟩ / (‖HKH‖ ‖HYYᵀH‖) of each kernel with the targets, over the samples that have its
+        view; needs no fit.
     alignment_pvalues : ndarray of shape (P,)
         The same for it.
     null_weights, null_alignments : ndarray of shape (n_permutations, P)
@@ -269,7 +270,8 @@ def kernel_significance(
 
     The null hypothesis of a *weight* is that the targets have nothing to do with any kernel: since the weights share a
     fixed sum, or norm, that of one kernel depends on the others. The null hypothesis of an *alignment* is that
-    the targets have nothing to do with that kernel.
+    the targets have nothing to do with that kernel, among the samples that have its view. What stands in for a view
+    does not depend on the targets, and stays as it is.
 
     Parameters
     ----------
@@ -341,7 +343,7 @@ def kernel_significance(
     # Kernels are to be aligned with the targets, or with indicators of the classes.
     has_labels = hasattr(model, "classes_") and y.ndim == 1
     Y = (y[:, np.newaxis] == model.classes_ if has_labels else y.reshape(len(y), -1)).astype(np.float64)
-    every = alignments(data.stack, Y, kept, data.weight, own)
+    every = alignments(data.stack, Y, kept, data.weight, own, data.present)
     tasks: list[Task] = [(y[order], weight, None) for order in orders]
     # Ten fits start from weights that prefer no kernel, all later ones from the mean of what these find.
     pilots = refit(estimator, X, tasks[:10], None, None, False, "kernel_significance")
@@ -385,7 +387,14 @@ def _permutations(rows: Indices, n: int, groups: Any, count: int, random: np.ran
     return list(orders)
 
 
-def alignments(stack: GramStack, Y: Array, orders: Sequence[Indices], weight: Array, by_column: bool) -> Array:
+def alignments(
+    stack: GramStack,
+    Y: Array,
+    orders: Sequence[Indices],
+    weight: Array,
+    by_column: bool,
+    present: Mask | None = None,
+) -> Array:
     """Return the centred alignment of every kernel with the targets in every order.
 
     Parameters
@@ -400,27 +409,44 @@ def alignments(stack: GramStack, Y: Array, orders: Sequence[Indices], weight: Ar
         How much each sample counts.
     by_column : bool
         Whether each column is a target of its own; else Y Yᵀ is the target.
+    present : ndarray of shape (n, P), default=None
+        Which views the samples have; None means all. The alignment of a kernel is that of the samples that have its
+        view: what stands in for a view is computed from the other views, and repeats what these say of the targets.
 
     Returns
     -------
     ndarray of shape (orders, P), or (orders, columns, P)
     """
     at_once = max(1, 2**23 // (stack.n_samples * Y.shape[1]))  # so many numbers are multiplied with the kernels
-    batches = (orders[i : i + at_once] for i in range(0, len(orders), at_once))
-    return np.concatenate([_aligned(stack, Y[np.array(batch)], weight, by_column) for batch in batches])
+    batches = [np.array(orders[i : i + at_once]) for i in range(0, len(orders), at_once)]
+    if present is None:
+        present = np.ones((stack.n_samples, stack.n_kernels), dtype=bool)
+    # Kernels whose views the same samples have are aligned together.
+    patterns, pattern_of_kernel = np.unique(present, axis=1, return_inverse=True)
+    parts, kernels_in_order = [], []
+    for pattern, has_view in enumerate(patterns.T):
+        kernels = np.flatnonzero(pattern_of_kernel.ravel() == pattern)
+        weight_of_view = weight * has_view
+        of_batches = [_aligned(stack, kernels, Y[batch], weight_of_view, by_column) for batch in batches]
+        parts.append(np.concatenate(of_batches))
+        kernels_in_order.append(kernels)
+    order = np.argsort(np.concatenate(kernels_in_order))
+    return np.concatenate(parts, axis=-1)[..., order]
 
 
-def _aligned(stack: GramStack, Y: Array, weight: Array, by_column: bool) -> Array:
-    """Do it for Y of shape (orders, n, columns), reading the stack once."""
-    P, n, share = stack.n_kernels, stack.n_samples, weight / weight.sum()
+def _aligned(stack: GramStack, kernels: Indices, Y: Array, weight: Array, by_column: bool) -> Array:
+    """Return the alignments of some kernels with Y of shape (orders, n, columns), reading the stack once."""
+    P, n, share = len(kernels), stack.n_samples, weight / weight.sum()
     Y = Y - np.einsum("i,vic->vc", share, Y)[:, np.newaxis]
     T = np.ascontiguousarray((weight[:, np.newaxis] * Y).transpose(1, 0, 2)).reshape(n, -1)
     sums, squares, means = np.zeros((P, T.shape[1])), np.zeros(P), np.zeros((P, n))
+    place_of = {kernel: place for place, kernel in enumerate(kernels.tolist())}
     for strip in stack.row_strips(n):
-        for m, block in stack.blocks(range(P), strip, slice(0, n)):
-            sums[m] += np.einsum("ij,ij->j", T[strip], block @ T)
-            squares[m] += weight[strip] @ (np.square(block, dtype=np.float64) @ weight)
-            means[m, strip] = block @ share
+        for m, block in stack.blocks(kernels.tolist(), strip, slice(0, n)):
+            place = place_of[m]
+            sums[place] += np.einsum("ij,ij->j", T[strip], block @ T)
+            squares[place] += weight[strip] @ (np.square(block, dtype=np.float64) @ weight)
+            means[place, strip] = block @ share
     # ‖K − r1ᵀ − 1rᵀ + g‖² in the weighted norm, for the weighted means r of the rows and g of the whole.
     total = weight.sum()
     norms = squares - 2.0 * total * (means**2 @ weight) + (total * (means @ share)) ** 2
@@ -578,18 +604,19 @@ class _KernelSmoother:
         ndarray of shape (n, n)
         """
         unit = self.eigenvalues.mean() or 1.0
+        rotated = self.eigenvectors.T @ targets
         best_error = np.inf
-        best_matrix: Array = np.zeros_like(self.eigenvectors)
+        best_part: Array = np.ones_like(self.eigenvalues)
         for factor in self.RIDGES:
-            unexplained = np.ones_like(self.eigenvalues)
+            unexplained: Array = np.ones_like(self.eigenvalues)
             if factor < np.inf:
                 unexplained = factor * unit / (self.eigenvalues + factor * unit)
-            matrix: Array = (self.eigenvectors * unexplained) @ self.eigenvectors.T
-            residuals = matrix @ targets
-            error = float(np.sum(np.square(residuals / matrix.diagonal()[:, np.newaxis])))
+            residuals = self.eigenvectors @ (unexplained[:, np.newaxis] * rotated)
+            diagonal = np.square(self.eigenvectors) @ unexplained
+            error = float(np.sum(np.square(residuals / diagonal[:, np.newaxis])))
             if error < best_error:
-                best_error, best_matrix = error, matrix
-        return best_matrix
+                best_error, best_part = error, unexplained
+        return np.asarray((self.eigenvectors * best_part) @ self.eigenvectors.T)
 
 
 def p_values(observed: Array, null: Array, correction: str | None = None) -> Array:
