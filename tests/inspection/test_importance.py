@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.metrics import get_scorer
+from sklearn.metrics import get_scorer, r2_score
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -107,6 +107,28 @@ def test_a_kernel_shown_other_samples_is_one_whose_columns_are_permuted():
                 other = X[held].copy()
                 other[:, columns] = other[random.permutation(len(held))][:, columns]
                 assert found.permutations[f, m, r] == pytest.approx(score - fitted.score(other, SCORE[held]))
+
+
+def test_only_samples_that_have_a_view_exchange_it():
+    # Of the samples held out, one has the second view: nobody's view can stand in its place, and nothing is lost.
+    X, y = SAMPLES[:, :4].copy(), SCORE
+    folds = [(np.arange(40), np.arange(40, 60))]
+    X[np.ix_(np.arange(41, 60), [2, 3])] = np.nan
+    found = kernel_importance(MKLRegressor(VIEWS[:2], norm=2), X, y, cv=folds, random_state=0)
+    np.testing.assert_allclose(found.permutations[0, 1], 0.0, atol=1e-12)
+    assert found.permutation_mean[0] > 0.1
+
+    # Of three that have it, the terms are exchanged among these.
+    X[41:43, 2:] = SAMPLES[41:43, 2:4]
+    found = kernel_importance(MKLRegressor(VIEWS[:2], norm=2), X, y, cv=folds, n_repeats=3, random_state=0)
+    model = MKLRegressor(VIEWS[:2], norm=2).fit(X[:40], y[:40])
+    terms, losses = model.contributions(X[40:]), []
+    for order in ([0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0], [0, 1, 2]):
+        moved = terms.copy()
+        moved[:3, 1] = terms[order, 1]
+        losses.append(r2_score(y[40:], model.predict(X[40:])) - r2_score(y[40:], moved.sum(axis=1) + model.intercept_))
+    for loss in found.permutations[0, 1]:
+        assert np.min(np.abs(np.array(losses) - loss)) < 1e-9
 
 
 def test_kernels_of_all_forms_are_left_out():

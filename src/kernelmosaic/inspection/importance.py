@@ -115,8 +115,9 @@ def kernel_importance(
     In every fold the model is fitted to the other samples, with all kernels and with all but one. *Dropped* is the
     difference of their scores: the information of the kernel that the others do not have. *Permuted* is the loss of
     the score of the model with all kernels when the kernel reads the view of another sample, drawn among those held
-    out, while the other kernels read the right one: how much this model relies on the kernel. Of two kernels with the
-    same information, dropping either loses nothing, and permuting either may lose.
+    out that have the view, while the other kernels read the right one: how much this model relies on the kernel. What
+    stands in for the view of a sample that lacks it stays as it is. Of two kernels with the same information, dropping
+    either loses nothing, and permuting either may lose.
 
     *Added*, with a `base`, is the difference of the scores with the base and the kernel, and with the base alone: what
     a view of omics adds to the clinical variables, without the other views.
@@ -233,7 +234,7 @@ class _Fold:
                 rest = np.delete(model.weights_, m, axis=-1)
                 start = rest if np.all(rest.sum(axis=-1) > 0) else None
                 drops.append(score - score_of(kept, start, data.without(m)))
-        permuted = self._permute(pipeline, held, score, np.random.RandomState(seed))
+        permuted = self._permute(pipeline, held, outside, score, np.random.RandomState(seed))
         return model.kernel_names_, score, drops, permuted, self._gains(model.kernel_names_, score_of)
 
     def _gains(self, names: list[str], score_of: Callable[[list[int]], float]) -> list[float]:
@@ -283,15 +284,22 @@ class _Fold:
             model.set_params(fixed_weights={specs[j].name: fixed[j] for j in kept if j in fixed})
         return estimator
 
-    def _permute(self, pipeline: Any, held: Indices, score: float, random: np.random.RandomState) -> list[list[float]]:
-        """Return what the score loses when a kernel reads other samples: its share of the output is then theirs."""
+    def _permute(
+        self, pipeline: Any, held: Indices, present: Mask, score: float, random: np.random.RandomState
+    ) -> list[list[float]]:
+        """Return what the score loses when a kernel reads other samples: its share of the output is then theirs.
+
+        Only samples that have a view exchange it: the share of a sample that lacks it is computed from its other views.
+        """
         model, X = behind_pipeline(pipeline, _safe_indexing(self.X, held))
         terms = model.contributions(X)
         terms = terms[:, :, np.newaxis] if terms.ndim == 2 else terms
         outputs = terms.sum(axis=1) + model.intercept_
 
         def loss(m: int) -> float:
-            shuffled = outputs - terms[:, m] + terms[random.permutation(len(terms)), m]
+            having = np.flatnonzero(present[:, m])
+            shuffled = outputs.copy()
+            shuffled[having] += terms[random.permutation(having), m] - terms[having, m]
             return score - self._score(_with_outputs(model, shuffled), held, X)
 
         return [[loss(m) for _ in range(self.n_repeats)] for m in range(terms.shape[1])]
