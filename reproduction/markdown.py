@@ -13,10 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from kernelmosaic.files import write_text
-from reproduction.claims import FAILED, HELD, NOT_RUN, OTHER_SOLVERS, UNDECIDED, Judged, judge
+from reproduction.claims import (
+    CLAIMS,
+    FAILED,
+    HELD,
+    INCONCLUSIVE,
+    NO_FIGURES,
+    NOT_RUN,
+    OTHER_SOLVERS,
+    Judged,
+    judge,
+    verdict_on,
+)
+from reproduction.differences import MARGINS
 from reproduction.papers import PAPERS, by_name, missing_parts
 from reproduction.reading import Result, Run
-from reproduction.rows import WEIGHTS, Tally, label, lines_of, tallies
+from reproduction.rows import NEARLY_FREE, WEIGHTS, Tally, label, lines_of, tallies
 
 #: Where a sentence of a note ends.
 _SENTENCE = re.compile(r"(?<=\.) (?=[A-Z0-9])")
@@ -26,21 +38,41 @@ _RULE = (
     "A *run* is a whole table with draws and splits of its own; most tables have three. A run agrees with a printed "
     "figure if the two differ by at most two standard errors of their difference (where the paper prints no "
     "deviation, ours is used). Verdicts of tests and counts must be equal. A figure counts by the share of our runs "
-    "that agree. The last column is the share of pairs of our own runs that agree with each other: the most that can "
-    "be expected. *Gains* are figures of the methods less those of their baselines on the same splits."
+    "that agree. *Between our runs* is the share of pairs of our own runs that agree with each other: the ceiling, "
+    "which is far below 95 %, as the splits of a run share their samples. *Of the ceiling* is the share over it. "
+    "*Gains* are figures of the methods less those of their baselines on the same splits."
 )
 _TESTS = (
-    "Each claim is tested on our own runs at the 5 % level: with six data sets or more by Wilcoxon's signed-rank test, "
-    "with fewer by a paired t test over the runs of each data set, with a single run by the 5×2 cv F test or Welch's t "
-    "test. A claim holds if more than half of the data sets show it and none shows the contrary; a claim of equal "
-    "accuracy fails only if a test shows a loss. With three runs, only large differences are significant. *Other "
-    "solvers* marks claims on the speed of the authors' programs."
+    "Each claim is judged by the 95 % interval of the difference of two methods in our own runs: with six data sets or "
+    "more that of Wilcoxon's signed-rank test, with fewer that of a paired t test over the runs of each data set, with "
+    "a single run that of the 5×2 cv F test or of Welch's t test. There are three verdicts. A claim of *less* or "
+    "*more* **held** if the whole interval is as claimed, and **did not hold** if the interval shows a loss, or a gain "
+    "below the margin. A claim of *no less* or *no more* **held** if the interval excludes a loss of the margin, and "
+    "**did not hold** if it shows a loss and does not exclude one of the margin. Everything else is "
+    "**inconclusive**: with three runs, only large differences can be told from chance. Of several data sets more than half must agree and "
+    "none say the contrary. Printed figures and ranges must be met in every run, and are refuted if they are met in "
+    "none."
+)
+_MARGINS = (
+    "Margins: {margins}. None is tighter than the paper's own figures: a gain need not exceed the printed one, and a "
+    "printed loss that the paper calls none is none of ours. *Other solvers* marks claims on the speed of the authors' "
+    "programs that ours contradict."
 )
 _SOLVERS = (
     "Claims on the speed of the authors' own programs that ours do not show. Times of other programs neither confirm "
     "nor refute them:"
 )
-_OUTCOMES = (HELD, FAILED, OTHER_SOLVERS, UNDECIDED)
+_OPEN = "Neither shown nor refuted. Differences are first less second method, with 95 % intervals in brackets:"
+_FREE = (
+    "Weights and selections that are printed as zero agree nearly always, whatever a method does: {counts}. They are "
+    "not in the shares of papers and in the first lines of this page."
+)
+_READINGS = (
+    "Where a paper does not say how inputs and kernels are scaled, a reading was chosen by its own printed figures, "
+    "which favours the figures that it was chosen by. Verdicts and shares under every reading that was run; the first "
+    "column is the one taken:"
+)
+_OUTCOMES = (HELD, FAILED, INCONCLUSIVE, OTHER_SOLVERS)
 _Rows = list[tuple[Any, ...]]
 #: The last line of the account; a page may go on below it.
 _END = "<!-- Below this line edits are kept. -->\n"
@@ -57,6 +89,7 @@ def make_markdown(run: Run, folder: str = "report") -> str:
         *_failed(judged),
         *_figures(run, folder),
         *_claims(judged, folder),
+        *_under_readings(run),
         *_missing(run),
         "## The run",
         _about(run),
@@ -114,31 +147,54 @@ def _verdict(run: Run, judged: Sequence[Judged]) -> str:
     counts = Counter(one.verdict.outcome for one in judged)
     words = {
         HELD: "hold in our runs",
-        FAILED: "do not",
+        FAILED: "does not" if counts[FAILED] == 1 else "do not",
         OTHER_SOLVERS: "concern the speed of the authors' own programs, which ours can neither confirm nor refute",
-        UNDECIDED: "cannot be decided",
+        INCONCLUSIVE: "are inconclusive",
     }
     said = ", ".join(f"{counts[name]} {words[name]}" for name in _OUTCOMES if counts[name])
     papers = len({one.claim.paper for one in judged})
     quick = "" if run.facts["scale"]["name"] == "full" else " **A quick look: its figures are no evidence.**"
-    total = _total(_printed(run))
-    figures = ""
-    if total is not None:
-        _, share, ceiling, _ = shares(total)
-        figures = (
-            " Of the printed figures (accuracies, errors, support vectors, weights, costs, selections of kernels) "
-            f"{total.within:.0f} of {total.compared} agree with ours, {share}"
-        )
-        figures += f"; two of our own runs agree with each other in {ceiling} of them." if ceiling else "."
+    figures = _agreeing(run)
     if not judged:
         return f"This run has no table that a claim of the papers is judged by.{figures}{quick}"
     counted = f"**Of {len(judged)} claims of {papers} paper{'s' * (papers > 1)}, {said}.**"
     return f"{counted} A claim that is tested on two tables counts twice.{figures}{quick}"
 
 
-def _printed(run: Run, paper: str = "") -> list[Tally]:
-    """Return the tallies of printed figures: gains follow from these, and plain rules count them again."""
-    return [tally for _, tally in _tallies(run, paper) if tally.group != "gains" and " within " not in tally.metric]
+def _agreeing(run: Run) -> str:
+    """Return a sentence on how many printed figures agree, beside the ceiling, and without the paper that has most."""
+    total = _total(_printed(run))
+    if total is None:
+        return ""
+    _, share, ceiling, reached = shares(total)
+    said = (
+        " Of the printed figures (accuracies, errors, support vectors, weights, costs, selections of kernels) "
+        f"{total.within:.0f} of {total.compared} agree with ours, {share}"
+    )
+    if ceiling:
+        said += f", where two of our own runs agree with each other in {ceiling}: {reached} of what can be expected"
+    said += "; figures that are zero whatever a method does are not among them."
+    by_paper = {paper: _printed(run, paper) for paper in {one.experiment.paper for one in run.results}}
+    counts = {paper: sum(tally.compared for tally in tallied) for paper, tallied in by_paper.items()}
+    largest = max(counts, key=lambda paper: counts[paper])
+    rest = _total([tally for paper, tallied in by_paper.items() if paper != largest for tally in tallied])
+    if rest is not None and largest in PAPERS:
+        _, share, ceiling, reached = shares(rest)
+        said += f" Without {PAPERS[largest][0]}, who print most of them, {rest.within:.0f} of {rest.compared}, {share}"
+        said += f" ({reached} of the ceiling of {ceiling})." if ceiling else "."
+    return said
+
+
+def _printed(run: Run, paper: str = "", free: bool = False) -> list[Tally]:
+    """Return the tallies of printed figures, or of those that agree nearly always.
+
+    Gains follow from other figures, and plain rules count them again.
+    """
+    return [
+        tally
+        for _, tally in _tallies(run, paper)
+        if tally.group != "gains" and " within " not in tally.metric and (tally.metric in NEARLY_FREE) == free
+    ]
 
 
 def _by_paper(run: Run, judged: Sequence[Judged]) -> str:
@@ -146,17 +202,18 @@ def _by_paper(run: Run, judged: Sequence[Judged]) -> str:
     for paper in sorted({one.experiment.paper for one in run.results if one.experiment.paper in PAPERS}):
         counts = Counter(one.verdict.outcome for one in judged if one.claim.paper == paper)
         total = _total(_printed(run, paper))
-        counted = shares(total)[:3] if total else ("none printed", "", "")
+        counted = shares(total) if total else ("none printed", "", "", "")
         rows.append((_name(paper), *(counts[name] or "" for name in _OUTCOMES), *counted))
     head = (
         "paper",
         "claims that hold",
         "do not",
+        "inconclusive",
         "speed",
-        "undecided",
         "figures that agree",
         "share",
         "between our runs",
+        "of the ceiling",
     )
     return _table(head, rows) if rows else ""
 
@@ -199,17 +256,27 @@ def shares(tally: Tally) -> tuple[str, str, str, str]:
 
 
 def _failed(judged: Sequence[Judged]) -> list[str]:
-    """Return the claims that did not hold, with the figures, and those on the speed of other programs."""
+    """Return the claims that did not hold, or not yet, with the figures, and those on the speed of other programs."""
+    sections = (
+        ("## Claims that did not hold", FAILED, "Figures in brackets are those of the runs:"),
+        ("## Inconclusive claims", INCONCLUSIVE, _OPEN),
+        ("## Claims on the speed of other programs", OTHER_SOLVERS, _SOLVERS),
+    )
     parts = []
-    for outcome, said in ((FAILED, "Figures in brackets are those of the runs:"), (OTHER_SOLVERS, _SOLVERS)):
-        lines = [
-            f"- {PAPERS[one.claim.paper][0]}: {one.claim.text} (`{one.experiment}`). {one.verdict.said}"
-            for one in judged
-            if one.verdict.outcome == outcome
-        ]
+    for heading, outcome, introduction in sections:
+        lines = [_line_of(one) for one in judged if one.verdict.outcome == outcome]
         if lines:
-            parts += [said, "\n".join(lines)]
-    return ["## Claims that did not hold", *parts] if parts else []
+            parts += [heading, introduction, "\n".join(lines)]
+    return parts
+
+
+def _line_of(one: Judged) -> str:
+    """Return a claim with the figures that its verdict hangs on."""
+    said = one.verdict.said
+    if one.verdict.outcome == INCONCLUSIVE:
+        statistic = one.verdict.statistic
+        said = f"{statistic[:1].upper()}{statistic[1:]}."
+    return f"- {PAPERS[one.claim.paper][0]}: {one.claim.text} (`{one.experiment}`). {said}"
 
 
 def _figures(run: Run, folder: str) -> list[str]:
@@ -218,7 +285,7 @@ def _figures(run: Run, folder: str) -> list[str]:
         if " within " not in tally.metric and one.experiment.paper in PAPERS:
             figure = label(tally.metric) + ", gains" * (tally.group == "gains")
             kinds.setdefault((PAPERS[one.experiment.paper][0], figure), []).append(tally)
-    rows = [(*kind, *shares(total)[:3]) for kind, marks in kinds.items() if (total := _total(marks)) is not None]
+    rows = [(*kind, *shares(total)) for kind, marks in kinds.items() if (total := _total(marks)) is not None]
     if not rows:
         return []
     more = (
@@ -232,9 +299,20 @@ def _figures(run: Run, folder: str) -> list[str]:
     return [
         "## Published figures beside ours",
         _RULE,
-        _table(("paper", "figure", "agree", "share", "between our runs"), rows),
+        _table(("paper", "figure", "agree", "share", "between our runs", "of the ceiling"), rows),
+        *_nearly_free(run),
         more,
     ]
+
+
+def _nearly_free(run: Run) -> list[str]:
+    """Return a sentence on the figures that agree nearly always, if there are any."""
+    free = _printed(run, free=True)
+    if not free:
+        return []
+    totals = {name: _total([tally for tally in free if tally.metric == name]) for name in NEARLY_FREE}
+    counts = [f"{shares(total)[0]} {name}" for name, total in totals.items() if total is not None]
+    return [_FREE.format(counts=", ".join(counts))]
 
 
 def _agreement(run: Run) -> _Rows:
@@ -325,7 +403,8 @@ def _claims(judged: Sequence[Judged], folder: str) -> list[str]:
     """Return all claims, paper by paper, with their verdicts."""
     if not judged:
         return []
-    parts = ["## All claims", f"{_TESTS} Statistics: [claims]({folder}/claims.csv)."]
+    margins = ", ".join(f"{label(metric)} {margin}" for metric, margin in MARGINS.items() if metric != "time")
+    parts = ["## All claims", _TESTS, f"{_MARGINS.format(margins=margins)} Statistics: [claims]({folder}/claims.csv)."]
     for paper in dict.fromkeys(one.claim.paper for one in judged):
         rows: dict[str, list[str]] = {}
         for one in judged:
@@ -346,7 +425,7 @@ def _all_claims(judged: Sequence[Judged]) -> _Rows:
                 one.experiment,
                 one.verdict.outcome,
                 one.verdict.statistic,
-                one.verdict.said * (one.verdict.outcome in (FAILED, OTHER_SOLVERS)),
+                one.verdict.said * (one.verdict.outcome in (FAILED, INCONCLUSIVE, OTHER_SOLVERS)),
             )
             for one in judged
         ),
@@ -355,6 +434,47 @@ def _all_claims(judged: Sequence[Judged]) -> _Rows:
 
 def _bold(one: Judged) -> str:
     return f"**{one.verdict.outcome}**" if one.verdict.outcome == FAILED else one.verdict.outcome
+
+
+def _under_readings(run: Run) -> list[str]:
+    """Return, for every table that was filled under several readings, the claims and the shares under each of them."""
+    parts = []
+    for name in _readings(run):
+        results = run.readings_of(name)
+        head = ("", *(f"`{one.experiment.name}`" for one in results))
+        rows: _Rows = [(claim, *verdicts) for claim, verdicts in _verdicts_by_reading(run, results)]
+        rows.append(("printed figures that agree", *(_share_of(one) for one in results)))
+        parts += [f"### `{name}`", _table(head, rows)]
+    return ["## Verdicts under every reading", _READINGS, *parts] if parts else []
+
+
+def _verdicts_by_reading(run: Run, results: Sequence[Result]) -> list[tuple[str, list[str]]]:
+    """Return the claims on a table, each with its verdict under every reading of it."""
+    experiment = results[0].experiment
+    is_quick = run.facts["scale"]["name"] != "full"
+    claims = [claim for claim in CLAIMS if claim.paper == experiment.paper and experiment.table in claim.tables]
+    found = []
+    for claim in claims:
+        verdicts = [verdict_on(claim, one, is_quick) for one in results]
+        outcomes = [NOT_RUN if verdict.statistic == NO_FIGURES else verdict.outcome for verdict in verdicts]
+        found.append((claim.text, outcomes))
+    return found
+
+
+def _share_of(result: Result) -> str:
+    """Return how many printed figures agree, those by which a reading was chosen among them."""
+    apart = [cells for cells in result.experiment.apart if not cells.chosen]
+    total = _total(
+        [
+            tally
+            for tally in tallies(result.rows, apart)
+            if tally.group != "gains" and " within " not in tally.metric and tally.metric not in NEARLY_FREE
+        ]
+    )
+    if total is None:
+        return "none"
+    count, share, ceiling, _ = shares(total)
+    return f"{count}, {share}" + (f" (ceiling {ceiling})" if ceiling else "")
 
 
 def _notes(results: Sequence[Result]) -> _Rows:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from importlib.util import find_spec
 
 from kernelmosaic.reports import Cell, Page
-from reproduction.claims import FAILED, HELD, LEVEL, Judged, judge
+from reproduction.claims import FAILED, HELD, INCONCLUSIVE, LEVEL, Judged, judge
 from reproduction.markdown import shares
 from reproduction.papers import by_name, missing_parts
 from reproduction.pictures import DRAWINGS, Drawing, Drawn, draw_pictures
@@ -157,13 +157,13 @@ def _claims(page: Page, judged: Sequence[Judged]) -> None:
         (
             one.claim.text,
             Cell(one.verdict.outcome, tones.get(one.verdict.outcome, "warn")),
-            one.verdict.statistic + f". {one.verdict.said}" * (one.verdict.outcome == FAILED),
+            one.verdict.statistic + f". {one.verdict.said}" * (one.verdict.outcome in (FAILED, INCONCLUSIVE)),
             one.experiment or by_name(one.claim.paper),
         )
         for one in judged
     ]
     page.table(
-        "Each claim, judged by our figures at the 5 % level.",
+        "Each claim, judged by the 95 % interval of what our figures say, and a margin in both directions.",
         ("claim", "here", "by", "experiment"),
         rows,
         searchable=True,

@@ -437,6 +437,11 @@ def tallies(rows: Sequence[Row], apart: Sequence[Apart] = ()) -> list[Tally]:
     return counted
 
 
+#: Figures that agree nearly always: whatever a method does, most weights and selections that are printed as zero are
+#: zero. They are counted apart from the others.
+NEARLY_FREE = ("zero weights", "kernels never selected")
+
+
 #: As near as the eye tells: weights other than zero, and percentages.
 _NEAR_WEIGHT, _NEAR_POINTS = 0.03, 2
 
