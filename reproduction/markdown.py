@@ -49,9 +49,9 @@ _TESTS = (
     "*more* **held** if the whole interval is as claimed, and **did not hold** if the interval shows a loss, or a gain "
     "below the margin. A claim of *no less* or *no more* **held** if the interval excludes a loss of the margin, and "
     "**did not hold** if it shows a loss and does not exclude one of the margin. Everything else is "
-    "**inconclusive**: with three runs, only large differences can be told from chance. Of several data sets more than half must agree and "
-    "none say the contrary. Printed figures and ranges must be met in every run, and are refuted if they are met in "
-    "none."
+    "**inconclusive**: with three runs, only large differences can be told from chance. Of several data sets more "
+    "than half must agree and none say the contrary. Printed figures and ranges must be met in every run, and are "
+    "refuted if they are met in none."
 )
 _MARGINS = (
     "Margins: {margins}. None is tighter than the paper's own figures: a gain need not exceed the printed one, and a "
