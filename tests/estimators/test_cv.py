@@ -40,7 +40,7 @@ from kernelmosaic.backend import allowed_threads
 from kernelmosaic.engine import search as _path
 from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.inspection import kernel_importance
-from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum, Subsets
+from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum, Subsets, per_column
 from kernelmosaic.machines.base import SVC, SVR
 from kernelmosaic.model_selection import PathSearchCV, ResponseSurfaceSearchCV, SharedKernels
 from kernelmosaic.solvers.program import Program
@@ -314,6 +314,21 @@ def test_loose_fits_are_spoken_of_once():
     with pytest.warns(sklearn.exceptions.ConvergenceWarning, match=r"of 6 fits stopped above tol=1e-09") as seen:
         model.fit(X, y)
     assert len(seen) == 1
+    assert f"{model.n_unconverged_} of 6 fits" in str(seen[0].message)
+    assert model.n_unconverged_ == np.sum(model.duality_gaps_ > 1e-9) > 0
+    assert MKLClassifierCV(KERNELS, Cs=CS, norms=[1], cv=3).fit(X, y).n_unconverged_ == 0
+
+
+def test_a_search_over_linear_kernels_of_correlated_columns_reaches_tol():
+    rng = np.random.RandomState(1)
+    factors = rng.standard_normal((60, 3))
+    X = factors @ rng.standard_normal((3, 20)) + 0.7 * rng.standard_normal((60, 20))
+    y = factors[:, 0] + 0.7 * factors[:, 1] + rng.standard_normal(60) > 0
+    model = MKLClassifierCV(per_column(Linear()), Cs=[0.1, 10.0, 1000.0], norms=(1, 2), cv=2)
+    with warnings.catch_warnings(action="error", category=sklearn.exceptions.ConvergenceWarning):
+        model.fit(X, y)
+    assert model.n_unconverged_ == 0
+    assert model.duality_gaps_.max() <= model.tol
 
 
 # What scikit-learn's users expect -----------------------------------------------------------------------------------

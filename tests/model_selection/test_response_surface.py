@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from tests.model_selection.scored_by_formula import ScoredByFormula
 
-from kernelmosaic import MKLClassifier, MKLRegressor
+from kernelmosaic import BilinearMKLClassifier, MKLClassifier, MKLOneClass, MKLRegressor
 from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, per_column
 from kernelmosaic.model_selection import FiveByTwoFold, ResponseSurfaceSearchCV
@@ -283,3 +283,27 @@ def test_wrong_input_is_named(toy, options, message):
 def test_estimators_without_penalties_to_search_are_refused(toy, model, message):
     with pytest.raises(ValueError, match=message):
         ResponseSurfaceSearchCV(model, cv=2).fit(*toy)
+
+
+def test_one_class_machines_are_scored_by_the_outliers_among_the_samples():
+    rng = np.random.RandomState(0)
+    X, y = rng.standard_normal((40, 2)), np.r_[np.ones(32), -np.ones(8)].astype(int)
+    X[y < 0, 0] += 3.0
+    model = MKLOneClass([Gaussian(1.0), Gaussian(4.0)], nu=0.2, tol=1e-6)
+    search = ResponseSurfaceSearchCV(model, on=["nu"], bounds=(-0.5, 0.5), cv=2, max_iter=1).fit(X, y)
+    nu = search.best_params_["nu"]
+    areas = []
+    for train, held in StratifiedKFold(2).split(X, y):
+        values = clone(model).set_params(nu=nu).fit(X[train]).decision_function(X[held])
+        inliers, outliers = values[y[held] > 0], values[y[held] < 0]
+        areas.append(np.mean(inliers[:, np.newaxis] > outliers))
+    assert search.best_score_ == pytest.approx(np.mean(areas), abs=0.02)
+    assert search.best_score_ > 0.7
+    with pytest.raises(ValueError, match="scoring=None: MKLOneClass has no score of its own; give y"):
+        clone(search).fit(X)
+
+
+def test_what_an_estimator_without_penalties_is_searched_over_is_said(toy):
+    X, y = toy
+    with pytest.raises(ValueError, match=r"no parameter 'penalties'; give .* such as on=\['kappa'\]"):
+        ResponseSurfaceSearchCV(BilinearMKLClassifier([Linear(), Gaussian()])).fit(X, y)

@@ -50,6 +50,20 @@ def test_weights_of_a_class_and_their_mean(searched):
         WeightsPathDisplay.from_estimator(searched, of_class=7)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("norm", [1, 2, "uniform"])
+def test_weights_of_a_norm_that_was_not_chosen(searched, norm):
+    display = WeightsPathDisplay.from_estimator(searched, norm=norm)
+    path = searched.weights_path_by_norm_[norm]
+    for m, line in zip(display.shown_, display.lines_, strict=True):
+        np.testing.assert_allclose(line.get_ydata(), path[:, :, m].mean(axis=1))
+    assert display.beside_ == {}
+    one = WeightsPathDisplay.from_estimator(searched, norm=norm, of_class=2)
+    np.testing.assert_allclose(one.lines_[0].get_ydata(), path[:, 2, one.shown_[0]])
+    with pytest.raises(ValueError, match=r"norm=3: the search has tried \[1, 2, 'uniform'\]"):
+        WeightsPathDisplay.from_estimator(searched, norm=3)
+
+
 def test_what_other_norms_learned_is_drawn_beside_equal_weights():
     Cs, rng = np.array([0.1, 1.0, 10.0]), np.random.RandomState(0)
     learned = {1: rng.rand(3, 9), 2: rng.rand(3, 9)}
@@ -73,5 +87,7 @@ def test_other_searches_and_pipelines():
     pipeline.fit(X, TWO)
     assert len(ValidationPathDisplay.from_estimator(pipeline).lines_) == 1
     assert len(WeightsPathDisplay.from_estimator(pipeline).lines_) == 2
+    with pytest.raises(ValueError, match=r"norm=1: the search has tried \[None\]"):
+        WeightsPathDisplay.from_estimator(pipeline, norm=1)
     with pytest.raises(TypeError, match="Cs_"):
         ValidationPathDisplay.from_estimator(MKLClassifier(KERNELS).fit(X, TWO))

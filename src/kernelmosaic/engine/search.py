@@ -1133,8 +1133,8 @@ def describe_choice(scores: dict[Any, Array], chosen: Any, at: int, rule: str = 
 # Warnings about all fits ---------------------------------------------------------------------------------------------
 
 
-def warn_of_gaps(what: str, gaps: Array, tol: float, remedy: str) -> None:
-    """Warn once of all fits whose relative duality gap is above `tol`, or is NaN."""
+def warn_of_gaps(what: str, gaps: Array, tol: float, remedy: str) -> int:
+    """Warn once of all fits whose relative duality gap is above `tol`, or is NaN, and return how many these are."""
     loose = int(np.sum(~(gaps <= tol)))
     if loose:
         warn_caller(
@@ -1142,6 +1142,7 @@ def warn_of_gaps(what: str, gaps: Array, tol: float, remedy: str) -> None:
             f"{np.max(gaps):.2g}; {remedy}.",
             ConvergenceWarning,
         )
+    return loose
 
 
 # The choice ----------------------------------------------------------------------------------------------------------

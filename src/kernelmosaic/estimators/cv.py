@@ -98,7 +98,7 @@ class PathSearch(BaseEstimator):
             options = PathOptions(bool(self.scale), self.n_jobs, show, near, eligible_scores, choice)
             found = search_paths(estimator, given, folds, self.Cs, norms, options)
         remedy = "raise max_iter, accept a larger tol, or try smaller Cs"
-        warn_of_gaps(type(self).__name__, found.all_gaps(), found.model.tol, remedy)
+        self.n_unconverged_ = warn_of_gaps(type(self).__name__, found.all_gaps(), found.model.tol, remedy)
         scores = found.scores(scorer, routed.scorer.score, self.calibration)
         self._require_scores(scores)
         eligible = _without_blind_models(scores, found, scorer)
@@ -317,6 +317,8 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
         are in ``weights_paths_``, those of all norms in the dictionary ``weights_path_by_norm_``.
     duality_gaps_ : ndarray of shape (folds, Cs)
         The certified relative duality gap of every fit of the chosen norm.
+    n_unconverged_ : int
+        How many fits of the folds, of all norms, did not reach `tol`; a warning says so, too.
     weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_,
     converged_, solver_
         Of the fit to all samples, as in :class:`MKLClassifier`.
@@ -383,7 +385,7 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
     ----------
     C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_, weights_paths_
         As in :class:`MKLClassifierCV`.
-    weights_path_by_norm_, duality_gaps_
+    weights_path_by_norm_, duality_gaps_, n_unconverged_
         As in :class:`MKLClassifierCV`.
     epsilon_ : float
         The half-width of the tube.
@@ -454,7 +456,7 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
     ----------
     C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_, weights_paths_
         As in :class:`MKLClassifierCV`.
-    weights_path_by_norm_, duality_gaps_
+    weights_path_by_norm_, duality_gaps_, n_unconverged_
         As in :class:`MKLClassifierCV`.
     weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_,
     converged_, solver_

@@ -160,6 +160,8 @@ class PathSearchCV(Wrapper, PathSearch):
         means.
     duality_gaps_ : ndarray of shape (folds, Cs)
         The certified relative duality gap of every fit of the chosen norm.
+    n_unconverged_ : int
+        How many fits of the folds, of all norms, did not reach `tol`; a warning says so, too.
     classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
 

@@ -15,7 +15,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from sklearn.base import is_classifier
+from sklearn.base import is_classifier, is_outlier_detector
 from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import _check_method_params, _num_samples
@@ -373,7 +373,9 @@ def read_factors(estimator: Estimator, on: Any, X: MatrixLike = None) -> Factors
     known = estimator.get_params()
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise ValueError(f"on={on!r}: {type(estimator).__name__} has no parameter {unknown[0]!r}.")
+        rule = getattr(estimator, "path_rule", None)
+        remedy = "" if rule is None else f"; give positive parameters that it has, such as on=[{rule.parameter!r}]"
+        raise ValueError(f"on={on!r}: {type(estimator).__name__} has no parameter {unknown[0]!r}{remedy}.")
     factors = Factors()
     for name in names:
         weights = f"{name.removesuffix('penalties')}weights"
@@ -503,7 +505,8 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
     max_iter : int, default=20
         Most points after the design.
     scoring : str or callable, default=None
-        One score, larger being better; None is the estimator's own.
+        One score, larger being better; None is the estimator's own, and of one-class machines the area under the ROC
+        curve of y, 1 for inliers and −1 for outliers, which the fit does not read.
     cv : int, splitter or iterable, default=None
         How to split, as in :class:`~sklearn.model_selection.GridSearchCV`.
     n_jobs : int, default=None
@@ -585,7 +588,10 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         check_row_names(X, y=y, sample_weight=params.get("sample_weight"), groups=params.get("groups"))
         # scikit-learn reads the parameters of what it fits: a copy, which prints no line of its own beside the bar.
         quiet = copy(self)
-        quiet.verbose, quiet.cv = False, check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        quiet.scoring = self._one_score(y)
+        # Folds without an outlier have no area under the curve.
+        stratified = is_classifier(self.estimator) or (is_outlier_detector(self.estimator) and y is not None)
+        quiet.verbose, quiet.cv = False, check_cv(self.cv, y, classifier=stratified)
         given = quiet._get_routed_params_for_fit(_check_method_params(X, params)).splitter.split
         factors = read_factors(self.estimator, self.on, X)
         terrain = self._read_terrain(factors)
@@ -604,6 +610,20 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         """Return the score of the best estimator, by `scoring`; `params` are passed to it."""
         check_row_names(X, y=y, sample_weight=params.get("sample_weight"))
         return float(super().score(X, y, **params))
+
+    def _one_score(self, y: TargetLike) -> Any:
+        """Return the score of the search: of outlier detectors, which have none of their own, the area under the curve.
+
+        Raises a ValueError where the samples say nothing of who is an outlier.
+        """
+        if self.scoring is not None or hasattr(self.estimator, "score") or not is_outlier_detector(self.estimator):
+            return self.scoring
+        if y is None:
+            raise ValueError(
+                f"scoring=None: {type(self.estimator).__name__} has no score of its own; give y, 1 for inliers and -1 "
+                "for outliers, for the area under the ROC curve, or a function of an estimator and X."
+            )
+        return "roc_auc"
 
     def _read_terrain(self, factors: Factors) -> Terrain:
         n = len(factors.labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain, cycle, repeat
@@ -155,7 +156,14 @@ class WeightsPathDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Estimator, *, of_class: Any = None, max_kernels: int = 12, ax: AxesOrNone = None, **style: Any
+        cls,
+        estimator: Estimator,
+        *,
+        norm: Any = None,
+        of_class: Any = None,
+        max_kernels: int = 12,
+        ax: AxesOrNone = None,
+        **style: Any,
     ) -> Self:
         """Draw the weights that a fitted search found along its path.
 
@@ -163,6 +171,9 @@ class WeightsPathDisplay(Display):
         ----------
         estimator : estimator
             Fitted; a CV estimator, a PathSearchCV, or a pipeline that ends in one.
+        norm : norm, optional
+            Whose weights to draw, one of the norms that the search has tried; by default those of the norm chosen,
+            with the learned ones beside them where these are equal weights.
         of_class : label, optional
             Where every class has weights of its own, whose to draw; by default their mean.
         max_kernels : int, default=12
@@ -177,7 +188,12 @@ class WeightsPathDisplay(Display):
         WeightsPathDisplay
         """
         model = _search_of(estimator, cls.__name__)
-        weights = np.asarray(model.weights_path_)
+        chosen_norm = getattr(model, "norm_", None)
+        paths = getattr(model, "weights_path_by_norm_", {chosen_norm: model.weights_path_})
+        drawn_norm = chosen_norm if norm is None else norm
+        if drawn_norm not in paths:
+            raise ValueError(f"norm={norm!r}: the search has tried {list(paths)}; give one of these.")
+        weights = np.asarray(paths[drawn_norm])
         known = list(getattr(model, "classes_", [])) if weights.ndim == 3 else []
         if of_class is not None and of_class not in known:
             raise ValueError(f"of_class={of_class!r}: weights are shared, or the classes are {known}.")
@@ -185,13 +201,17 @@ class WeightsPathDisplay(Display):
         def of_kernels(path: Array) -> Array:
             if path.ndim == 2:
                 return path
-            return np.nanmean(path, axis=1) if of_class is None else path[:, known.index(of_class)]
+            if of_class is not None:
+                return path[:, known.index(of_class)]
+            # Values that were not tried have no mean.
+            with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+                return np.asarray(np.nanmean(path, axis=1))
 
-        norm = getattr(model, "norm_", None)
-        paths = model.weights_path_by_norm_ if norm == "uniform" else {}
-        others = {other: of_kernels(path) for other, path in paths.items() if other != norm}
+        beside = {}
+        if norm is None and chosen_norm == "uniform":
+            beside = {other: of_kernels(path) for other, path in paths.items() if other != "uniform"}
         names = list(fitted_model(model).kernel_names_)
-        display = cls(model.Cs_, of_kernels(weights), names, model.C_, getattr(model, "parameter_", "C"), others)
+        display = cls(model.Cs_, of_kernels(weights), names, model.C_, getattr(model, "parameter_", "C"), beside)
         return display.plot(ax=ax, max_kernels=max_kernels, **style)
 
     def plot(self, ax: AxesOrNone = None, *, max_kernels: int = 12, **style: Any) -> Self:
