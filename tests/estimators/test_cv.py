@@ -42,7 +42,7 @@ from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.inspection import kernel_importance
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum, Subsets, per_column
 from kernelmosaic.machines.base import SVC, SVR
-from kernelmosaic.model_selection import PathSearchCV, ResponseSurfaceSearchCV, SharedKernels
+from kernelmosaic.model_selection import PairSplit, PathSearchCV, ResponseSurfaceSearchCV, SharedKernels
 from kernelmosaic.solvers.program import Program
 
 CS = [0.03, 0.3, 3.0]
@@ -433,6 +433,31 @@ def test_a_function_of_several_scores_is_refused_by_name():
 
     model = MKLClassifierCV(KERNELS, Cs=2, cv=2, scoring=zero_dimensional).fit(X, y)
     assert model.best_score_ == MKLClassifierCV(KERNELS, Cs=2, cv=2).fit(X, y).best_score_
+
+
+@pytest.mark.parametrize("kind", ["tuned", "searched", "pipeline"])
+def test_splitters_and_scorers_find_columns_of_tables_by_name(kind):
+    X, y = two_classes(60)
+    table = pd.DataFrame(X, columns=list("abcdef")).assign(left=np.arange(60) % 6, right=np.arange(60) // 6)
+    names = []
+
+    def score(model, X, y):
+        names.append(list(X.columns))
+        return model.score(X, y)
+
+    kernels = [("line", Linear(), list("abc")), ("bell", Gaussian(), list("def"))]
+    options = {"Cs": [1.0], "cv": PairSplit(2, new="left", left="left", right="right", random_state=0)}
+    if kind == "tuned":
+        search = MKLClassifierCV(kernels, scoring=score, norms=[1], **options)
+    else:
+        steps = [StandardScaler().set_output(transform="pandas")] if kind == "pipeline" else []
+        model = MKLClassifier(kernels)
+        search = PathSearchCV(make_pipeline(*steps, model) if steps else model, scoring=score, **options)
+    search.fit(table, y)
+    assert names == [list(table.columns)] * 2
+    expected = [held for _, held in options["cv"].split(table)]
+    assert sorted(np.concatenate(expected)) == list(range(60))
+    assert search.predict(table).shape == (60,)
 
 
 def test_metadata_routing():

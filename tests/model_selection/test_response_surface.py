@@ -288,7 +288,7 @@ def test_estimators_without_penalties_to_search_are_refused(toy, model, message)
 def test_one_class_machines_are_scored_by_the_outliers_among_the_samples():
     rng = np.random.RandomState(0)
     X, y = rng.standard_normal((40, 2)), np.r_[np.ones(32), -np.ones(8)].astype(int)
-    X[y < 0, 0] += 3.0
+    X[y < 0] *= 6.0
     model = MKLOneClass([Gaussian(1.0), Gaussian(4.0)], nu=0.2, tol=1e-6)
     search = ResponseSurfaceSearchCV(model, on=["nu"], bounds=(-0.5, 0.5), cv=2, max_iter=1).fit(X, y)
     nu = search.best_params_["nu"]

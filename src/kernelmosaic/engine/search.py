@@ -107,6 +107,11 @@ def _read_rows(rows: Any, n_samples: int, what: str) -> Indices:
     return chosen
 
 
+def as_given(given: FitInput) -> Any:
+    """Return samples as tables where they were given so: splitters, scorers and models find columns by their names."""
+    return given.original if hasattr(given.original, "columns") else given.X
+
+
 def check_one_score(scoring: Any) -> None:
     """Raise unless `scoring` names or computes a single score."""
     if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
@@ -421,7 +426,7 @@ class PathResult:
         """
         rule, classes, kind = path_rule(self.model), self.classes, get_tags(self.model).estimator_type
         scores = np.empty((len(self.norms), len(self.folds), len(self.Cs)))
-        held_out = [_safe_indexing(self.given.X, held) for _, held in self.folds]
+        held_out = [_safe_indexing(as_given(self.given), held) for _, held in self.folds]
         for m, f, i in np.ndindex(*scores.shape):
             one, held = self.found[m][f][i], self.folds[f][1]
             if one is UNTRIED:
@@ -584,8 +589,7 @@ class PathResult:
         if not self._is_predictor():
             return None
         counts = np.ones(len(y), dtype=bool) if self.given.weight is None else self.given.weight > 0
-        # Columns of a table are found by their names.
-        samples = self.given.original if hasattr(self.given.original, "columns") else self.given.X
+        samples = as_given(self.given)
         models, unseen = [], []
         for (train, held), path in zip(self.folds, self.found[m], strict=True):
             weights, held = path[i].weights, held[counts[held]]

@@ -21,6 +21,7 @@ from kernelmosaic.engine.search import (
     RULES,
     PathOptions,
     PathResult,
+    as_given,
     check_one_score,
     describe_choice,
     path_rule,
@@ -84,7 +85,7 @@ class PathSearch(BaseEstimator):
         """Follow the paths of all folds; return what was found, and the numbers of the norm and the C chosen."""
         rule, scorer, choice = path_rule(estimator), self._scorer(), check_choice("rule", self.rule, RULES)
         strata = given.y if rule.strata is None else rule.strata(given.y)
-        splits = self._splitter(estimator, strata).split(given.X, strata, **routed.splitter.split)
+        splits = self._splitter(estimator, strata).split(as_given(given), strata, **routed.splitter.split)
         folds = read_folds(splits, _num_samples(given.X))
 
         def eligible_scores(found: PathResult) -> Array:
