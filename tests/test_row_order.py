@@ -32,6 +32,12 @@ def test_the_order_is_as_good_as_random():
     assert abs(spearmanr(order[::2], np.arange(1000))[0]) < 0.12
 
 
+def test_objects_that_cannot_be_pickled_stay_in_their_order():
+    X = np.array([[lambda i=i: i] for i in range(9)], dtype=object)
+    assert_array_equal(content_order(X), np.arange(9))
+    assert_array_equal(content_order(X, np.arange(9)[::-1]), np.arange(9)[::-1])
+
+
 def test_equal_samples_are_sorted_by_what_else_is_known():
     X, y = np.repeat(NUMBERS[:20], 3, axis=0), RNG.normal(size=60)
     Y, shuffled = np.column_stack([np.zeros(60), y]), RNG.permutation(60)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import pairwise
+from pickle import PicklingError
 
 import joblib
 import numpy as np
@@ -25,7 +26,7 @@ from scipy import sparse
 from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike
 
 #: Numbers of samples that are hashed at a time.
-_BLOCK_SIZE = 2**22
+_BLOCK_SIZE = 2**16
 #: A class or group of which two samples are kept: one stays when the other one is left out.
 _LEAST_OF_CATEGORY = 2
 
@@ -51,7 +52,7 @@ def content_order(X: MatrixLike, *ties: AnyArray, seed: int = 0) -> Indices:
     -------
     ndarray of shape (n_samples,)
     """
-    hashes = _hash_rows(X, seed.to_bytes(8, "little", signed=True))
+    hashes = content_hashes(X, seed)
     columns: list[AnyArray] = [hashes]
     for values in ties:
         columns.extend(np.asarray(values).reshape(len(hashes), -1).T)
@@ -59,11 +60,14 @@ def content_order(X: MatrixLike, *ties: AnyArray, seed: int = 0) -> Indices:
     return np.lexsort(columns[::-1])
 
 
-def _hash_rows(X: MatrixLike, salt: bytes) -> AnyArray:
-    """Return a number of 64 bits for every row, equal for equal rows."""
+def content_hashes(X: MatrixLike, seed: int = 0) -> AnyArray:
+    """Return a number of 64 bits for every row, equal for equal rows, and for others as good as random."""
+    salt = seed.to_bytes(8, "little", signed=True)
     if X.dtype.kind not in "biuf":
         objects = np.asarray(X).reshape(X.shape[0], -1)
         return np.array([_hash_objects(row, salt) for row in objects], dtype=np.uint64)
+    if len(X.shape) == 1:
+        X = X[:, np.newaxis]
     n_rows, n_columns = X.shape
     hashes = np.empty(n_rows, dtype=np.uint64)
     rows_per_block = max(_BLOCK_SIZE // max(n_columns, 1), 1)
@@ -88,8 +92,11 @@ def _hash_bytes(content: bytes, salt: bytes) -> int:
 
 
 def _hash_objects(row: AnyArray, salt: bytes) -> int:
-    """Return the hash of a sample of texts, sequences, graphs or other objects."""
-    content = joblib.hash(list(row))
+    """Return the hash of a sample of texts, sequences, graphs or other objects; of what cannot be pickled, zero."""
+    try:
+        content = joblib.hash(list(row))
+    except (PicklingError, TypeError, AttributeError):
+        return 0
     return _hash_bytes(str(content).encode(), salt)
 
 

@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
+from kernelmosaic import MKLClassifier, MKLClassifierCV, MKLOneClass, MKLRegressor, MKLRidgeCV
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, family, per_column
 
@@ -192,3 +192,17 @@ def test_a_subclass_has_the_parameters_that_it_lists_then_those_of_its_base():
     assert Wide(5) != Wide(5)  # estimators are compared by identity
     with pytest.raises(TypeError, match="positional"):
         Wide(1, 2.0)
+
+
+@pytest.mark.parametrize("rank", [3, "many", -5, [3, 4], 2.5])
+@pytest.mark.parametrize("kind", [MKLClassifier, MKLRegressor, MKLOneClass, MKLRidgeCV, MKLClassifierCV])
+def test_a_rank_of_exact_kernels_is_refused(kind, rank, data):
+    said = r"rank=.*: (exact kernels have no rank; give approximation=|give a whole number)"
+    with pytest.raises(ValueError, match=said):
+        kind([Linear(), Gaussian()], rank=rank).fit(*data)
+
+
+@pytest.mark.parametrize("rank", [500, np.int64(500), 500.0])
+def test_the_default_rank_may_be_written_out(rank, data):
+    kind = MKLClassifier([Linear(), Gaussian()], rank=rank, weights="uniform")
+    assert kind.fit(*data).score(*data) > 0.5

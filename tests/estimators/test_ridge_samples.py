@@ -64,7 +64,7 @@ def test_balanced_classes_have_equal_sums_of_weights(weight):
 def test_samples_of_weight_zero_are_left_out_with_their_group(approximation):
     """The machine without their group: fitted anew with the weights and the ridge that were learned."""
     groups = np.arange(50) // 4
-    params = {"approximation": approximation, "rank": 50, "random_state": 0}
+    params = {} if approximation is None else {"approximation": approximation, "rank": 50, "random_state": 0}
     model = MKLRidgeCV(KERNELS, **PLAIN, **params).fit(X, Y, sample_weight=WEIGHT, groups=groups)
     for i in (0, 5, 25):
         rest = COUNTED[groups[COUNTED] != groups[i]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize_scalar
 from sklearn.base import clone
+from sklearn.impute import SimpleImputer
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.pipeline import make_pipeline
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV
 from kernelmosaic.estimators import ridge
@@ -93,6 +96,36 @@ def test_too_many_samples_are_fitted_by_features(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         MKLRidgeClassifierCV(KERNELS, subsample=50).fit(X[:100], CLASSES[:100])
+
+
+def test_missing_views_of_too_many_samples_are_refused_with_what_helps(monkeypatch):
+    monkeypatch.setattr(ridge, "_EXACT_UP_TO", 100)
+    Z = X.copy()
+    Z[::7, 2:] = np.nan
+    kernels = [("first", Gaussian(), [0, 1]), ("second", Linear(), [2, 3])]
+    with pytest.raises(ValueError, match=r"X: some samples lack a view.* 150 samples.*subsample=None.*SimpleImputer"):
+        MKLRidgeCV(kernels, subsample=60).fit(Z, Y)
+    # Both remedies.
+    exact = MKLRidgeCV(kernels, subsample=None).fit(Z, Y)
+    with pytest.warns(UserWarning, match=r"too many for exact linear systems"):
+        completed = make_pipeline(SimpleImputer(), MKLRidgeCV(kernels, subsample=60, random_state=0)).fit(Z, Y)
+    assert exact.score(Z, Y) > 0.5
+    assert completed.score(Z, Y) > 0.5
+
+
+@pytest.mark.parametrize(("rank", "expected"), [(500, 34), (4, 12), ([20, 3, 1], 15)])
+def test_features_fit_the_budget_and_the_rank(rank, expected):
+    """Half of the budget holds five matrices of their products: 35² · 5 · 8 bytes."""
+    model = MKLRidgeCV(KERNELS, subsample=60, weights=[1, 1, 1], memory_budget=1e5, rank=rank, random_state=0)
+    with pytest.warns(UserWarning, match=r"The fit uses (\d+) Nyström features") as caught:
+        model.fit(X, Y)
+    count = int(re.search(r"uses (\d+) Nyström", str(caught[0].message))[1])
+    assert count in (expected, expected - 1)
+
+
+def test_a_budget_for_no_features_is_refused():
+    with pytest.raises(MemoryError, match=r"memory_budget=.* too small for 10 features of each of the 3 kernels"):
+        MKLRidgeCV(KERNELS, subsample=60, memory_budget=1e4).fit(X, Y)
 
 
 def test_features_and_kernels_of_pairs_are_learned_from_all_samples(monkeypatch):

@@ -83,6 +83,28 @@ def test_sparse_samples_with_more_columns_than_anyone_could_store():
     np.testing.assert_allclose(approximated(stack), K, atol=1e-9)
 
 
+def test_landmarks_are_chosen_by_what_samples_hold(tmp_path):
+    """The same samples in another order, in sparse form, on a disk or each given twice have the same landmarks."""
+    rng = np.random.default_rng(0)
+    Z, order = rng.normal(size=(90, 3)), rng.permutation(90)
+    np.save(tmp_path / "rows.npy", Z)
+    kernels = tiles_of([Gaussian(2.0)], Z)
+
+    def landmarks(samples, seed=0):
+        maps = FeatureMaps.fit(kernels, open_rows(samples), None, rank=12, random_state=seed)
+        view = maps.landmarks[0]
+        return view.toarray() if sparse.issparse(view) else np.asarray(view)
+
+    expected = landmarks(Z)
+    assert expected.shape == (12, 3)
+    others = [Z[order], sparse.csr_matrix(Z), np.load(tmp_path / "rows.npy", mmap_mode="r"), np.tile(Z, (2, 1))]
+    for samples in others:
+        np.testing.assert_allclose(landmarks(samples), expected)
+    assert not np.allclose(landmarks(Z, seed=1), expected)
+    # Where there are fewer distinct samples than landmarks, repeated ones fill up.
+    assert landmarks(np.tile(Z[:8], (3, 1))).shape == (12, 3)
+
+
 def test_a_product_of_kernels_is_one_kernel():
     kernels = [("both", Gaussian(2.0) * Polynomial(2), [0, 1])]
     _, stack = fit(kernels, X, normalize="trace")
@@ -207,7 +229,7 @@ def test_fourier_features_approach_the_kernel_with_the_root_of_the_rank(kernel, 
     for rank in (50, 800, 12_800):
         specs, rows = tiles_of([kernel], X), open_rows(X)
         squares = []
-        for seed in range(4):  # pairs share their frequencies, so that one draw may be good or bad for all of them
+        for seed in range(16):  # pairs share their frequencies, so that one draw may be good or bad for all of them
             kernel_set = FeatureMaps.fit(specs, rows, None, None, "fourier", rank, random_state=seed)
             assert isinstance(kernel_set.maps[0], FourierMap)
             Z = approximated(StoredFeatures.fill(ComputedFeatures(kernel_set, rows, np.float64)))[0]

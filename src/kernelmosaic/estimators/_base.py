@@ -410,6 +410,21 @@ class KernelEstimator(BaseEstimator, ABC):
             check_positive("memory_budget", self.memory_budget)
         if self.missing not in (None, GATED):
             check_choice("missing", self.missing, RULES, ", or None where no sample lacks a view")
+        self._check_rank()
+
+    def _gives_rank(self) -> bool:
+        """Whether `rank` has another value than its default."""
+        default = type(self).rank
+        is_number = isinstance(self.rank, int | float | np.number) and not isinstance(self.rank, bool)
+        return self.rank is not default and not (is_number and self.rank == default)
+
+    def _check_rank(self) -> None:
+        """Raise if a rank is given for kernels that are exact."""
+        if self.approximation is None and self._gives_rank():
+            raise ValueError(
+                f"rank={self.rank!r}: exact kernels have no rank; give approximation='nystroem', 'leading' or "
+                "'fourier', too, or leave rank out."
+            )
 
     def kernel_options(self, given: FitInput) -> KernelOptions:
         entries, name = self.read_kernels(given.table, given.views), type(self).__name__

@@ -171,8 +171,8 @@ class MKLClassifier(KernelClassifier, BaseMKL):
         than `rank` stay exact. X may then be a memory map, or the path of a Parquet file or a folder of them, which are
         read in blocks. Weights, objective and gap are those of the approximated problem.
     rank : int, float, or sequence of P such, default=500
-        Maximum number of features per kernel. With ``"leading"``, a number below 1 is the share of a kernel, of the
-        trace of its matrix between 500 landmarks, that its features may lack.
+        Maximum number of features per kernel, with `approximation` only. With ``"leading"``, a number below 1 is the
+        share of a kernel, of the trace of its matrix between 500 landmarks, that its features may lack.
     missing : {"neighbors", "zero"}, default="neighbors"
         How a view that a sample lacks is replaced, at fit and at prediction. A sample lacks a view if all its columns
         are NaN, or if a :class:`~kernelmosaic.kernels.Precomputed` matrix has NaN in the row and column of the sample.

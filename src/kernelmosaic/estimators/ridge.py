@@ -20,7 +20,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_choice, check_count, check_positive, warn_caller
 from kernelmosaic._typing import Array, ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, Settings, TargetLike
-from kernelmosaic.backend import backend_on, default_budget, one_blas_thread, row_strips, tensor_device, to_host
+from kernelmosaic.backend import (
+    backend_on,
+    default_budget,
+    format_bytes,
+    one_blas_thread,
+    row_strips,
+    tensor_device,
+    to_host,
+)
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.conformal import BLOCK, Unseen, own_misfits
 from kernelmosaic.engine.expansion import Function, StripFunction
@@ -37,7 +45,7 @@ from kernelmosaic.engine.training_set import (
 from kernelmosaic.estimators._base import KernelEstimator, parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.frames import is_sparse
-from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.feature_maps import FeatureMaps, check_ranks
 from kernelmosaic.gram.feature_stack import FeatureStack, StoredFeatures
 from kernelmosaic.gram.missing import present_views
 from kernelmosaic.gram.normalizing import Centered
@@ -74,6 +82,8 @@ _THREADED_FROM = 2e9
 _LEARNED_FROM, _EXACT_UP_TO = 1000, 15_000
 #: Features of all kernels together beyond that.
 _FEATURES = 3000
+#: Features of one kernel, on average, below which they stand for nothing.
+_LEAST_FEATURES = 10
 #: The weights of more kernels are too many for a design: what some targets share is one of the candidates then.
 _COVERED = 6
 
@@ -231,7 +241,9 @@ class BaseRidge(KernelEstimator):
             budget = own if options.memory_budget is None else options.memory_budget
             # Exact linear systems, of three matrices, that take more than minutes or memory.
             if 3 * 8 * n * n > budget or (options.device is None and n > _EXACT_UP_TO):
-                options, first = self._in_features(options, scaled, targets, some, first)
+                options, first = self._in_features(options, scaled, targets, some, first, budget)
+        if options.approximation is None:
+            super()._check_rank()
         counted = DistinctSamples(np.arange(n), weight)
         data = read_training_set(options, scaled.X, scaled.original, counted, active_store())
         return Prepared(rows, group, targets, scaled, data, first, some)
@@ -243,22 +255,48 @@ class BaseRidge(KernelEstimator):
         targets: RidgeTargets,
         some: NDArray[np.intp],
         first: RidgeLearned | None,
+        budget: float,
     ) -> tuple[KernelOptions, RidgeLearned]:
         """Learn weights from exact kernels of some samples; features of all follow, more of them for more weight."""
         n, own = len(targets.Y), targets.take(some)
+        specs = lay_specs(options.entries, scaled.table)
+        n_kernels = len(specs)
+        if present_views(specs, scaled.X) is not None:
+            raise ValueError(
+                f"X: some samples lack a view, which exact kernels complete, but {n} samples are too many for exact "
+                f"linear systems: give subsample=None for exact systems all the same, which hold {n_kernels + 3} "
+                f"matrices of {format_bytes(8 * n * n)}, or fill the cells of missing views, too, as scikit-learn's "
+                "SimpleImputer does in an earlier step of a pipeline."
+            )
+        # Half of the budget holds five matrices of products of features, as `make_feature_stack` needs them.
+        most_features = int(np.sqrt(0.5 * budget / (5 * 8))) - 1
+        if most_features < _LEAST_FEATURES * n_kernels:
+            raise MemoryError(
+                f"The {n} samples are too many for exact linear systems, and memory_budget={format_bytes(budget)} is "
+                f"too small for {_LEAST_FEATURES} features of each of the {n_kernels} kernels: raise memory_budget."
+            )
         counted = DistinctSamples(np.arange(len(some)), own.weight)
         exact = replace(options, stores=True)
         data = read_training_set(exact, scaled.X[some], scaled.original, counted)
         with data.threads():
             part = self._learn(data, own, start=first)
         share = part.weights / part.weights.sum()
-        rank = [max(int(_FEATURES * one), 1) for one in share]
+        n_features = min(_FEATURES, most_features)
+        ranks = [max(int(n_features * fraction), 1) for fraction in share]
+        if self._gives_rank():
+            highest = check_ranks(self.rank, len(share))
+            ranks = [int(min(rank, limit)) for rank, limit in zip(ranks, highest, strict=True)]
         warn_caller(
             f"{type(self).__name__}: the {n} samples are too many for exact linear systems. The fit uses "
-            f"{sum(rank)} Nyström features and weights learned from {len(some)} samples; set approximation and "
+            f"{sum(ranks)} Nyström features and weights learned from {len(some)} samples; set approximation and "
             "rank to choose others, or subsample=None."
         )
-        return replace(options, approximation="nystroem", rank=rank), part
+        return replace(options, approximation="nystroem", rank=ranks), part
+
+    def _check_rank(self) -> None:
+        """Raise if the rank is no number of features; whether kernels are exact is known once samples are counted."""
+        if self._gives_rank() and np.ndim(self.rank) == 0:
+            check_ranks(self.rank, 1, self.approximation == "leading")
 
     def _keep_kernels(self, prepared: Prepared) -> None:
         """Keep the fitted kernels, and what of the samples predictions need."""
@@ -608,8 +646,9 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         of every class and group; they do not depend on the order in which samples are given. The ridge and the
         machine, and so leave-one-out predictions and intervals, are those of all samples. ``"auto"`` is 1000, and None
         means all. Where exact linear systems of all samples take too long (more than 15,000 samples without a GPU) or
-        too much memory, they are fitted by Nyström features, 3000 in all, unless `subsample` is None; a warning says
-        so. With `per_target`, kernels of pairs or an `approximation`, all samples are learned from.
+        too much memory, they are fitted by Nyström features, 3000 in all, or fewer by `rank` and `memory_budget`,
+        unless `subsample` is None; a warning says so, and samples must have all views. With `per_target`, kernels of
+        pairs or an `approximation`, all samples are learned from.
     n_init : int, default=2
         Ridges to start from; the best after five steps is followed.
     tol : float, default=1e-3

@@ -216,8 +216,9 @@ class FeatureMaps:
         share = np.ones(rows.shape[0]) if sample_weight is None else sample_weight
         counted = np.flatnonzero(share)
         looked_at = min(max(budget / (32 * rows.row_width), cls.fit_options.least_rows), cls.fit_options.most_rows)
-        chosen = _some(counted, int(looked_at), random)
-        kernel_set = KernelSet.fit(specs, rows.take(chosen), "diagonal" if normalize == "diagonal" else None)
+        order = _random_order(rows, counted, random)
+        looked_at_rows = np.sort(order[: int(looked_at)])
+        kernel_set = KernelSet.fit(specs, rows.take(looked_at_rows), "diagonal" if normalize == "diagonal" else None)
         if normalize == "trace":
             kernel_set = _unit_trace(kernel_set, rows, share)
         check_choice("approximation", approximation, APPROXIMATIONS, ", or None for exact kernels")
@@ -226,8 +227,9 @@ class FeatureMaps:
             sizes = [max(4 * one, 400) if isinstance(one, int) else 500 for one in ranks]
         # Kernels that see the same columns have landmarks of their own: kernels alike span the same functions else.
         firsts, count = _apart([one.view for one in kernel_set.fitted], sizes, len(counted))
-        landmarks = kernel_set.views(rows.take(_some(counted, count, random)))
-        shuffled = take_rows(landmarks, random.permutation(landmarks[0].shape[0]))
+        landmark_rows = np.sort(order[:count])
+        landmarks = kernel_set.views(rows.take(landmark_rows))
+        shuffled = take_rows(landmarks, np.searchsorted(landmark_rows, order[:count]))
         maps: list[FeatureMap | NystroemMap] = []
         for m, one in enumerate(kernel_set.fitted):
             with named(one.name):
@@ -410,11 +412,17 @@ def _apart(views: list[int], ranks: list[int], n: int) -> tuple[list[int], int]:
     return firsts, count
 
 
-def _some(candidates: Indices, count: int, random: np.random.RandomState) -> Indices:
-    """Return that many of the candidates, or all if there are no more, in their order."""
-    if len(candidates) <= count:
-        return candidates
-    return np.sort(random.choice(candidates, count, replace=False))
+def _random_order(rows: RowSource, counted: Indices, random: np.random.RandomState) -> Indices:
+    """Return the samples that count in a random order of their contents, repeated ones last.
+
+    The same samples in another order, in memory, on a disk or on other machines, thus have the same landmarks.
+    """
+    hashes = rows.content_hashes(int(random.randint(np.iinfo(np.int32).max)))
+    order = counted[np.argsort(hashes[counted], kind="stable")]
+    in_order = hashes[order]
+    is_repeated = np.zeros(len(order), dtype=bool)
+    is_repeated[1:] = in_order[1:] == in_order[:-1]
+    return np.concatenate([order[~is_repeated], order[is_repeated]])
 
 
 def _unit_trace(kernel_set: KernelSet, rows: RowSource, share: Array) -> KernelSet:

@@ -12,9 +12,13 @@ from typing import Any
 import numpy as np
 
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices, MatrixLike
-from kernelmosaic.backend import is_dask
+from kernelmosaic.backend import is_dask, row_strips, to_host
+from kernelmosaic.row_order import content_hashes
 
 Rows = slice | Indices
+
+#: Numbers that are read at a time for hashes of rows.
+_HASHED_NUMBERS = 2**14
 
 
 class RowSource(ABC):
@@ -42,6 +46,13 @@ class RowSource(ABC):
     @abstractmethod
     def take(self, rows: Rows) -> ArrayOrTensor:
         """Return these rows."""
+
+    def content_hashes(self, seed: int) -> AnyArray:
+        """Return a number for every row, equal for equal rows, wherever they are; a block is read at a time."""
+        hashes = np.empty(self.shape[0], dtype=np.uint64)
+        for strip in row_strips(self.shape[0], _HASHED_NUMBERS // self.row_width):
+            hashes[strip] = _hash_block(self.take(strip), seed)
+        return hashes
 
 
 class ArrayRows(RowSource):
@@ -131,6 +142,12 @@ class DaskRows(RowSource):
     def take(self, rows: Rows) -> AnyArray:
         return np.asarray(gathered([self.X[rows]])[0])
 
+    def content_hashes(self, seed: int) -> AnyArray:
+        hash_block = import_module("dask").delayed(_hash_block)
+        # On the workers: the rows stay where they are.
+        parts = [hash_block(block, seed) for block in self.X.to_delayed().ravel()]
+        return np.concatenate(gathered(parts))
+
     @property
     def edges(self) -> Indices:
         """Where the partitions begin, and the end."""
@@ -165,6 +182,14 @@ def gathered(collections: list[Any], **options: Any) -> list[Any]:
                 f"X: the Dask cluster has had no worker for {seconds:g} s: start workers and fit again; "
                 "dask.config.set({'kernelmosaic.worker-timeout': '10min'}) waits longer."
             )
+
+
+def _hash_block(block: ArrayOrTensor, seed: int) -> AnyArray:
+    block = to_host(block)
+    if block.dtype.kind == "f":
+        # The last digits of standardised columns depend on the order of samples.
+        block = block.astype(np.float32)
+    return content_hashes(block, seed)
 
 
 def open_rows(X: MatrixLike) -> RowSource:
