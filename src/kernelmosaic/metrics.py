@@ -79,6 +79,11 @@ def uno_concordance_index(
     tau : float, optional
         Events from this time on do not count.
 
+    Returns
+    -------
+    float
+        NaN, with a warning, where G is zero at an event that another sample outlives.
+
     References
     ----------
     Uno, Cai, Pencina, D'Agostino and Wei (2011), "On the C-statistics for evaluating overall adequacy of risk
@@ -93,7 +98,13 @@ def uno_concordance_index(
     """
     held = read_times(y)
     counts = (held[:, 0] > 0) & (held[:, 1] < (np.inf if tau is None else tau))
-    factor = np.where(counts, _inverse_share(read_times(y_train), held[:, 1]) ** 2, 0.0)
+    inverse = _inverse_share(read_times(y_train), held[:, 1])
+    stage = outlived(held[:, 1], held[:, 0] > 0)
+    undefined = counts & np.isinf(inverse) & (stage < stage.max(initial=0))
+    if undefined.any():
+        _warn_of_censoring("Uno's concordance", held[undefined, 1].min(), "tau")
+        return float("nan")
+    factor = np.where(counts & np.isfinite(inverse), inverse, 0.0) ** 2
     return concordance(held, predicted, factor=factor)
 
 
@@ -215,14 +226,30 @@ def share_at(y: Array, at: Any, *, reverse: bool = False) -> Array:
     return np.asarray(np.append(1.0, share)[np.searchsorted(times, at, side="right")])
 
 
-def _inverse_share(y_train: Array, at: Array) -> Array:
-    """Return 1 / G at times, where G is the share not yet censored; zero where G is zero."""
-    G = share_at(y_train, at, reverse=True)
-    return np.asarray(np.divide(1.0, G, out=np.zeros(len(G)), where=G > 0))
+def _inverse_share(y_train: Array, at: Array, weight: Array | None = None) -> Array:
+    """Return 1 / G at times, where G is the share not yet censored; infinity where G is zero."""
+    times, share = kaplan_meier(y_train[:, 1], y_train[:, 0], weight, reverse=True)
+    G = np.append(1.0, share)[np.searchsorted(times, at, side="right")]
+    return np.asarray(np.divide(1.0, G, out=np.full(len(G), np.inf), where=G > 0))
+
+
+def _warn_of_censoring(score: str, time: float, parameter: str) -> None:
+    """Warn that a score is not defined, since no training sample is under observation at a time that it needs."""
+    warn_caller(
+        f"{score} is not defined from time {time:g} on: no sample of y_train is still uncensored there, so that what "
+        f"it is weighted by is infinite; give smaller {parameter}, or a y_train that is followed longer.",
+        UndefinedMetricWarning,
+    )
 
 
 def brier_score(
-    y_train: TargetLike, y: TargetLike, survival: Curves, times: ArrayLike, *, sample_weight: SampleWeight = None
+    y_train: TargetLike,
+    y: TargetLike,
+    survival: Curves,
+    times: ArrayLike,
+    *,
+    sample_weight: SampleWeight = None,
+    train_weight: SampleWeight = None,
 ) -> Array:
     """Return the mean squared error of survival functions at times, weighted by the inverse of censoring.
 
@@ -242,10 +269,13 @@ def brier_score(
         The times.
     sample_weight : array-like of shape (n,), optional
         How much each sample counts in the mean.
+    train_weight : array-like of shape (n_train,), optional
+        How much each sample of `y_train` counts in G.
 
     Returns
     -------
     ndarray of shape (n_times,)
+        NaN, with a warning, at times for which G is zero where a sample needs it.
 
     References
     ----------
@@ -259,7 +289,22 @@ def brier_score(
     >>> brier_score(y, y, [[0.2], [0.7]], [2.5]).round(3).tolist()
     [0.065]
     """
-    train, held, times = read_times(y_train), read_times(y), np.atleast_1d(np.asarray(times, dtype=np.float64))
+    times = np.atleast_1d(np.asarray(times, dtype=np.float64))
+    scores = _brier_scores(read_times(y_train), read_times(y), survival, times, sample_weight, train_weight)
+    if np.isnan(scores).any():
+        _warn_of_censoring("The Brier score", times[np.isnan(scores)].min(), "times")
+    return scores
+
+
+def _brier_scores(
+    train: Array,
+    held: Array,
+    survival: Curves,
+    times: Array,
+    sample_weight: SampleWeight,
+    train_weight: SampleWeight,
+) -> Array:
+    """Return the Brier scores at times, NaN where they are not defined."""
     S = survival
     if isinstance(S, Sequence | np.ndarray) and len(S) and callable(S[0]):
         S = [one(np.minimum(times, one.domain[1])) for one in S]
@@ -268,11 +313,17 @@ def brier_score(
         raise ValueError(
             f"survival has shape {S.shape}: give a row for each of {len(held)} samples and {len(times)} times."
         )
+    own_weight = np.ones(len(held)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    counted = None if train_weight is None else np.asarray(train_weight, dtype=np.float64)
     event, time = held[:, :1] > 0, held[:, 1:]
     over = (time <= times) & event
-    weight = np.where(over, _inverse_share(train, held[:, 1])[:, np.newaxis], 0.0)
-    weight = np.where(time > times, _inverse_share(train, times), weight)
-    return np.asarray(np.average(weight * np.where(over, S, 1.0 - S) ** 2, axis=0, weights=sample_weight))
+    weight = np.where(over, _inverse_share(train, held[:, 1], counted)[:, np.newaxis], 0.0)
+    weight = np.where(time > times, _inverse_share(train, times, counted), weight)
+    weight[own_weight == 0] = 0.0
+    undefined = np.isinf(weight).any(axis=0)
+    squares = np.where(over, S, 1.0 - S) ** 2
+    scores = np.average(np.where(np.isinf(weight), 0.0, weight) * squares, axis=0, weights=own_weight)
+    return np.where(undefined, np.nan, scores)
 
 
 def integrated_brier_score(
@@ -282,6 +333,7 @@ def integrated_brier_score(
     times: ArrayLike | None = None,
     *,
     sample_weight: SampleWeight = None,
+    train_weight: SampleWeight = None,
 ) -> float:
     """Return the mean of the Brier score over a range of times, by the trapezoidal rule.
 
@@ -291,9 +343,16 @@ def integrated_brier_score(
         As in :func:`brier_score`.
     times : array-like of shape (n_times,), optional
         At least two times, in ascending order; by default those of `y` up to the first that comes after more than 80 %
-        of them, for which `survival` must be step functions.
+        of them, and before the first at which the score is not defined, for which `survival` must be step functions.
     sample_weight : array-like of shape (n,), optional
+        As in :func:`brier_score`; by default times are those of 80 % of the weight.
+    train_weight : array-like of shape (n_train,), optional
         As in :func:`brier_score`.
+
+    Returns
+    -------
+    float
+        NaN, with a warning, where the score is not defined at one of the times given, or at all but one by default.
 
     Examples
     --------
@@ -302,18 +361,30 @@ def integrated_brier_score(
     >>> round(integrated_brier_score(y, y, [[0.2, 0.1], [0.7, 0.2]], [2.5, 2.9]), 4)
     0.195
     """
-    times = usual_times(read_times(y)) if times is None else np.asarray(times, dtype=np.float64)
-    if times.ndim != 1 or len(times) < 2 or np.any(np.diff(times) <= 0):
-        raise ValueError(f"times={times!r}: give at least two times, in ascending order.")
-    scores = brier_score(y_train, y, survival, times, sample_weight=sample_weight)
-    return float(trapezoid(scores, times) / (times[-1] - times[0]))
+    train, held = read_times(y_train), read_times(y)
+    if times is None:
+        points = usual_times(held, sample_weight)
+    else:
+        points = np.asarray(times, dtype=np.float64)
+    if points.ndim != 1 or len(points) < 2 or np.any(np.diff(points) <= 0):
+        raise ValueError(f"times={points!r}: give at least two times, in ascending order.")
+    scores = _brier_scores(train, held, survival, points, sample_weight, train_weight)
+    undefined = np.flatnonzero(np.isnan(scores))
+    if len(undefined) and times is None and undefined[0] >= 2:
+        points, scores = points[: undefined[0]], scores[: undefined[0]]
+    elif len(undefined):
+        _warn_of_censoring("The Brier score", points[undefined[0]], "times")
+    return float(trapezoid(scores, points) / (points[-1] - points[0]))
 
 
-def usual_times(y: Array) -> Array:
-    """Return the times of samples, each once, up to the first that comes after more than 80 % of them."""
-    times, counts = np.unique(y[:, 1], return_counts=True)
-    before = np.cumsum(counts) - counts
-    return times[: np.searchsorted(before, 0.8 * len(y), side="right") + 1]
+def usual_times(y: Array, weight: SampleWeight = None) -> Array:
+    """Return the times of samples, each once, up to the first that comes after more than 80 % of their weight."""
+    own_weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+    counted = own_weight > 0
+    times, at = np.unique(y[counted, 1], return_inverse=True)
+    weights = np.bincount(at, own_weight[counted])
+    before = np.cumsum(weights) - weights
+    return np.asarray(times[: np.searchsorted(before, 0.8 * own_weight.sum(), side="right") + 1])
 
 
 # Times in every form -------------------------------------------------------------------------------------------------

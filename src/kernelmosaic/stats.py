@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,9 +78,9 @@ class WilcoxonResult(NamedTuple):
 def wilcoxon(a: Any, b: Any) -> WilcoxonResult:
     """Test, two-sided, whether the differences of two methods over data sets are symmetric about zero.
 
-    Differences of zero are dropped and equal ones share their mean rank, as Wilcoxon has it. Differences are compared
-    to nine significant digits of the figures they come from: those of two-decimal figures that are equal on paper are
-    equal here. The p-value is exact: SciPy's without ties; with ties that of all sign patterns over the mean ranks,
+    Differences of zero are dropped and equal ones share their mean rank, as Wilcoxon has it. Every difference is
+    rounded to nine significant digits of its own two figures: those of two-decimal figures that are equal on paper are
+    equal here, whatever the size of the other figures. The p-value is exact: SciPy's without ties; with ties that of all sign patterns over the mean ranks,
     counted by dynamic programming (SciPy would approximate). Beyond 100 tied differences the approximation is taken.
 
     Parameters
@@ -101,8 +102,7 @@ def wilcoxon(a: Any, b: Any) -> WilcoxonResult:
     from scipy import stats
 
     a, b = paired(a, b)
-    size = max(np.abs(a).max(), np.abs(b).max())
-    differences = np.round(a - b, int(9 - np.ceil(np.log10(size)))) if size > 0 else a - b
+    differences = _rounded_differences(a, b)
     differences = differences[differences != 0]
     if len(differences) == 0:
         return WilcoxonResult(0.0, 1.0, 0)
@@ -114,6 +114,16 @@ def wilcoxon(a: Any, b: Any) -> WilcoxonResult:
     else:
         p_value = float(stats.wilcoxon(differences, method="auto" if tied else "exact").pvalue)
     return WilcoxonResult(min(above, below), p_value, int(np.sign(above - below)))
+
+
+def _rounded_differences(a: Array, b: Array, digits: int = 9) -> Array:
+    """Return a − b, each to so many significant digits of the larger of its two figures."""
+    differences = np.zeros(len(a))
+    for k, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+        size = max(abs(x), abs(y))
+        if size > 0:
+            differences[k] = round(x - y, digits - math.ceil(math.log10(size)))
+    return differences
 
 
 def _exact_p(ranks: Array, smaller: float) -> float:

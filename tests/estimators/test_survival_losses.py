@@ -14,6 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import MKLSurvival, MKLSurvivalCV, load, save
+from kernelmosaic.engine.calibration import LocationScale
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Subsets
 from kernelmosaic.machines.survival import Cox, OrderedPairs, Ranking
 from kernelmosaic.metrics import StepFunction, concordance_index, integrated_brier_score, kaplan_meier
@@ -246,6 +247,44 @@ def test_residuals_of_log_times_are_the_same_for_all_samples():
         for t, found in zip(model.unique_times_, S[i], strict=True):
             below = np.flatnonzero(knots <= np.log(t) - f[i])
             assert found == pytest.approx(share[below[-1]] if len(below) else 1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["rank", "censored"])
+def test_every_sample_has_its_own_step_alone_or_among_others(loss):
+    """S₀ falls exactly at the residual of a training sample, where rounding must not decide."""
+    n_steps = 0
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        Z = random.standard_normal((12, 3))
+        time, limit = np.exp(Z[:, 0] + 0.3 * random.standard_normal(12)), random.exponential(6.0, 12)
+        y = np.column_stack([time <= limit, np.minimum(time, limit)])
+        model = MKLSurvival([Gaussian()], loss=loss).fit(Z, y)
+        S = model.predict_survival_function(Z, return_array=True)
+        alone = np.vstack([model.predict_survival_function(Z[[i]], return_array=True) for i in range(12)])
+        assert_allclose(alone, S, atol=1e-12)
+        curves = model.curves_
+        residual = np.log(y[:, 1]) - curves.slope * model.predict(Z) - curves.shift
+        if np.diff(np.sort(residual)).min() < 1e-8:  # equal but for rounding: the sum by hand has no order for them
+            continue
+        knots, share = kaplan_meier(residual, y[:, 0])
+        at = np.searchsorted(model.unique_times_, y[:, 1])
+        event = y[:, 0] > 0
+        expected = share[np.searchsorted(knots, residual)]
+        assert_allclose(S[np.arange(12), at][event], expected[event], atol=1e-12)
+        n_steps += event.sum()
+    assert n_steps > 10
+
+
+def test_equal_residuals_are_one_step_whatever_their_last_digits():
+    """Samples given twice, whose outputs differ by rounding."""
+    f, event = np.linspace(0.0, 3.0, 10), np.arange(10) % 3 > 0
+    time = np.exp(f + 0.5 * np.sin(7.0 * f))
+    outputs = np.concatenate([f, f * (1 + 4e-16), f * (1 - 4e-16)])
+    y = np.column_stack([np.tile(event, 3), np.tile(time, 3)]).astype(float)
+    curves = LocationScale.fit(outputs, y, None, 1.0)
+    once = LocationScale.fit(f, y[:10], None, 1.0)
+    assert len(curves.residuals) == len(once.residuals) == 10
+    assert_allclose(curves.survival(outputs), np.tile(once.survival(f), (3, 1)), atol=1e-12)
 
 
 def test_ranks_are_put_on_the_scale_of_log_times():

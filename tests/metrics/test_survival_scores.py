@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.exceptions import UndefinedMetricWarning
 
 from kernelmosaic.metrics import (
     StepFunction,
@@ -105,6 +108,48 @@ def test_scores_are_those_of_scikit_survival():
     assert concordance_index(held, RISK) == pytest.approx(harrell, abs=1e-12)
     uno = metrics.concordance_index_ipcw(train, held, -RISK, tau=6.0)[0]
     assert uno_concordance_index(train, held, RISK, tau=6.0) == pytest.approx(uno, abs=1e-12)
+
+
+def test_what_censoring_leaves_undefined_is_nan():
+    """The last training sample is censored at 3, and everybody who is predicted lives beyond."""
+    train, held = [[1, 1.0], [1, 2.0], [0, 3.0]], [[1, 4.0], [1, 5.0], [1, 6.0], [0, 7.0]]
+    dead = np.zeros((4, 3))
+    with pytest.warns(UndefinedMetricWarning, match=r"Brier score is not defined from time 3.5 on: no sample of y_train"):
+        assert np.isnan(brier_score(train, held, dead, [2.5, 3.5, 4.5])).tolist() == [False, True, True]
+    with pytest.warns(UndefinedMetricWarning, match="give smaller times"):
+        assert np.isnan(integrated_brier_score(train, held, dead, [2.5, 3.5, 4.5]))
+    with pytest.warns(UndefinedMetricWarning, match="Uno's concordance is not defined from time 4 on"):
+        assert np.isnan(uno_concordance_index(train, held, [1.0, 2.0, 3.0, 4.0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # Before 3 all is known; samples without weight need nothing; an event that none outlives has no pair.
+        assert brier_score(train, held, np.zeros((4, 1)), [2.5]) == pytest.approx(1.0)
+        early = [[1, 1.5], *held]
+        curves = np.full((5, 1), 0.25)
+        known = brier_score(train, early, curves, [3.5], sample_weight=[1, 0, 0, 0, 0])
+        assert known == pytest.approx(0.0625)
+        assert uno_concordance_index(train, [[1, 1.0], [0, 2.0], [1, 4.0]], [1.0, 2.0, 3.0]) == 1.0
+
+
+def test_default_times_end_before_the_first_that_is_not_defined():
+    train, held = [[1, 1.0], [1, 2.0], [0, 3.0]], [[1, 1.0], [1, 2.0], [1, 2.5], [1, 3.5], [1, 4.0]]
+    steps = [StepFunction([1.0, 2.0, 3.0, 4.0], [0.8, 0.6, 0.4, 0.2])] * 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = integrated_brier_score(train, held, steps)
+        assert found == integrated_brier_score(train, held, steps, [1.0, 2.0, 2.5])
+
+
+def test_weights_are_counts_in_the_scores():
+    counts = RNG.randint(0, 3, 50)
+    counts[:5] = 2
+    again = np.repeat(np.arange(50), counts)
+    steps = [StepFunction(TIMES, row) for row in SURVIVAL]
+    both = {"sample_weight": counts, "train_weight": counts}
+    expected = integrated_brier_score(HELD[again], HELD[again], [steps[i] for i in again])
+    assert integrated_brier_score(HELD, HELD, steps, **both) == pytest.approx(expected, abs=1e-12)
+    expected = brier_score(HELD[again], HELD[again], SURVIVAL[again], TIMES)
+    assert_allclose(brier_score(HELD, HELD, SURVIVAL, TIMES, **both), expected, atol=1e-12)
 
 
 def test_what_is_wrong_with_times_and_values():

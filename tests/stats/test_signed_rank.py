@@ -49,6 +49,22 @@ def test_equal_on_paper_is_equal_here():
     assert wilcoxon(a, b).p_value == pytest.approx(every_pattern(np.round(a - b, 6)))
 
 
+@pytest.mark.parametrize("large", [2.1e7, 3e200, 4e-200])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_figures_of_one_set_do_not_round_those_of_the_others(large, sign):
+    other = np.array([0.101, 0.204, 0.156, 0.118, 0.143, 0.182, large])
+    gain = np.array([0.0021, 0.0032, 0.0013, 0.0044, 0.0017, 0.0028, sign * large / 40])
+    ours, theirs = wilcoxon(other, other - gain), stats.wilcoxon(gain, method="exact")
+    assert ours.statistic == theirs.statistic
+    assert ours.p_value == pytest.approx(theirs.pvalue)
+    assert ours.direction == 1
+
+
+def test_figures_of_several_sizes_that_are_equal_on_paper_are_tied():
+    a, b = np.array([0.3, 10.1, 1000.1, 0.7, 5.0]), np.array([0.2, 10.0, 1000.2, 0.4, 5.0])
+    assert wilcoxon(a, b).p_value == pytest.approx(every_pattern([1, 1, -1, 3, 0]))
+
+
 def test_no_difference_at_all_and_many_tied_ones():
     assert wilcoxon([1.0, 2.0], [1.0, 2.0]) == (0.0, 1.0, 0)
     assert wilcoxon([0.0, 0.0], [0.0, 0.0]) == (0.0, 1.0, 0)

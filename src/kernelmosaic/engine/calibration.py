@@ -24,6 +24,8 @@ NEVER = float(np.finfo(np.float64).max)
 _KNOTS = (-1.0, 0.0, 1.0)
 #: Penalty on how far the slopes between the knots lie apart.
 _TOGETHER = 0.1
+#: Of log times, or of outputs on their scale: smaller differences, relative to their size, are rounding.
+RESOLUTION = 1e-11
 #: No slope is less, so that the class predicted is the most probable one.
 _LEAST = 1e-6
 
@@ -257,14 +259,21 @@ class LocationScale(Curves):
     A slope that is not given is that of the censored regression of log times on the outputs, by absolute errors. Events
     at time 0, whose logarithm is −∞, do not count there; S₀ begins with them.
 
+    S₀ falls exactly where a training sample has its time. The last digits of its output depend on how many samples are
+    predicted with it, and must not decide on which side of its own step it is: residuals that differ by less than
+    `resolution` are equal.
+
     Attributes
     ----------
     residuals, survivors : ndarray of shape (n_residuals,)
         Where S₀ falls, and its value from there on.
+    resolution : float
+        The least difference of residuals that is no rounding: as a difference of log times, far below those of data.
     """
 
     residuals: Array
     survivors: Array
+    resolution: float
 
     @classmethod
     def fit(cls, outputs: Array, y: Array, weight: Array | None, slope: float | None) -> Self:
@@ -280,12 +289,29 @@ class LocationScale(Curves):
                 machine = Survival(log_time[later], event[later], 1.0, 0.0, 1, weights)
                 line = machine.solve(DenseFactors(scale * f[:, np.newaxis]))
                 slope, shift = max(float(scale**2 * (line.beta @ f)), 0.0), float(line.intercept)
-        residual = log_time - slope * outputs - shift
-        return cls(np.unique(y[:, 1]), slope, shift, *kaplan_meier(residual, event, weight))
+        location = slope * outputs + shift
+        resolution = RESOLUTION * max(1.0, float(np.abs(location).max()))
+        residual = _joined(log_time - location, resolution)
+        steps, survivors = kaplan_meier(residual, event, weight)
+        return cls(np.unique(y[:, 1]), slope, shift, steps, survivors, resolution)
 
     def survival(self, outputs: Array) -> Array:
-        at = _log(self.times) - (self.slope * outputs + self.shift)[:, np.newaxis]
-        return np.concatenate([[1.0], self.survivors])[np.searchsorted(self.residuals, at, side="right")]
+        location = self.slope * outputs + self.shift
+        residual = _log(self.times) - location[:, np.newaxis]
+        steps_before = np.searchsorted(self.residuals, residual + self.resolution, side="right")
+        return np.append(1.0, self.survivors)[steps_before]
+
+
+def _joined(values: Array, resolution: float) -> Array:
+    """Return values, those of a run whose neighbours are no further apart than the resolution as the least of them."""
+    order = np.argsort(values, kind="stable")
+    in_order = values[order]
+    begins = np.ones(len(values), dtype=bool)
+    begins[1:] = in_order[1:] > in_order[:-1] + resolution
+    first_of_run = np.maximum.accumulate(np.where(begins, np.arange(len(values)), 0))
+    joined = np.empty(len(values))
+    joined[order] = in_order[first_of_run]
+    return joined
 
 
 def _log(time: Array) -> Array:

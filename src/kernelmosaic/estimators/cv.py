@@ -504,7 +504,8 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
 
 def _minus_brier(model: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
     """Return minus the integrated Brier score; larger is better."""
-    return -integrated_brier_score(y, y, model.predict_survival_function(X), sample_weight=sample_weight)
+    curves = model.predict_survival_function(X)
+    return -integrated_brier_score(y, y, curves, sample_weight=sample_weight, train_weight=sample_weight)
 
 
 def _concordance(model: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
