@@ -362,10 +362,7 @@ def integrated_brier_score(
     0.195
     """
     train, held = read_times(y_train), read_times(y)
-    if times is None:
-        points = usual_times(held, sample_weight)
-    else:
-        points = np.asarray(times, dtype=np.float64)
+    points = usual_times(held, sample_weight) if times is None else np.asarray(times, dtype=np.float64)
     if points.ndim != 1 or len(points) < 2 or np.any(np.diff(points) <= 0):
         raise ValueError(f"times={points!r}: give at least two times, in ascending order.")
     scores = _brier_scores(train, held, survival, points, sample_weight, train_weight)

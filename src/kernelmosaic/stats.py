@@ -80,8 +80,9 @@ def wilcoxon(a: Any, b: Any) -> WilcoxonResult:
 
     Differences of zero are dropped and equal ones share their mean rank, as Wilcoxon has it. Every difference is
     rounded to nine significant digits of its own two figures: those of two-decimal figures that are equal on paper are
-    equal here, whatever the size of the other figures. The p-value is exact: SciPy's without ties; with ties that of all sign patterns over the mean ranks,
-    counted by dynamic programming (SciPy would approximate). Beyond 100 tied differences the approximation is taken.
+    equal here, whatever the size of the other figures. The p-value is exact: SciPy's without ties; with ties that of
+    all sign patterns over the mean ranks, counted by dynamic programming (SciPy would approximate). Beyond 100 tied
+    differences the approximation is taken.
 
     Parameters
     ----------

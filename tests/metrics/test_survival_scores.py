@@ -114,7 +114,7 @@ def test_what_censoring_leaves_undefined_is_nan():
     """The last training sample is censored at 3, and everybody who is predicted lives beyond."""
     train, held = [[1, 1.0], [1, 2.0], [0, 3.0]], [[1, 4.0], [1, 5.0], [1, 6.0], [0, 7.0]]
     dead = np.zeros((4, 3))
-    with pytest.warns(UndefinedMetricWarning, match=r"Brier score is not defined from time 3.5 on: no sample of y_train"):
+    with pytest.warns(UndefinedMetricWarning, match="Brier score is not defined from time 3.5 on: no sample"):
         assert np.isnan(brier_score(train, held, dead, [2.5, 3.5, 4.5])).tolist() == [False, True, True]
     with pytest.warns(UndefinedMetricWarning, match="give smaller times"):
         assert np.isnan(integrated_brier_score(train, held, dead, [2.5, 3.5, 4.5]))

@@ -33,7 +33,7 @@ from kernelmosaic.gram.linear_algebra import conjugate_gradients
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.learning.ridge_weights import centre_and_unit
+from kernelmosaic.learning.ridge_weights import RidgeOptions, centre_and_unit
 from kernelmosaic.solvers.leave_one_out import (
     FeatureInverse,
     FeatureSystem,
@@ -42,6 +42,11 @@ from kernelmosaic.solvers.leave_one_out import (
     combined_matrix,
     with_constant,
 )
+
+#: Most Σ_m γ_m tr K_m: the ridge is at least this share of n times the weights, as `RidgeOptions.least_ridge` has it.
+MOST_RATIO = 1.0 / RidgeOptions.least_ridge
+#: Most of a target, in standard deviations, that the linear system of its own ratios may leave.
+MOST_RESIDUAL = 1e-3
 
 
 @dataclass(frozen=True)
@@ -354,6 +359,7 @@ class _Candidates:
         self.history: list[float] = []
         # Of a kernel of zeros any γ will do.
         traces, squares = (np.where(one > n * np.finfo(float).tiny, one, n) for one in systems.sizes())
+        self.traces = traces
         self.units, self.knees = n / traces, traces / squares
         self.best, self.ratios = np.full(T, np.inf), np.zeros((T, len(self.units)))
         self.log_errors, self.intercept = np.full(T, np.nan), np.zeros(T)
@@ -383,8 +389,17 @@ class _Candidates:
             times = partial(self.systems.products, gammas=backend.asarray(own[better[some]].T, targets.dtype))
             # A maps constants to zero, and a matrix near M⁻¹ does not.
             beta = conjugate_gradients(times, lambda r: system.times(r) + r.mean(0), Y, accuracy, sums=True)
-            self._keep(k, at[some], found[:, better[some]], beta, (Y - times(beta)).mean(0))
-        self.ratios[at], self.moved[at] = own[better], True
+            missed = Y - times(beta)
+            constants = missed.mean(0)
+            missed = missed - constants
+            # Targets have unit variance. Those whose system the steps leave unsolved stay with their last machine.
+            residuals = backend.to_numpy((missed * missed).mean(0)) ** 0.5
+            solved = np.flatnonzero(residuals <= MOST_RESIDUAL)
+            if len(solved) == 0:
+                continue
+            numbers, columns = at[some][solved], backend.index(solved)
+            self._keep(k, numbers, found[:, better[some]][:, solved], beta[:, columns], constants[columns])
+            self.ratios[numbers], self.moved[numbers] = own[better[some]][solved], True
 
     def _judge(self, system: RidgeSystem | FeatureSystem, numbers: Indices) -> Array:
         """Keep the machines of the last candidate where they are best; return criteria and log errors, (2, targets)."""
@@ -397,14 +412,35 @@ class _Candidates:
             found[1, some] = _log(backend.to_numpy(share @ system.residuals(beta, self.groups) ** 2).astype(np.float64))
             found[0, some] = 0.5 * targets.weight.sum() * found[1, some]
             if self.criterion == "evidence":
-                fit = np.asarray(backend.to_numpy((Y * beta).sum(0)), np.float64) / (n - 1)
+                # Of YᵀAY no digits are left where it is below the rounding of the targets' squares.
+                least = 10.0 * float(np.finfo(targets.dtype).eps) * (Y * Y).sum(0)
+                fit = backend.xp.maximum((Y * beta).sum(0), least)
+                fit = np.asarray(backend.to_numpy(fit), np.float64) / (n - 1)
                 found[0, some] = 0.5 * (n - 1) * _log(fit) + 0.5 * system.log_det
             better = some.start + np.flatnonzero(found[0, some] < self.best[numbers[some]])
             columns, at = backend.index(better - some.start), numbers[better]
             if len(better):
-                self._keep(k, at, found[:, better], beta[:, columns], constants @ Y[:, columns])
+                if targets.dtype == np.float32:
+                    own_beta = self._exact_coefficients(system, Y, better - some.start)
+                else:
+                    own_beta = beta[:, columns]
+                self._keep(k, at, found[:, better], own_beta, constants @ Y[:, columns])
                 self.ratios[at] = self.gammas[-1]
         return found
+
+    def _exact_coefficients(
+        self, system: RidgeSystem | FeatureSystem, Y: ArrayOrTensor, columns: Indices
+    ) -> ArrayOrTensor:
+        """Return A Y of some columns, multiplied in double precision, in single precision.
+
+        A Y is a small difference of large numbers, of which products in single precision keep too few digits.
+        """
+        backend = self.targets.backend
+        beta = backend.zeros((len(Y), len(columns)), self.targets.dtype)
+        for strip in row_strips(len(columns), -(-len(columns) // 8)):
+            exact = backend.astype(Y[:, backend.index(columns[strip])], np.float64)
+            beta[:, strip] = backend.astype(system.times(exact), self.targets.dtype)
+        return beta
 
     def _parts(self, numbers: Indices) -> Iterator[tuple[int, slice, ArrayOrTensor]]:
         """Yield (batch, which of the numbered targets are in it, these), of ascending numbers."""
@@ -631,4 +667,7 @@ class _Interpolated:
         found = self.knees * np.expm1(z)
         # Without any kernel there are no shares.
         found[found.sum(axis=1) <= 0.0] = 1e-6 * self.knees
+        # Beyond, as targets without noise would have it, the rounding of linear systems shows in predictions.
+        sizes = found @ self.search.traces
+        found *= np.minimum(1.0, MOST_RATIO / sizes)[:, np.newaxis]
         return _rounded(found)
