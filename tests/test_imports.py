@@ -36,6 +36,7 @@ FLOORS = (
     {"plots"},
     {"reports"},
     {"tables"},
+    {"schema"},
     {"demo"},
     {"cli"},
     {"__main__"},

@@ -283,7 +283,8 @@ def _may_hold_types(module: str) -> bool:
     if package == "sklearn":  # what scikit-learn itself passes over when it lists its estimators
         return not {"tests", "externals", "conftest", "experimental", "estimator_checks"} & {*parts}
     # Stacks, learners and readers of files are elsewhere: a model holds none, and building a reader opens its file.
-    homes = {"kernels", "gating", "estimators", "imputing", "model_selection", "learning.gated", "learning.unlabelled"}
+    homes = {"kernels", "gating", "estimators", "imputing", "schema", "model_selection"}
+    homes |= {"learning.gated", "learning.unlabelled"}
     homes |= {"gram.kernel_set", "gram.missing", "gram.normalizing", "gram.feature_maps"}
     own = ("calibration", "conformal", "expansion", "gates", "samples", "tasks")
     homes |= {f"engine.{name}" for name in own}

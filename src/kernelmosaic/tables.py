@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 from zipfile import BadZipFile
@@ -22,14 +23,32 @@ from kernelmosaic.files import existing_file, write_bytes, write_text
 from kernelmosaic.frames import is_number
 from kernelmosaic.stacking import list_columns
 
+#: What a cell of delimited text holds where a value is missing.
+MISSING_MARKS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 
-def read_table(path: Path) -> pd.DataFrame:
-    """Return the table in a file, or raise saying what is wrong with it and where."""
+#: How texts say yes and no. Where all cells of a column do, it holds truth values, which count as one and zero.
+_TRUTH_VALUES = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+
+
+def read_table(path: Path, texts: Mapping[str, Collection[str]] | None = None) -> pd.DataFrame:
+    """Return the table in a file, or raise saying what is wrong with it and where.
+
+    Parameters
+    ----------
+    path : Path
+    texts : mapping of str to collection of str, default=None
+        Columns of delimited text that are read as they are written, each with the marks of its missing cells. The
+        types of all other columns follow from what they hold: 007 is the number 7 there. Files of other formats have
+        types of their own.
+    """
     _check_there(path)
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise ValueError(f"{path}: unsupported file type; use {', '.join(_READERS)}.")
-    table = reader(path)
+    ending = path.suffix.lower()
+    if ending in _TEXT_FILES:
+        table = _read_text(path, texts or {})
+    elif ending in _BINARY_READERS:
+        table = _BINARY_READERS[ending](path)
+    else:
+        raise ValueError(f"{path}: unsupported file type; use {', '.join((*_TEXT_FILES, *_BINARY_READERS))}.")
     names = [str(name) for name in table.columns]
     _check_repeated(path, names)
     if len(table) == 0:
@@ -42,6 +61,29 @@ def read_table(path: Path) -> pd.DataFrame:
             # Whole numbers of more than 64 bits, which no array of numbers holds: texts until they are computed with.
             table[name] = [str(cell) if type(cell) is int else cell for cell in table[name]]
     return table
+
+
+def read_as_written(path: Path, names: Sequence[str]) -> pd.DataFrame:
+    """Return some columns of a file whose table was read without an error, every cell as it stands there."""
+    if path.suffix.lower() not in _TEXT_FILES:
+        return read_table(path)[list(names)]
+    first_line = pd.read_csv(path, **_text_options(path), nrows=0)
+    columns = pd.read_csv(
+        path,
+        **_text_options(path),
+        usecols=[first_line.columns.get_loc(name) for name in names],
+        dtype=object,
+        na_filter=False,
+    )
+    return columns[list(names)]
+
+
+def named_indices(path: Path) -> list[str]:
+    """Return the columns of a Parquet file that pandas wrote as an index with a name; none of other files."""
+    if path.suffix.lower() != ".parquet":
+        return []
+    indices = pd.read_parquet(path, columns=[]).index.names
+    return [str(name) for name in indices if name is not None]
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
@@ -86,7 +128,22 @@ def _check_there(path: Path, what: str = "a table") -> None:
 # Text ---------------------------------------------------------------------------------------------------------------
 
 
-def _read_text(path: Path) -> pd.DataFrame:
+def _text_options(path: Path) -> dict[str, Any]:
+    """How pandas is to read delimited text: nothing guessed but the types of columns."""
+    # Numbers are read as they were written, which pandas 3.1 does by itself, with a warning if it is requested.
+    is_older = [*map(int, pd.__version__.split(".")[:2])] < [3, 1]
+    precision = {"float_precision": "round_trip"} if is_older else {}
+    return {
+        "sep": _delimiter(path),
+        "encoding": "utf-8-sig",
+        "index_col": False,
+        "keep_default_na": False,
+        "low_memory": False,
+        **precision,
+    }
+
+
+def _read_text(path: Path, texts: Mapping[str, Collection[str]]) -> pd.DataFrame:
     delimiter = _delimiter(path)
     lines = _rows_of_text(path, delimiter)
     head = next(lines, [])
@@ -98,23 +155,17 @@ def _read_text(path: Path) -> pd.DataFrame:
         deque(lines, maxlen=0)
     except _LongCell:
         deque(_rows_of_text(path, delimiter, shortened=True), maxlen=0)
-    read = partial(
-        pd.read_csv,
-        path,
-        sep=delimiter,
-        encoding="utf-8-sig",
-        index_col=False,
-        keep_default_na=False,
-        na_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"],
-        low_memory=False,
-        # Numbers are read as they were written, which pandas 3.1 does by itself, with a warning if it is requested.
-        **({"float_precision": "round_trip"} if [*map(int, pd.__version__.split(".")[:2])] < [3, 1] else {}),
-    )
+    names = [name or f"Unnamed: {place}" for place, name in enumerate(head)]  # as pandas calls them
+    as_written = [name for name in names if name in texts]
+    marks: Any = list(MISSING_MARKS)
+    if as_written:
+        marks = {name: list(texts.get(name, MISSING_MARKS)) for name in names}
+    read = partial(pd.read_csv, path, **_text_options(path), na_values=marks)
     try:
-        return read()
+        return read(dtype=dict.fromkeys(as_written, object))
     except OverflowError:  # pandas before 3 makes a float of every whole number, of hundreds of digits too
-        table = read(dtype=str)
-        for name in table:
+        table = read(dtype=object)
+        for name in table.columns.difference(as_written):
             numbers = pd.to_numeric(table[name], errors="coerce")
             if np.isfinite(numbers[table[name].notna()]).all():
                 table[name] = numbers
@@ -122,7 +173,11 @@ def _read_text(path: Path) -> pd.DataFrame:
 
 
 def _delimiter(path: Path) -> str:
-    """The sign that occurs most in the first line, quoted names left out: a comma, a semicolon or a tab."""
+    """Return the sign that divides the lines: a comma, a semicolon or a tab.
+
+    It is the one that occurs most in the first line, quoted names left out. Where several occur, as in names with
+    commas, those come first that divide the next lines into as many cells; and of a .tsv, the tab does.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             first = re.sub('"[^"]*"', "", file.readline())
@@ -130,8 +185,22 @@ def _delimiter(path: Path) -> str:
         raise ValueError(
             f"{path} is not text in UTF-8: {error.reason} at byte {error.start}; save it as UTF-8."
         ) from None
-    signs = "\t,;" if path.suffix.lower() == ".tsv" else ",;\t"
-    return max(signs, key=first.count)
+    signs = sorted(",;\t", key=first.count, reverse=True)
+    candidates = [sign for sign in signs if sign in first]
+    if path.suffix.lower() == ".tsv" and "\t" in candidates:
+        return "\t"
+    if len(candidates) > 1:
+        candidates.sort(key=lambda sign: not _divides_evenly(path, sign))
+    return candidates[0] if candidates else signs[0]
+
+
+def _divides_evenly(path: Path, delimiter: str, n_lines: int = 20) -> bool:
+    """Whether the first lines have as many cells each."""
+    try:
+        deque(islice(_rows_of_text(path, delimiter, shortened=True), n_lines), maxlen=0)
+    except ValueError:
+        return False
+    return True
 
 
 class _LongCell(ValueError):
@@ -171,12 +240,18 @@ def _rows_of_text(path: Path, delimiter: str, shortened: bool = False) -> Iterat
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
+    """Return the table, an index with a name as a column; one without a name numbers the rows."""
     try:
-        return pd.read_parquet(path)
+        table = pd.read_parquet(path)
     except ImportError as error:
         raise ImportError('Parquet files need pyarrow: pip install "kernelmosaic[frames]"') from error
     except (ValueError, OSError) as error:
         raise ValueError(f"{path} is not a Parquet file, or a damaged one: {error}") from None
+    unnamed = [level for level, name in enumerate(table.index.names) if name is None]
+    _check_repeated(path, [str(name) for name in (*table.index.names, *table.columns) if name is not None])
+    if len(unnamed) == table.index.nlevels:
+        return table.reset_index(drop=True)
+    return table.reset_index(level=unnamed, drop=True).reset_index() if unnamed else table.reset_index()
 
 
 def load_arrays(path: Path) -> dict[str, AnyArray]:
@@ -216,13 +291,8 @@ def _read_npz(path: Path) -> pd.DataFrame:
     return pd.concat(parts, axis=1)
 
 
-_READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    ".csv": _read_text,
-    ".tsv": _read_text,
-    ".txt": _read_text,
-    ".parquet": _read_parquet,
-    ".npz": _read_npz,
-}
+_TEXT_FILES = (".csv", ".tsv", ".txt")
+_BINARY_READERS: dict[str, Callable[[Path], pd.DataFrame]] = {".parquet": _read_parquet, ".npz": _read_npz}
 
 
 # Matrices -----------------------------------------------------------------------------------------------------------
@@ -265,8 +335,8 @@ def kind_of(column: pd.Series) -> str:
     if pd.api.types.is_numeric_dtype(column.dtype):  # truth values among them
         return "numbers"
     texts = column.dropna().astype(str)
-    if len(texts) == 0:
-        return "numbers"  # an empty column: the error names the missing row
+    if texts.isin([*_TRUTH_VALUES]).all():
+        return "numbers"  # truth values, some of them missing; of an empty column the error names the missing row
     read = pd.to_numeric(texts, errors="coerce").notna()
     is_number = read | texts.map(_has_decimal_comma).astype(bool) | texts.map(_is_whole).astype(bool)
     if is_number.mean() >= 0.5:  # the texts among them are mistakes, not categories
@@ -366,8 +436,8 @@ def read_columns(
             made[name], wrong = _to_numbers(table[name], missing)
             faults += wrong
         else:
-            cells = [None if lost else str(value) for value, lost in zip(table[name], missing, strict=True)]
-            made[name] = pd.Series(cells, dtype=object)  # newer versions of pandas would take it for something else
+            # Rows have new numbers below; newer versions of pandas would take bare texts for something else.
+            made[name] = pd.Series(texts_of(table[name]).to_numpy(), dtype=object)
     refuse(faults, where)
     return pd.DataFrame({name: made[name] for name in dict.fromkeys([*numbers, *texts])}, index=range(len(table)))
 
@@ -377,7 +447,7 @@ def _to_numbers(column: pd.Series, missing: Mask) -> tuple[Array, list[Fault]]:
     name, faults = str(column.name), []
     read, endless = column, np.zeros(len(column), dtype=bool)
     if not pd.api.types.is_numeric_dtype(column.dtype):
-        read = pd.to_numeric(column, errors="coerce")
+        read = _quantities(column)
         # Digits beyond the range of floating-point numbers; pandas reads some as infinite, and more of them as nothing.
         unread = ~np.isfinite(read.to_numpy(dtype=np.float64, na_value=np.nan)) & ~missing
         endless[unread] = [_is_whole(str(cell)) for cell in column[unread]]
@@ -396,6 +466,46 @@ def _to_numbers(column: pd.Series, missing: Mask) -> tuple[Array, list[Fault]]:
         return f": {text} is too large to compute with"
 
     return values, faults + Fault.at(large, name, too_large, "Measure what is too large in another unit.")
+
+
+def _quantities(column: pd.Series) -> pd.Series:
+    """Return the numbers that cells write, or the ones and zeros of truth values; NaN where a cell is neither."""
+    texts = column.astype(object).where(column.notna(), None)
+    if column.dropna().astype(str).isin([*_TRUTH_VALUES]).all():
+        return texts.map(lambda cell: float(_TRUTH_VALUES[str(cell)]), na_action="ignore").astype(np.float64)
+    read = pd.to_numeric(texts, errors="coerce").astype(np.float64)
+    # pandas finds out which cells are numbers, but its last digit may be off.
+    exact = [_exact_number(cell, number) for cell, number in zip(texts, read, strict=True)]
+    return pd.Series(exact, index=column.index, name=column.name, dtype=np.float64)
+
+
+def _exact_number(cell: Any, nearly: float) -> float:
+    """Return the number that a text writes, where there is one near it."""
+    if not isinstance(cell, str) or not np.isfinite(nearly):
+        return nearly
+    try:
+        return float(cell)
+    except ValueError:
+        return nearly
+
+
+def texts_of(column: pd.Series, known: Collection[str] = (), missing: Collection[str] = ()) -> pd.Series:
+    """Return cells as texts, None where one is missing or its text is a mark of missing cells.
+
+    A number that is no text yet is written as one of the `known` texts where one says the same: 1 as "1.0", or as "1".
+    """
+    lost = column.isna().to_numpy()
+    texts = [None if is_lost else _text_of(cell, known) for cell, is_lost in zip(column, lost, strict=True)]
+    found = [None if text in missing else text for text in texts]
+    return pd.Series(found, index=column.index, name=column.name, dtype=object)
+
+
+def _text_of(cell: Any, known: Collection[str]) -> str:
+    is_number_cell = isinstance(cell, (int, float, np.integer, np.floating)) and not isinstance(cell, bool)
+    if not is_number_cell or abs(cell) >= 2**53 or cell != int(cell):
+        return str(cell)
+    forms = (str(int(cell)), f"{int(cell)}.0")
+    return next((form for form in forms if form in known), forms[0])
 
 
 def _has_decimal_comma(text: str) -> bool:
@@ -461,6 +571,7 @@ def _quoted(column: pd.Series) -> Callable[[int], str]:
 def guess_task(target: pd.Series) -> Literal["classification", "regression"]:
     """Return the task of a target: "classification" or "regression"."""
     most = 20  # whole numbers are classes if there are few of them, each twice on average
+    target = _typed(target)
     if pd.api.types.is_bool_dtype(target.dtype):
         return "classification"
     if not pd.api.types.is_numeric_dtype(target.dtype):
@@ -472,15 +583,34 @@ def guess_task(target: pd.Series) -> Literal["classification", "regression"]:
     return "classification" if whole and target.nunique() <= min(most, len(values) / 2) else "regression"
 
 
+def _typed(target: pd.Series) -> pd.Series:
+    """Return a target that is written in texts as truth values or numbers, where all of its cells are."""
+    if pd.api.types.is_numeric_dtype(target.dtype):
+        return target
+    if target.astype(str).isin([*_TRUTH_VALUES]).all():
+        return target.astype(str).map(_TRUTH_VALUES)
+    numbers = _quantities(target)
+    return target if numbers.isna().any() else numbers
+
+
 def labels_of(target: pd.Series) -> AnyArray:
-    """Return classes as an array of whole numbers, truth values or texts."""
+    """Return classes as an array of whole numbers, truth values or texts.
+
+    Texts are numbers only if these are written in the same way: 1 is, while 01 and 1.0 stay what they are.
+    """
     if pd.api.types.is_bool_dtype(target.dtype):
         return np.asarray(target, dtype=bool)
     if pd.api.types.is_numeric_dtype(target.dtype):
         values = np.asarray(target, dtype=np.float64)
         if np.all(values == np.floor(values)) and np.all(np.abs(values) < 2**53):
             return values.astype(np.int64)
-    return np.array([str(value) for value in target])
+    texts = [str(value) for value in target]
+    stripped = [text.strip() for text in texts]
+    if all(re.fullmatch(r"0|-?[1-9]\d{0,14}", text) for text in stripped):
+        return np.array([int(text) for text in stripped], dtype=np.int64)
+    if set(texts) <= {"True", "False"}:
+        return np.array([text == "True" for text in texts])
+    return np.array(texts)
 
 
 def fingerprints(table: pd.DataFrame) -> NDArray[np.uint64]:

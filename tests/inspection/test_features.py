@@ -17,7 +17,7 @@ from kernelmosaic import (
     stack_views,
 )
 from kernelmosaic.inspection import feature_importance
-from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, Ranked
+from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, Ranked, Spectrum
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 6)) * [1, 2, 1, 1, 3, 1]
@@ -68,6 +68,22 @@ def test_every_form_of_a_model(model):
     target = np.digitize(Y, [-1, 1]) if isinstance(model, DiscriminantMKLClassifier) else target
     found = feature_importance(model.fit(X, target), X, n_repeats=2, random_state=1)
     np.testing.assert_allclose(found.importances, by_hand(model, X, 2, 1), rtol=1e-6)
+
+
+def test_a_column_of_strings_beside_numbers():
+    letters = np.array(["".join(rng.choice(list("ACGT"), 12)) for _ in range(60)], dtype=object)
+    table = pd.DataFrame(X[:, :2], columns=["a", "b"]).assign(dna=letters)
+    kernels = [("numbers", Gaussian(), ["a", "b"]), ("dna", Spectrum(2), ["dna"])]
+    model = MKLRegressor(kernels, weights="uniform", C=10).fit(table, Y)
+    found = feature_importance(model, table, n_repeats=2, random_state=3)
+    assert found.views == {"numbers": [0, 1], "dna": [2]}
+    # The definition, with outputs computed anew.
+    random = np.random.RandomState(3)
+    orders = [random.permutation(60) for _ in range(2)]
+    for j, name in enumerate(table):
+        changes = [model.predict(table.assign(**{name: table[name].to_numpy()[order]})) for order in orders]
+        importance = np.sqrt(np.mean([(changed - model.predict(table)) ** 2 for changed in changes]) / 2)
+        assert found.importances[j] == pytest.approx(importance, rel=1e-7)
 
 
 @pytest.mark.parametrize("missing", ["neighbors", "zero"])

@@ -454,6 +454,7 @@ def publish(trained: Trained, make_page: Callable[[Trained], Page] | None = None
     request, noted, card = trained.training.request, trained.noted, ModelCard(trained.model)
     # Files are named once every one is written.
     trained.pipeline.training_ = noted
+    trained.pipeline.schema_ = trained.training.schema
     save(trained.pipeline, request.output)
     if make_page is not None:
         with noting(f"The model is complete: {request.output}."):
@@ -516,11 +517,15 @@ def run_unlabelled(request: EmbedRequest) -> None:
         pipeline.fit(training.table)
     say(*dict.fromkeys(str(one.message) for one in said))
     model = pipeline.named_steps["model"]
-    ids = {name: own[name].to_numpy() for name in request.ids}
+    ids: Settings = {}
+    if request.ids:
+        carried = tables.read_as_written(request.path, request.ids).iloc[training.places]
+        ids = {name: carried[name].to_numpy() for name in request.ids}
     found = pd.DataFrame(ids | placed(getattr(model, "labels_", None), model.embedding_))
     if getattr(model, "n_clusters_", 0) > 1:
         found["silhouette"] = rounded({"silhouette": model.silhouette_})["silhouette"]
     pipeline.training_ = training.noted
+    pipeline.schema_ = training.schema
     if request.output is None:
         print(tables.table_text(found), end="")
     else:

@@ -175,6 +175,28 @@ def match_columns(patterns: Iterable[str], columns: Sequence[str], what: str) ->
     return list(found)
 
 
+def split_names(text: str, columns: Collection[str]) -> list[str]:
+    """Return the names and patterns that commas divide; a comma may be part of the name of a column.
+
+    Of several ways to divide it, the longest name that is a column is one.
+    """
+    parts = text.split(",")
+    most_parts = 1 + max((name.count(",") for name in columns), default=0)
+    names = []
+    start = 0
+    while start < len(parts):
+        n_parts = min(most_parts, len(parts) - start)
+        while n_parts > 1 and not _is_column(",".join(parts[start : start + n_parts]), columns):
+            n_parts -= 1
+        names.append(",".join(parts[start : start + n_parts]))
+        start += n_parts
+    return names
+
+
+def _is_column(text: str, columns: Collection[str]) -> bool:
+    return text in columns or text.strip() in columns
+
+
 @dataclass(frozen=True)
 class ViewSpec:
     """A view as the user wrote it: its name, patterns of columns, kernels or nothing, and what to call it in errors."""
@@ -196,7 +218,7 @@ def read_options(given: Sequence[str], columns: Iterable[str]) -> list[ViewSpec]
                 "--on COLUMN and --view name=FILE."
             )
         pattern, _, kernel = rest.rpartition(":") if ":" in rest and rest not in known else (rest, "", "")
-        found.append(ViewSpec(name.strip(), tuple(pattern.split(",")), kernel, f"--view {text}"))
+        found.append(ViewSpec(name.strip(), tuple(split_names(pattern, known)), kernel, f"--view {text}"))
     return found
 
 
@@ -432,8 +454,8 @@ def lay_kernels(plan: Plan, views: Sequence[View]) -> list[tuple[str, Kernel, li
     return found
 
 
-def check_lengths(views: Sequence[View], table: MatrixLike, where: object) -> None:
-    """Refuse strings of different lengths where a kernel compares them place by place."""
+def check_lengths(views: Sequence[View], table: MatrixLike, where: object, places: Sequence[int]) -> None:
+    """Refuse strings of different lengths where a kernel compares them place by place; rows have places in a file."""
     for view in views:
         label = next((label_of(kernel) for kernel in view.kernels if isinstance(kernel, WeightedDegree)), None)
         for column in view.columns if label else ():
@@ -441,14 +463,14 @@ def check_lengths(views: Sequence[View], table: MatrixLike, where: object) -> No
             odd = int(np.argmax(lengths != lengths[0]))
             if odd:
                 raise ValueError(
-                    f"{where}, row {odd + 1}, column {column!r}: {lengths[odd]} letters, but row 1 has {lengths[0]}, "
-                    f"and {label} of --view {view.name} compares letters at the same place; pad or cut them to one "
-                    "length, or use spectrum(3)."
+                    f"{where}, row {places[odd] + 1}, column {column!r}: {lengths[odd]} letters, but row "
+                    f"{places[0] + 1} has {lengths[0]}, and {label} of --view {view.name} compares letters at the same "
+                    "place; pad or cut them to one length, or use spectrum(3)."
                 )
 
 
-def check_row_numbers(table: MatrixLike, plan: Plan, n: int, where: object) -> None:
-    """Refuse a column of row numbers that points outside matrices of n samples."""
+def check_row_numbers(table: MatrixLike, plan: Plan, n: int, where: object, places: Sequence[int]) -> None:
+    """Refuse a column of row numbers that points outside matrices of n samples; rows have places in a file."""
     if plan.rows is None or plan.rows == ROW_COLUMN:
         return
     numbers = table[plan.rows].to_numpy()
@@ -456,8 +478,8 @@ def check_row_numbers(table: MatrixLike, plan: Plan, n: int, where: object) -> N
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"{where}, row {row + 1}, column {plan.rows!r}: {numbers[row]:g} is not a row of the kernel matrices, "
-            f"whose {n} are numbered from 0 to {n - 1}; --rows names the column of these numbers."
+            f"{where}, row {places[row] + 1}, column {plan.rows!r}: {numbers[row]:g} is not a row of the kernel "
+            f"matrices, whose {n} are numbered from 0 to {n - 1}; --rows names the column of these numbers."
         )
 
 

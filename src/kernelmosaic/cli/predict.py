@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -15,16 +16,44 @@ from kernelmosaic.cli.layout import ROW_COLUMN, Plan, check_row_numbers, extend,
 from kernelmosaic.cli.methods import measured
 from kernelmosaic.cli.output import class_names, load_model, noting, say, with_error
 from kernelmosaic.cli.requests import ExplainRequest, NewRowsRequest, PredictRequest
-from kernelmosaic.cli.training_table import Joined, join_tables, keep_rows, located, or_faults, row_names, target_values
+from kernelmosaic.cli.training_table import (
+    NO_SCHEMA,
+    Joined,
+    join_tables,
+    keep_rows,
+    located,
+    or_faults,
+    row_names,
+    target_values,
+)
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.estimators.card import ModelCard
+from kernelmosaic.frames import is_number
 from kernelmosaic.reports import Page
 
 
 @dataclass(frozen=True)
 class NewRows:
-    """A model, and the rows of a table as it reads them."""
+    """A model, and the rows of a table as it reads them.
+
+    Parameters
+    ----------
+    request : NewRowsRequest
+    estimator, model : estimator
+        What the model file holds, and the kernel learner inside it.
+    training : dict
+        What `kernelmosaic fit` noted.
+    plan : Plan or None
+        None of a model that was made in Python.
+    raw : DataFrame
+        The rows, with the columns of joined files; its index is their places in the file.
+    table : DataFrame
+        What the estimator reads of them.
+    carried : DataFrame
+        The columns of --id, of all rows of the file, as they are written there.
+    joined : Joined or None
+    """
 
     request: NewRowsRequest
     estimator: Estimator
@@ -33,6 +62,7 @@ class NewRows:
     plan: Plan | None
     raw: ArrayOrTensor
     table: Any
+    carried: ArrayOrTensor
     joined: Joined | None = None
 
     @classmethod
@@ -40,13 +70,18 @@ class NewRows:
         """Read the files, or raise saying what does not suit the model."""
         estimator, model, training = load_model(request.model)
         path, joined = request.path, None
-        raw = tables.read_table(path)
+        schema = getattr(estimator, "schema_", NO_SCHEMA)
+        names = [name for name in (request.on,) if name is not None]
+        raw = schema.with_names(names, tables.MISSING_MARKS).read(path)
         raw.index = range(len(raw))
         tables.require(raw, request.ids, path)
+        carried = raw[[]]
+        if request.ids:
+            carried = tables.read_as_written(path, request.ids)
         plan = None if training["plan"] is None else Plan(**training["plan"])
         if request.on is not None:
             never = dict.fromkeys(training["targets"], "the target") | {request.on: "the names of the rows"}
-            joined = join_tables(raw, request.views, request.on, path, never)
+            joined = join_tables(raw, request.views, request.on, path, never, schema)
             _check_names(joined, training)
             raw = joined.table
         elif request.views:
@@ -55,7 +90,8 @@ class NewRows:
         if plan is not None and request.on is not None:
             # No row has a view that is not given.
             absent = [name for group in plan.groups if not {*group} & {*raw.columns} for name in group]
-            raw = raw.reindex(columns=[*raw.columns, *absent])
+            # Views that overlap have columns in common.
+            raw = raw.reindex(columns=list(dict.fromkeys([*raw.columns, *absent])))
         if request.kernels or (plan is not None and plan.rows == ROW_COLUMN):
             raw[plan.rows if plan and plan.rows else ROW_COLUMN] = extend(model, request.kernels, len(raw), plan)
         if plan is None:  # a model made in Python
@@ -67,14 +103,34 @@ class NewRows:
                 )
             tables.require(raw, names, path)
             table = tables.read_columns(raw, names, [], path)
-            return cls(request, estimator, model, training, None, raw, table, joined)
+            return cls(request, estimator, model, training, None, raw, table, carried, joined)
         _check_files(plan, training, raw)
         raw = raw.iloc[keep_rows(plan, raw, request.on, path, request.drop_empty)]
         table, faults = or_faults(lambda: plan.table(raw, path), None)
         tables.refuse(located(faults, raw, joined), path)
         if not request.kernels:
-            check_row_numbers(table, plan, n_samples(model), path)
-        return cls(request, estimator, model, training, plan, raw, table, joined)
+            check_row_numbers(table, plan, n_samples(model), path, raw.index)
+        return cls(request, estimator, model, training, plan, raw, table, carried, joined)
+
+    @property
+    def ids(self) -> ArrayOrTensor:
+        """The columns of --id, of the rows that are read."""
+        return self.carried.iloc[self.raw.index]
+
+    def number_of(self, row: int) -> int:
+        """Return the number that a row has in the file, from 1."""
+        return int(self.raw.index[row]) + 1
+
+    def row_of(self, number: int) -> int:
+        """Return the row that has a number in the file, from 1."""
+        path, n_rows = self.request.path, len(self.carried)
+        if number > n_rows:
+            raise ValueError(f"--row {number}: {path} has {n_rows} rows; give the number of one of them.")
+        if number - 1 not in self.raw.index:
+            raise ValueError(
+                f"--row {number}: this row of {path} is left out, as it has no view; give the number of another one."
+            )
+        return int(self.raw.index.get_loc(number - 1))
 
     @cached_property
     def X(self) -> MatrixLike:
@@ -126,16 +182,18 @@ class NewRows:
         if hasattr(self.model, "embedding_"):
             Z = self.estimator.transform(self.table) if hasattr(self.model, "transform") else self.model.embed(self.X)
             own = placed(self.predicted if hasattr(self.model, "labels_") else None, np.asarray(Z))
-        own, ids = own or {"prediction": self.predicted}, self.request.ids
-        if {*ids} & {*own}:
-            raise ValueError(f"--id {min({*ids} & {*own})}: the output's own column has this name; rename yours.")
-        return {name: self.raw[name].to_numpy() for name in ids} | own
+        own = own or {"prediction": self.predicted}
+        taken = {*self.request.ids} & {*own}
+        if taken:
+            raise ValueError(f"--id {min(taken)}: the output's own column has this name; rename yours.")
+        return {name: self.ids[name].to_numpy() for name in self.request.ids} | own
 
     def say_notes(self) -> None:
         """Print remarks on the table: columns that are ignored, categories that are new."""
         known, notes = {*self.table.columns, *self.request.ids, *self.training["targets"], ROW_COLUMN}, []
         if self.joined is not None:
             known.add(self.joined.on)
+            notes += self.joined.lacking_rows
             for name, path in self.training["files"].get("views", {}).items():
                 if name not in self.joined.files:
                     notes.append(f"view {name!r} ({path} when the model was fitted) is not given: no row has it.")
@@ -264,22 +322,32 @@ def _truth(rows: NewRows) -> TargetLike:
     if not columns or task == "one-class" or not {*columns} <= {*raw.columns} or raw[columns].isna().any(axis=None):
         return None
     try:
-        y = target_values(raw, task, columns, path)
+        y, faults = or_faults(lambda: target_values(raw, task, columns, path), np.empty(0))
+        tables.refuse(located(faults, raw, None), path)
     except ValueError as error:
         text = str(error).removesuffix(".")
         raise ValueError(f"{text}; correct it, or leave the column out to predict without a score.") from None
     if task != "classification":
         return y
-    # By their texts: classes that are texts may all read as numbers in another table.
-    labels, classes = list(map(str, y)), {str(c): c for c in rows.model.classes_}
+    classes = {str(c): c for c in rows.model.classes_}
+    labels = [_class_text(str(label), classes) for label in y]
     strange = [i for i, label in enumerate(labels) if label not in classes]
     if strange:
         raise ValueError(
-            f"{path}, row {strange[0] + 1}, column {columns[0]!r}: the class {labels[strange[0]]!r} was not in the "
-            f"training table ({tables.some(list(classes), 10)}); correct it, or leave the column out to predict "
-            "without a score."
+            f"{path}, row {rows.number_of(strange[0])}, column {columns[0]!r}: the class {labels[strange[0]]!r} was "
+            f"not in the training table ({tables.some(list(classes), 10)}); correct it, or leave the column out to "
+            "predict without a score."
         )
     return np.array([classes[label] for label in labels])
+
+
+def _class_text(label: str, classes: Mapping[str, Any]) -> str:
+    """Return the text of the class that a label writes in another way, as 1.0 for 1 and TRUE for True; else itself."""
+    if label in classes or any(isinstance(c, str) for c in classes.values()):
+        return label
+    if is_number(label) and float(label).is_integer():
+        return str(int(float(label)))
+    return label.capitalize()
 
 
 def rounded(columns: Settings) -> Settings:
@@ -293,9 +361,10 @@ def rounded(columns: Settings) -> Settings:
 def run_explanation(request: ExplainRequest) -> None:
     """Write the table of contributions, and the page if there is to be one."""
     rows, output, report = NewRows.read(request), request.output, request.report
-    if request.row is not None and (report is None or request.row > len(rows.table)):
-        count = f"{request.path} has {len(rows.table)} rows"
-        raise ValueError(f"--row {request.row}: {count if report else 'a page shows it; add --report FILE'}.")
+    if request.row is not None:
+        if report is None:
+            raise ValueError(f"--row {request.row}: a page shows it; add --report FILE.")
+        rows.row_of(request.row)
     answers = explain_rows(rows)
     rows.say_notes()
     # Files are named once every one is written.
@@ -361,7 +430,8 @@ def explanation_page(rows: NewRows, answers: Any, request: ExplainRequest) -> Pa
     head = [name for name in answers.columns if name not in {*kernels, "constant"}]
     body = []
     for i, (_, row) in enumerate(shown.iterrows()):
-        number, largest = 1 + i // max(len(rows.labels), 1), sorted(kernels, key=lambda name: -abs(row[name]))[:3]
+        number = rows.number_of(i // max(len(rows.labels), 1))
+        largest = sorted(kernels, key=lambda name: -abs(row[name]))[:3]
         decided = ", ".join(f"{name} {row[name]:+.3g}" for name in largest)
         body.append([str(number), *(_written(row[name]) for name in head), decided, _written(row["constant"])])
     columns = ("row", *head, "largest contributions", "constant")
@@ -373,13 +443,15 @@ def _add_one(page: Page, rows: NewRows, request: ExplainRequest) -> None:
     """Add what decides on the row of --row, or on the first that lacks a view or, if none does, the first."""
     if find_spec("matplotlib") is None or rows.training["task"] in ("multi-label", "survival"):
         return
-    row = first_lacking(rows.table, rows.plan) if request.row is None else request.row - 1
+    row = first_lacking(rows.table, rows.plan)
+    if request.row is not None:
+        row = rows.row_of(request.row)
     # As it is written: nothing is scored by it.
     known = [rows.raw[name].iloc[row] for name in rows.training["targets"] if name in rows.raw.columns]
     truth = known[0] if known and known[0] == known[0] else None
-    of = "".join(f", {name} `{rows.raw[name].iloc[row]}`" for name in request.ids)
+    of = "".join(f", {name} `{rows.ids[name].iloc[row]}`" for name in request.ids)
     other = "" if request.row else " `--row N` draws another."
-    text = f"Row {row + 1}{of}: what each view adds to its decision.{other}"
+    text = f"Row {rows.number_of(row)}{of}: what each view adds to its decision.{other}"
     add_waterfall(page, text, rows.estimator, rows.table.iloc[[row]], truth)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,8 +23,12 @@ from kernelmosaic.cli.output import say
 from kernelmosaic.cli.requests import FitRequest, TaskName
 from kernelmosaic.files import existing_file
 from kernelmosaic.kernels import Kernel, by_group, read_gmt
+from kernelmosaic.schema import Column, ColumnKind, Schema
 
 T = TypeVar("T")
+
+#: Of a table that no model knows yet: what its columns hold is found out.
+NO_SCHEMA = Schema(())
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,24 @@ class TrainingTable:
     warnings: list[str]
 
     @property
+    def schema(self) -> Schema:
+        """How the columns are read, for later tables."""
+        plan, target, marks = self.plan, self.target, tables.MISSING_MARKS
+        columns = {name: Column(name, "numbers", missing=marks) for name in (*target.columns, *plan.numbers)}
+        columns |= {name: Column(name, "texts", missing=marks) for name in plan.texts}
+        categories = dict(plan.categories)
+        if target.task == "classification":
+            categories[target.columns[0]] = [str(value) for value in np.unique(target.y)]
+        for name, values in categories.items():
+            kind: ColumnKind = "classes" if name in target.columns else "categories"
+            missing = tuple(mark for mark in marks if mark not in values)
+            columns[name] = Column(name, kind, tuple(values), missing)
+        if plan.rows not in (None, ROW_COLUMN):
+            columns[plan.rows] = Column(plan.rows, "numbers", missing=marks)
+        names = [name for name in (self.request.on, self.request.groups) if name is not None]
+        return Schema(tuple(columns.values())).with_names(names, marks)
+
+    @property
     def noted(self) -> Settings:
         """The columns and views as a model file records them."""
         columns = [name for name in self.plan.columns if name != ROW_COLUMN]
@@ -93,13 +116,15 @@ class TrainingTable:
 
 def read_training_table(request: FitRequest, default: list[Kernel] | None = None) -> TrainingTable:
     """Read the files, and lay out which kernel reads which columns; views without kernels have the default ones."""
-    raw = tables.read_table(request.path)
+    raw = _read_first_table(request)
     raw.index = range(len(raw))  # rows that are left out below leave the numbers of the others as they are
     _check_view_files(raw, request)
     target, faults = _target_or_faults(raw, request)
     request = with_method(request, target.task)
     # The columns that are never learned from, wherever they come from, and what each is.
-    never: dict[Any, str] = {**dict.fromkeys(target.columns, "the target"), request.event: "the event"}
+    never: dict[Any, str] = dict.fromkeys(tables.named_indices(request.path), "the index of the table")
+    never |= dict.fromkeys(target.columns, "the target")
+    never |= {request.event: "the event"}
     never |= {request.rows: "the row numbers", request.on: "the names of the rows", request.groups: "the groups"}
     joined = None
     if request.on is not None:
@@ -109,7 +134,9 @@ def read_training_table(request: FitRequest, default: list[Kernel] | None = None
         raw = joined.table
     everything = list(raw.columns)
     dropped = [
-        name for text in request.drop for name in layout.match_columns(text.split(","), everything, f"--drop {text}")
+        name
+        for text in request.drop
+        for name in layout.match_columns(layout.split_names(text, everything), everything, f"--drop {text}")
     ]
     usable = [name for name in everything if name not in {*never, *dropped}]
     indices = [] if request.names_views else [name for name in usable if tables.looks_like_an_index(raw[name])]
@@ -122,7 +149,8 @@ def read_training_table(request: FitRequest, default: list[Kernel] | None = None
     default = layout.usual_kernels(target.task, request.method) if default is None else default
     views, notes = _choose_views(request, kinds, default, joined, never)
     notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
-    notes += [] if joined is None else joined.notes
+    if joined is not None:
+        notes += [*joined.notes, *joined.unused_rows]
     plan = layout.make_plan(views, kinds, raw, rows_column, request)
     unused = [name for name in kinds if name not in plan.columns]
     if unused and (request.names_views or request.kernels):
@@ -141,10 +169,10 @@ def read_training_table(request: FitRequest, default: list[Kernel] | None = None
             f"--method {request.method}: some rows lack a view, which mkl, localized, rmkl and ridge alone learn "
             "from; --impute median fills it in."
         )
-    layout.check_lengths(views, table, request.path)
+    layout.check_lengths(views, table, request.path, raw.index)
     given = layout.read_given_kernels(request.kernels, plan, len(raw))
     if given:
-        layout.check_row_numbers(table, plan, len(given[0][1].K), request.path)
+        layout.check_row_numbers(table, plan, len(given[0][1].K), request.path, raw.index)
     kernels = [*layout.lay_kernels(plan, views), *given]
     names = [name for name, *_ in kernels]
     repeated = [name for name in names if names.count(name) > 1]
@@ -171,6 +199,12 @@ def read_training_table(request: FitRequest, default: list[Kernel] | None = None
     )
 
 
+def _read_first_table(request: FitRequest) -> Any:
+    """Return the table that is named first; classes and names are read as they are written."""
+    names = [name for name in (request.target, request.on, request.groups) if name is not None]
+    return tables.read_table(request.path, dict.fromkeys(names, tables.MISSING_MARKS))
+
+
 def _check_view_files(raw: ArrayOrTensor, request: FitRequest) -> None:
     """Refuse views that are files without a column to join them by, and a target that such a file alone has."""
     files = {text: path for text in request.views for _, path, _ in [file_view(text)] if os.path.isfile(path)}
@@ -180,7 +214,7 @@ def _check_view_files(raw: ArrayOrTensor, request: FitRequest) -> None:
                 f"--view {text}: {path} is a file; files are joined to {request.path} by a column that names the rows "
                 "in each of them: name it with --on COLUMN."
             )
-        targets = {name for name in _target_names(request) if name not in raw.columns and "," not in name}
+        targets = {name for name in _target_names(request, raw.columns) if name not in raw.columns}
         for name in sorted(targets & {*tables.read_table(path).columns} if targets else ()):
             raise ValueError(
                 f"column {name!r} is in {path}, but the target must be in the first table, which is {request.path}: "
@@ -190,7 +224,7 @@ def _check_view_files(raw: ArrayOrTensor, request: FitRequest) -> None:
 
 def row_names(raw: ArrayOrTensor, on: str) -> ArrayOrTensor:
     """Return the column that names the rows as a table of texts, alike for names that are numbers in another file."""
-    return raw[[on]].astype(str).astype(object)
+    return tables.texts_of(raw[on]).to_frame()
 
 
 # Tables joined by a column that names their rows ----------------------------------------------------------------------
@@ -213,7 +247,11 @@ class Joined:
     sources : dict
         The file of each joined column, and its name there.
     notes : list of str
-        What was left out.
+        Columns that were left out.
+    lacking_rows : list of str
+        For every file that lacks rows of the table, how many and one of them.
+    unused_rows : list of str
+        For every file with rows that the table does not have, how many and one of them.
     """
 
     table: Any
@@ -222,22 +260,33 @@ class Joined:
     files: dict[str, Path]
     sources: dict[str, tuple[Path, str]]
     notes: list[str]
+    lacking_rows: list[str]
+    unused_rows: list[str]
 
 
-def join_tables(raw: ArrayOrTensor, given: Sequence[str], on: str, where: object, never: Mapping[Any, str]) -> Joined:
+def join_tables(
+    raw: ArrayOrTensor,
+    given: Sequence[str],
+    on: str,
+    where: object,
+    never: Mapping[Any, str],
+    schema: Schema = NO_SCHEMA,
+) -> Joined:
     """Join views that are files of their own, written as ``name=FILE:KERNEL``, to a table by a column of both.
 
-    A view that is no file names columns of the table. A row that a file does not have lacks its view. Columns of files
-    that are called like one of `never` (each described) are left out, and so are those that name or number the
-    rows.
+    Names of rows are compared as they are written. A view that is no file names columns of the table. A row that a file
+    does not have lacks its view. Columns of files that are called like one of `never` (each described) are left out,
+    and so are those that name or number the rows. The columns of files are read by the schema, as far as they are in
+    it.
     """
     import pandas as pd
 
     tables.require(raw, [on], where)
     keys = _keys(raw[on], on, where)
     own_columns = list(raw.columns)
-    joined = Joined(raw, on, [], {}, {}, [])
+    joined = Joined(raw, on, [], {}, {}, [], [], [])
     views, files, notes = joined.views, joined.files, joined.notes
+    lacking_rows, unused_rows, known_keys = joined.lacking_rows, joined.unused_rows, set(keys)
     for text in given:
         name, path, kernel = file_view(text)
         if any(one.name == name for one in views) and (name in files or os.path.isfile(path)):
@@ -249,20 +298,37 @@ def join_tables(raw: ArrayOrTensor, given: Sequence[str], on: str, where: object
         if "=" in text and not os.path.exists(path) and not path.suffix:
             hint = tables.meant(str(path), own_columns) or f" there are {tables.some(own_columns, 6)}."
             raise ValueError(f"--view {text}: {path} is not a file, and {where} has no such column;{hint}")
-        table = tables.read_table(path)
+        table = schema.of_view(name).with_names([on], tables.MISSING_MARKS).read(path)
         tables.require(table, [on], path)
         names = _keys(table[on], on, path)
         own = table.drop(columns=[on]).set_axis(names)
-        if not own.index.isin(keys).any():
+        unused = [key for key in names if key not in known_keys]
+        known_names = set(names)
+        lacking = [key for key in keys if key not in known_names]
+        hint = _hint_at_spelling(unused, path, lacking, where)
+        if len(unused) == len(names):
             raise ValueError(
                 f"--view {text}: none of its {len(own)} rows has a value of column {on!r} that {where} has, such as "
-                f"{keys[0]!r}; its first is {own.index[0]!r}."
+                f"{keys[0]!r}; its first is {names[0]!r}.{hint}"
             )
-        why = {column: _why_not(table[column], names, never) for column in own.columns}
+        if unused:
+            of_rows = f"{len(unused)} of {len(names)} rows of {path}"
+            unused_rows.append(f"{of_rows} are not used: {where} has no {on} {unused[0]!r}.{hint}")
+        if lacking:
+            of_rows = f"{len(lacking)} of {len(keys)} rows of {where}"
+            lacking_rows.append(f"view {name!r}: {of_rows} lack it: {path} has no {on} {lacking[0]!r}.{hint}")
+        never_here = dict.fromkeys(tables.named_indices(path), "the index of the table") | {**never}
+        why = {column: _why_not(table[column], names, never_here) for column in own.columns}
         notes += [f"column {column!r} of {path} is left out: {reason}." for column, reason in why.items() if reason]
         own = own[[column for column, reason in why.items() if not reason]]
         if not len(own.columns):
             raise ValueError(f"--view {text}: {path} has no column to learn from beside {on!r} and the target.")
+        for column in own.columns:
+            if f"{name}.{column}" in raw.columns:
+                raise ValueError(
+                    f"--view {text}: column {column!r} of {path} is called '{name}.{column}' once it is joined, and "
+                    f"{where} has a column of this name; rename one of them, or give the view another name."
+                )
         joined.sources.update({f"{name}.{column}": (path, column) for column in own.columns})
         own.columns = [f"{name}.{column}" for column in own.columns]
         raw = pd.concat([raw, own.reindex(keys).set_axis(raw.index)], axis=1)
@@ -297,14 +363,33 @@ def _why_not(column: Any, names: Sequence[str], never: Mapping[Any, str]) -> str
 
 
 def _keys(column: Any, on: str, where: object) -> list[str]:
-    keys = [str(value) for value in column]
-    if column.isna().any() or len(set(keys)) < len(keys):
-        repeated = next((key for key in keys if keys.count(key) > 1), "nothing")
+    """Return the names of rows as they are written; they must be there and differ."""
+    keys = list(tables.texts_of(column))
+    repeated = next((key for key, count in Counter(keys).items() if count > 1 and key is not None), "nothing")
+    if None in keys or len(set(keys)) < len(keys):
         raise ValueError(
             f"{where}: column {on!r} has {repeated!r} more than once, or is empty; --on needs a column that names "
             "every row."
         )
     return keys
+
+
+def _hint_at_spelling(unused: Sequence[str], path: Path, lacking: Sequence[str], where: object) -> str:
+    """Return a sentence on a row of each file that may be the same one under two spellings; empty if there is none."""
+    spelt = {_spelling(key): key for key in lacking}
+    for key in unused:
+        if _spelling(key) in spelt:
+            names = f"{key!r} of {path} and {spelt[_spelling(key)]!r} of {where}"
+            return f" Names are compared as they are written: {names} differ."
+    return ""
+
+
+def _spelling(name: str) -> str:
+    """Return what programs leave of a name: 007, 7.0 and " 7" become 7."""
+    whole, point, zeros = name.strip().casefold().partition(".")
+    is_whole = point == "" or (zeros != "" and not zeros.strip("0"))
+    digits = whole if is_whole else name.strip().casefold()
+    return digits.lstrip("0") or "0"
 
 
 def file_view(text: str) -> tuple[str, Path, str]:
@@ -366,14 +451,15 @@ def or_faults(read: Callable[[], T], otherwise: T) -> tuple[T, list[tables.Fault
 
 
 def _target_or_faults(raw: ArrayOrTensor, request: FitRequest) -> tuple[Target, list[tables.Fault]]:
-    unread = Target(request.task or "classification", tuple(_target_names(request)), np.empty(0))
+    unread = Target(request.task or "classification", tuple(_target_names(request, raw.columns)), np.empty(0))
     return or_faults(lambda: read_target(raw, request), unread)
 
 
-def _target_names(request: FitRequest) -> list[str]:
-    """What the columns of the target may be called: a comma is part of a name, or stands between two."""
-    names = [*(request.target or "").split(","), request.target or "", request.event or ""]
-    return [name.strip() for name in names if name]
+def _target_names(request: FitRequest, columns: Collection[str]) -> list[str]:
+    """Return what the columns of the target may be called: a comma is part of a name, or stands between two."""
+    target = request.target or ""
+    names = [*layout.split_names(target, columns), target, request.event or ""]
+    return [name if name in columns else name.strip() for name in names if name]
 
 
 def target_values(raw: ArrayOrTensor, task: TaskName, columns: Sequence[str], where: object) -> AnyArray:
@@ -401,7 +487,8 @@ def read_target(raw: ArrayOrTensor, request: FitRequest) -> Target:
         known = ", ".join(raw.columns[-8:])
         raise ValueError(f"name the column to predict with --target (… {known}), or give --task one-class.")
     if request.task == "multi-label" or ("," in name and name not in raw.columns):
-        return _read_labels(raw, request, [part.strip() for part in name.split(",")])
+        parts = layout.split_names(name, raw.columns)
+        return _read_labels(raw, request, [part if part in raw.columns else part.strip() for part in parts])
     target = tables.target_of(raw, name, where)
     task = request.task or tables.guess_task(target)
     try:
@@ -457,12 +544,15 @@ def _read_labels(raw: ArrayOrTensor, request: FitRequest, names: list[str]) -> T
 
 
 def _read_groups(raw: ArrayOrTensor, request: FitRequest) -> Indices | None:
-    if request.groups is None:
+    name = request.groups
+    if name is None:
         return None
-    groups = np.unique(tables.labels_of(tables.target_of(raw, request.groups, request.path)), return_inverse=True)[1]
+    column, faults = or_faults(lambda: tables.target_of(raw, name, request.path), raw)
+    tables.refuse(located(faults, raw, None), request.path)
+    groups = np.unique(tables.labels_of(column), return_inverse=True)[1]
     if groups.max() == 0:
         raise ValueError(
-            f"--groups {request.groups}: the column holds one group only, and no row stays when it is left out; name "
+            f"--groups {name}: the column holds one group only, and no row stays when it is left out; name "
             "another column."
         )
     return np.asarray(groups, dtype=np.intp)

@@ -537,7 +537,9 @@ def _block_of(one: FittedKernel, view: AnyArray, support: Any, shared: dict[Any,
 
     def block(rows: Any, place: int | None = None, others: Any = None) -> AnyArray:
         changed = view[rows]
-        if place is not None and not (is_plain and support_scale is None):
+        if place is not None and view.ndim == 1:  # texts, graphs and the like, which are one column
+            changed = view[others]
+        elif place is not None and not (is_plain and support_scale is None):
             changed = changed.copy()
             changed[:, place] = view[others, place]
         scale = None if support_scale is None else rule.row_scale(changed)
