@@ -33,13 +33,18 @@ _REMEDIES = {
 
 
 def is_pandas(X: object) -> bool:
-    """Whether an object is a data frame of pandas."""
-    return hasattr(X, "iloc") and hasattr(X, "columns") and hasattr(X, "dtypes")
+    """Whether an object is a data frame of pandas; those of Dask, which stay where they are, are none."""
+    return hasattr(X, "iloc") and hasattr(X, "columns") and _is_of(X, "pandas")
 
 
 def is_polars(X: object) -> bool:
     """Whether an object is a data frame of Polars."""
-    return hasattr(X, "get_columns") and hasattr(X, "schema")
+    return hasattr(X, "get_columns") and _is_of(X, "polars")
+
+
+def _is_of(X: object, library: str) -> bool:
+    """Whether a class of an object is of a library."""
+    return any(kind.__module__.partition(".")[0] == library for kind in type(X).__mro__)
 
 
 def is_series(X: object) -> bool:

@@ -279,3 +279,10 @@ def test_new_numbers_are_no_unseen_categories():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict(X.assign(age=X["age"] + 0.001))
+
+
+def test_text_in_columns_of_an_array_that_no_kernel_reads_does_no_harm():
+    X = pd.DataFrame({"number": NUMBER, "note": [f"w{ward}" for ward in WARD]}).to_numpy()
+    model = fitted("MKLClassifier", X, [("line", Linear(), [0])])
+    reference = fitted("MKLClassifier", NUMBER[:, np.newaxis], [("line", Linear(), [0])])
+    np.testing.assert_array_equal(outputs(model, X), outputs(reference, NUMBER[:, np.newaxis]))

@@ -181,3 +181,11 @@ def test_errors_say_what_would_do():
         kernel_importance(MKLClassifier(VIEWS[:1]), X, y)
     with pytest.raises(ValueError, match="scoring"):
         kernel_importance(MKLClassifier(VIEWS), X, y, scoring="nothing")
+
+
+def test_categories_of_a_frame_have_their_kernel_where_others_are_left_out():
+    random = np.random.RandomState(0)
+    X = pd.DataFrame({"age": random.standard_normal(40), "ward": pd.Categorical(random.randint(0, 2, 40))})
+    y = (X["ward"].astype(int) + 0.1 * random.standard_normal(40) > 0.5).astype(int).to_numpy()
+    found = kernel_importance(MKLClassifier(), X, y, cv=2, n_repeats=1, random_state=0).to_frame()
+    assert [name for name in found.index if "categorical" in name] == [found["drop_mean"].idxmax()]

@@ -289,8 +289,9 @@ class KernelEstimator(BaseEstimator, ABC):
     def _array_form(self, X: MatrixLike, names: NDArray[np.object_] | None) -> tuple[MatrixLike, Settings]:
         """Return samples, and what scikit-learn's check is to make of them and to allow."""
         rules = self._rules
-        if rules["kinds"] != ["numbers"] or (rules["picked"] and names is None and hasattr(X, "columns")):
-            # Row numbers, sequences, graphs, frames with columns that no kernel reads: each kernel checks its own.
+        may_hold_others = hasattr(X, "columns") or getattr(X, "dtype", None) == np.dtype(object)
+        if rules["kinds"] != ["numbers"] or (rules["picked"] and names is None and may_hold_others):
+            # Row numbers, sequences, graphs, tables with columns that no kernel reads: each kernel checks its own.
             table = read_frame(X)
             if "graphs" in rules["kinds"]:
                 table = graph_table(X)
@@ -574,7 +575,7 @@ class BaseMKL(KernelEstimator):
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of such tables
             Samples; several tables have the same rows. Names of rows, by a pandas index of anything but integers, must
             be the same in the same order here, in `y` and in `sample_weight`. With `approximation` also a memory map,
-            the path of a Parquet file, or a Dask collection.
+            the path of a Parquet or ``.npy`` file, or a Dask collection.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Classes of a classifier, numbers of a regression.
         sample_weight : array-like of shape (n_samples,), optional

@@ -168,8 +168,8 @@ class MKLClassifier(KernelClassifier, BaseMKL):
         landmarks and is for every kernel; ``"leading"`` does so with more landmarks, four times the rank and at least
         400, and keeps the directions in which these vary most, which of noisy columns lack less than as many landmarks;
         ``"fourier"`` draws frequencies and is for Gaussian and Laplacian kernels. Linear kernels of no more columns
-        than `rank` stay exact. X may then be a memory map, or the path of a Parquet file or a folder of them, which are
-        read in blocks. Weights, objective and gap are those of the approximated problem.
+        than `rank` stay exact. X may then be a memory map, or the path of a ``.npy`` file, of a Parquet file or of a
+        folder of these, which are read in blocks. Weights, objective and gap are those of the approximated problem.
     rank : int, float, or sequence of P such, default=500
         Maximum number of features per kernel, with `approximation` only. With ``"leading"``, a number below 1 is the
         share of a kernel, of the trace of its matrix between 500 landmarks, that its features may lack.
@@ -292,7 +292,7 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
         How kernels are put on one scale.
     approximation : {"nystroem", "leading", "fourier"} or None, default=None
         As in `MKLClassifier`: each kernel becomes a block of features, cost grows with the number of samples, and X may
-        be a memory map, the path of a Parquet file or a folder of them, or a Dask collection.
+        be a memory map, the path of a ``.npy`` file, of a Parquet file or of a folder of these, or a Dask collection.
     rank : int or sequence of P int, default=500
         Maximum number of features per kernel.
     calibration : {"sigmoid", "isotonic"} or None, default=None

@@ -159,7 +159,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples; with `approximation` also a memory map, the path of a Parquet file, or a Dask collection.
+            Samples; with `approximation` also a memory map, the path of a Parquet or ``.npy`` file, or a Dask
+            collection.
         y : array-like of shape (n_samples,) or (n_samples, labels)
             Classes, or the indicators of labels of which a sample may have several, or none.
 

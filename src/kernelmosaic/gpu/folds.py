@@ -65,7 +65,7 @@ class TogetherFold:
             return None
         X = given.X
         if scale:
-            standardizer = inside.standardizer(model.read_kernels())
+            standardizer = inside.standardizer(model.read_kernels(inside.table, inside.views))
             inside, X = replace(inside, X=standardizer(inside.X)), standardizer(X)
         recipes = [[one.recipe(inside) for one in path] for path in paths]
         if not all(_is_served(path[0]) for path in recipes):

@@ -208,7 +208,7 @@ class _Fold:
         with SharedKernels(memory_budget=1) as shared, quiet:
             pipeline = self._fit(self.estimator, train)
             model, data = last_step(pipeline), shared.store.training_sets[-1]
-            specs = lay_specs(model.read_kernels(), data.table)
+            specs = lay_specs(model.read_kernels(data.table), data.table)
             if len(model.kernel_names_) < 2:
                 raise ValueError(
                     f"kernels: {model.kernel_names_[0]!r} is the only one, which cannot be left out; give at least two."
