@@ -43,7 +43,6 @@ from kernelmosaic.gram.pairs import PairStack, make_pair_stack
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
 from kernelmosaic.gram.subsets import SubsetKernels, SubsetStack
-from kernelmosaic.kernels.base import named
 from kernelmosaic.kernels.matrices import Precomputed
 from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.subsets import Subsets
@@ -520,20 +519,16 @@ class FeatureSet(TrainingSet):
 
 
 def may_lack(specs: Sequence[KernelSpec]) -> bool:
-    """Whether a sample can lack a view and have another: kernels read different columns, or matrices with gaps.
+    """Whether a sample can lack a view and have another: kernels read different columns, or matrices.
 
-    A pair is one sample with two members, neither of which it may lack.
+    New samples may lack a matrix that no training sample lacks: a row of similarities that is NaN. A pair is one sample
+    with two members, neither of which it may lack.
     """
     if any(isinstance(one.kernel, Pairwise) for one in specs):
         return False
     if len(specs) < 2 or len({None if one.columns is None else one.columns.tobytes() for one in specs}) > 1:
         return len(specs) > 1
-    for one in specs:
-        if isinstance(one.kernel, Precomputed):
-            with named(one.name):
-                if one.kernel.has_gaps:
-                    return True
-    return False
+    return any(isinstance(one.kernel, Precomputed) for one in specs)
 
 
 def read_training_set(

@@ -52,6 +52,7 @@ from kernelmosaic.frames import is_sparse, read_frame, refuse_times, time_column
 from kernelmosaic.gram.missing import GATED, RULES, first_columns
 from kernelmosaic.kernels.base import Kernel, object_table, refuse_text
 from kernelmosaic.kernels.graphs import graph_table
+from kernelmosaic.kernels.matrices import Precomputed, length_of, read_new_rows
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, lay_specs, read_kernels
 from kernelmosaic.learning.certificate import AIM
@@ -247,6 +248,15 @@ class KernelEstimator(BaseEstimator, ABC):
 
         At a fit, `views` are the column numbers of each table, where several were given.
         """
+        new_rows = None if reset else read_new_rows(X, self._rules.get("matrices", {}))
+        if new_rows is not None:
+            return new_rows
+        return self._validate_table(X, *y, reset=reset, views=views, **checks)
+
+    def _validate_table(
+        self, X: MatrixLike, *y: TargetLike, reset: bool, views: Settings | None = None, **checks: Any
+    ) -> MatrixLike:
+        """Check samples that are rows of a table, or of several."""
         if reset:
             self._rules, self._standardizer = self._input_rules(X), None
         rules = self._rules  # parameters may have changed since the fit
@@ -375,12 +385,23 @@ class KernelEstimator(BaseEstimator, ABC):
         return {
             "kinds": sorted(set(self._kernels_take("input_kind", entries))),
             "dense": next((name for name, sparse in readers if not sparse), None),
+            "matrices": self._lengths_of_matrices(entries),
             "picked": all(entry.columns is not None for entry in entries),
             "approximation": self.approximation,
             "gated": self.missing == GATED,
             # Whether samples may lack what a kernel reads; else the kernels raise.
             "views": self.missing is not None and not any(isinstance(entry.kernel, Subsets) for entry in entries),
         }
+
+    def _lengths_of_matrices(self, entries: Sequence[Entry]) -> dict[str, int]:
+        """Return how many rows the matrix of every kernel has; nothing where new rows cannot be given as blocks."""
+        # Gates read the samples themselves.
+        if hasattr(self, "gating_columns"):
+            return {}
+        matrices = {entry.name: entry.kernel for entry in entries if isinstance(entry.kernel, Precomputed)}
+        if len(matrices) < len(entries):
+            return {}
+        return {name: length_of(matrix.K) for name, matrix in matrices.items()}
 
     def read(self, X: MatrixLike) -> MatrixLike:
         """Return samples as the fitted kernels read them, or raise if they are not like those of the fit.

@@ -17,7 +17,7 @@ from kernelmosaic.gram.normalizing import Normalization, make_normalization, war
 from kernelmosaic.gram.options import device_entries
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, named
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
-from kernelmosaic.kernels.matrices import MatrixRows, Precomputed
+from kernelmosaic.kernels.matrices import MatrixRows, NewRows, Precomputed
 from kernelmosaic.kernels.numeric import Radial
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
@@ -218,7 +218,7 @@ class KernelSet:
         reads = [(one.view, one.kernel.preparation) for one in self.fitted]
         for m, one in enumerate(self.fitted):
             if one.view not in cut:
-                V = read_columns(X, one.columns)
+                V = in_dense_columns(take_view(X, one))
                 if present is not None and stand_ins is not None and not present[:, m].all():
                     V = _with_stand_in(V, present[:, m], stand_ins[m])
                 with named(one.name):
@@ -441,16 +441,29 @@ def read_columns(X: MatrixLike, columns: Indices | None, few: int = 500) -> Matr
 
     Products of arrays are several times faster than those of sparse rows, even where one entry in ten is not zero.
     """
-    V = take_columns(X, columns)
+    return in_dense_columns(take_columns(X, columns), few)
+
+
+def in_dense_columns(V: MatrixLike, few: int = 500) -> MatrixLike:
+    """Return samples, a sparse matrix of few columns as an array."""
     if not sparse.issparse(V):
         return V
     return V.toarray() if V.shape[1] <= few else V.tocsr()
+
+
+def take_view(X: MatrixLike, kernel: Any) -> MatrixLike:
+    """Return the columns of samples that a kernel, known by its name and columns, reads."""
+    if isinstance(X, NewRows):
+        return X.of_kernel(kernel.name)
+    return take_columns(X, kernel.columns)
 
 
 def _with_stand_in(V: MatrixLike, present: Mask, row: MatrixLike) -> MatrixLike:
     """Return what a kernel reads of samples, with one row in place of those that lack it."""
     if sparse.issparse(V):
         return sparse.vstack([V, row], format="csr")[np.where(present, np.arange(len(present)), len(present))]
+    if isinstance(V, NewRows):
+        return np.where(present[:, np.newaxis], V, 0.0).view(NewRows)
     V = np.array(V)
     V[~present] = row.toarray() if sparse.issparse(row) else row
     return V

@@ -10,10 +10,9 @@ from scipy import sparse
 
 from kernelmosaic._typing import AnyArray, Array, Indices, Mask, MatrixLike
 from kernelmosaic.backend import row_strips
-from kernelmosaic.gram.kernel_set import KernelSet, Views, read_columns, take_rows
+from kernelmosaic.gram.kernel_set import KernelSet, Views, read_columns, take_rows, take_view
 from kernelmosaic.kernels.base import named
-from kernelmosaic.kernels.matrices import MatrixRows
-from kernelmosaic.kernels.views import take_columns
+from kernelmosaic.kernels.matrices import MatrixRows, NewRows
 
 #: What `missing` may be; and what it is under gates, which are zero then.
 RULES = ("neighbors", "zero")
@@ -43,7 +42,7 @@ def present_views(kernels: Sequence[Any], X: MatrixLike) -> Mask | None:
         key = (own, None if one.columns is None else one.columns.tobytes())
         if key not in known:
             with named(one.name):
-                V = take_columns(X if gaps is None else gaps, one.columns)
+                V = take_view(X if gaps is None else gaps, one)
                 known[key] = ~one.kernel.lacks(V) if gaps is None else V.sum(axis=1) == 0
         present[:, m] = known[key]
     if present.all():
@@ -157,8 +156,14 @@ class MissingViews:
         """
         P, n = len(self.kernel_set), len(self.present)
         spreads, likeness = self._measured()
-        here, there = self.kernel_set.diagonals(views), self.kernel_set.diagonals(self.views)
+        there = self.kernel_set.diagonals(self.views)
         own = self.present.astype(np.float64)
+        if isinstance(views[0], NewRows):
+            # Blocks of similarities do not hold k(x, x): it is taken for that of a training sample.
+            means = (there * own.T).sum(axis=1) / own.sum(axis=0)
+            here = np.repeat(means[:, np.newaxis], len(present), axis=1)
+        else:
+            here = self.kernel_set.diagonals(views)
         found: list[list[Any]] = [[] for _ in range(P)]
         for rows in row_strips(len(present), 2**26 // (8 * n * P)):
             apart = np.empty((P, rows.stop - rows.start, n))

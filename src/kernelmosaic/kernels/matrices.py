@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -60,7 +61,7 @@ class MatrixRows(Kernel):
         if shared.result is None:
             # On one thread, unless the matrix is large: beside other work the threads wait for each other for longer
             # than they compute.
-            with threads_for(_length(shared.given)):
+            with threads_for(length_of(shared.given)):
                 shared.result = self._prepare(shared.given)
         return shared.result
 
@@ -95,10 +96,100 @@ class MatrixRows(Kernel):
         return f"{type(self).__name__}({', '.join([f'<{size}>', *(f'{k}={v!r}' for k, v in parameters.items())])})"
 
 
-def _length(given: object) -> int:
+def length_of(given: object) -> int:
     """Return how many rows a matrix has; 0 for what is none, which its check refuses."""
     shape = getattr(given, "shape", None) or (len(given) if isinstance(given, Sized) else 0,)
     return int(shape[0])
+
+
+class NewRows(np.ndarray):
+    """Samples that are in no row of the given matrices, as their similarities to every row of each.
+
+    The columns are those of all matrices side by side. What a kernel reads of it has the columns of its own matrix.
+
+    Attributes
+    ----------
+    columns_of : dict of slice
+        The columns of each kernel, by its name.
+    """
+
+    columns_of: Mapping[str, slice]
+
+    @classmethod
+    def of(cls, blocks: Mapping[str, AnyArray]) -> NewRows:
+        """Return the samples of blocks of shape (n_samples, rows of the matrix), one for every kernel."""
+        rows: NewRows = np.hstack(list(blocks.values())).view(cls)
+        ends = np.cumsum([0, *(block.shape[1] for block in blocks.values())]).tolist()
+        rows.columns_of = {name: slice(*two) for name, two in zip(blocks, pairwise(ends), strict=True)}
+        return rows
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.columns_of = getattr(source, "columns_of", {})
+
+    def of_kernel(self, name: str) -> NewRows:
+        """Return the similarities to the rows of one kernel's matrix."""
+        return self[:, self.columns_of[name]].view(NewRows)
+
+
+def read_new_rows(X: Any, n_rows: Mapping[str, int]) -> NewRows | None:
+    """Return new samples that are given by blocks of similarities; None if X holds something else, as row numbers.
+
+    Parameters
+    ----------
+    X : mapping, list of arrays, or array
+        Blocks of shape (n_samples, rows of the matrix), by the names of the kernels or in their order; of one kernel
+        the block itself. A row of NaN is a view that the sample lacks.
+    n_rows : dict of int
+        How many rows the matrix of each kernel has, by its name.
+    """
+    if not n_rows:
+        return None
+    if isinstance(X, Mapping) and not sparse.issparse(X):
+        blocks = dict(X)
+    elif isinstance(X, list | tuple) and len(X) > 0 and all(len(getattr(one, "shape", ())) == 2 for one in X):
+        if len(X) != len(n_rows):
+            raise ValueError(
+                f"X holds {len(X)} blocks for the {len(n_rows)} kernels {', '.join(n_rows)}: give one for each, in "
+                "this order or by name."
+            )
+        blocks = dict(zip(n_rows, X, strict=True))
+    elif len(n_rows) == 1 and len(getattr(X, "shape", ())) == 2 and X.shape[1] > 1:
+        blocks = dict.fromkeys(n_rows, X)
+    else:
+        return None
+    if blocks.keys() != n_rows.keys():
+        raise ValueError(
+            f"X holds blocks for {', '.join(map(str, blocks)) or 'no kernel'}; the kernels are {', '.join(n_rows)}: "
+            "give a block of similarities for each, with rows of NaN for samples that lack this view."
+        )
+    checked = {name: _read_block(name, blocks[name], n) for name, n in n_rows.items()}
+    lengths = {name: len(block) for name, block in checked.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"X: the blocks have {lengths} rows; give one row for every new sample in each.")
+    return NewRows.of(checked)
+
+
+def _read_block(name: str, given: Any, n_rows: int) -> Array:
+    """Return a block of similarities as floats; its rows are finite, or NaN where samples lack the view."""
+    shape = np.shape(given)
+    if len(shape) != 2 or shape[0] == 0 or shape[1] != n_rows:
+        raise ValueError(
+            f"X: the block of kernel {name!r} has shape {shape}; give the similarities of the new samples to the "
+            f"{n_rows} rows of K, in their order, of shape (n_new, {n_rows})."
+        )
+    try:
+        block: Array = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X: the block of kernel {name!r} cannot be read as numbers: {error}.") from error
+    is_finite = np.isfinite(block)
+    partly = np.flatnonzero(~is_finite.all(axis=1) & ~np.isnan(block).all(axis=1))
+    if len(partly):
+        i, j = partly[0], np.flatnonzero(~is_finite[partly[0]])[0]
+        raise ValueError(
+            f"X: entry ({i}, {j}) of the block of kernel {name!r} is {block[i, j]}: similarities must be finite, but "
+            "for rows of NaN, of samples that lack the view."
+        )
+    return block
 
 
 def row_numbers(X: MatrixLike, n_rows: int, matrix: str) -> Indices:
@@ -202,6 +293,11 @@ class Precomputed(MatrixRows):
     is checked once, at the first use, and never copied: clones share it. To search over matrices, give the search a
     list of `Precomputed` kernels rather than of arrays, which scikit-learn would copy.
 
+    Where all kernels of a fitted model are given matrices, its methods also take new samples by their similarities to
+    the rows of these matrices: in place of X a list of blocks of shape (n_new, n), one for each kernel in their order,
+    a dict of blocks by the kernels' names, or the block itself where there is one kernel. A sample that lacks a view
+    has a row of NaN there.
+
     Up to 500 rows the matrix is proved to be positive semi-definite. A larger one is checked between every two samples
     and among some of them together, and after every fit among its support samples: a negative eigenvalue that only
     other samples show is not found.
@@ -209,9 +305,9 @@ class Precomputed(MatrixRows):
     Parameters
     ----------
     K : array-like of shape (n, n)
-        Similarities between all samples, training and test; symmetric and positive semi-definite up to rounding. An
-        array, a memory map or a data frame. 32-bit matrices stay 32-bit. A sample whose row and column are NaN lacks
-        this view: estimators then use their other kernels.
+        Similarities between all training samples, and others if these are to have row numbers, too; symmetric and
+        positive semi-definite up to rounding. An array, a memory map or a data frame. 32-bit matrices stay 32-bit. A
+        sample whose row and column are NaN lacks this view: estimators then use their other kernels.
 
     Examples
     --------
@@ -222,6 +318,10 @@ class Precomputed(MatrixRows):
     >>> model = MKLClassifier([Precomputed(K)]).fit([0, 2], ["a", "b"])
     >>> model.predict([1])
     array(['a'], dtype='<U1')
+    >>> # New samples have a row of similarities each.
+    >>> import numpy as np
+    >>> model.predict(np.array([[0.5, 0.0, 0.9]]))
+    array(['b'], dtype='<U1')
     """
 
     matrix_parameter: ClassVar[str] = "K"
@@ -254,13 +354,23 @@ class Precomputed(MatrixRows):
         return self._share().gaps is not None
 
     def lacks(self, X: MatrixLike) -> Mask:
+        if isinstance(X, NewRows):
+            return np.asarray(np.isnan(np.asarray(X)).any(axis=1))
         unknown, n = super().lacks(X), self._n_rows()
         gaps = self._share().gaps
         if gaps is not None and not unknown.all():
             unknown[~unknown] = gaps[row_numbers(np.asarray(X)[~unknown], n, "K")]
         return unknown
 
-    def validate(self, X: MatrixLike) -> Indices:
+    def validate(self, X: MatrixLike) -> Any:
+        if isinstance(X, NewRows):
+            if np.isnan(np.asarray(X)).any():
+                i = int(np.argmax(self.lacks(X)))
+                raise ValueError(
+                    f"X: row {i} of the block is NaN: similarities must be finite where this is the only view, or "
+                    "where missing=None; leave the sample out."
+                )
+            return X
         rows, gaps = super().validate(X), self._share().gaps
         if gaps is not None and gaps[rows].any():
             i = int(np.argmax(gaps[rows]))
@@ -287,13 +397,32 @@ class Precomputed(MatrixRows):
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         K: Block = self._prepared()
+        if isinstance(X, NewRows) and isinstance(Y, NewRows):
+            raise ValueError(
+                "X holds new rows on both sides: a block has their similarities to the rows of K, not to each other; "
+                "give the matrix between all samples to Precomputed, and row numbers."
+            )
+        if isinstance(X, NewRows):
+            return np.asarray(X)[:, Y]
+        if isinstance(Y, NewRows):
+            return np.asarray(Y)[:, X].T
         rows, columns = as_slice(X), as_slice(Y)
         if isinstance(rows, slice) and isinstance(columns, slice):
             return K[rows, columns].copy()  # several times faster than picking the entries one by one
         return np.asarray(K[np.ix_(X, Y)])
 
     def _diagonal(self, X: MatrixLike) -> Array:
-        return np.asarray(self._prepared()[X, X], dtype=np.float64)
+        K = self._prepared()
+        if isinstance(X, NewRows):
+            gaps = self._share().gaps
+            diagonal = np.asarray(K.diagonal() if gaps is None else K.diagonal()[~gaps], dtype=np.float64)
+            if np.ptp(diagonal) > ROUNDING[K.dtype] * np.abs(diagonal).max():
+                raise ValueError(
+                    "X: k(x, x) of new rows is asked for, by normalize='diagonal' or for a variance, which a block of "
+                    "similarities does not hold; give the matrix between all samples to Precomputed, and row numbers."
+                )
+            return np.full(len(X), diagonal[0])
+        return np.asarray(K[X, X], dtype=np.float64)
 
 
 def _gaps(given: object) -> Mask | None:
