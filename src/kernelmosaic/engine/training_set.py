@@ -43,7 +43,8 @@ from kernelmosaic.gram.pairs import PairStack, make_pair_stack
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
 from kernelmosaic.gram.subsets import SubsetKernels, SubsetStack
-from kernelmosaic.kernels.matrices import Precomputed
+from kernelmosaic.kernels.base import is_of_user, named
+from kernelmosaic.kernels.matrices import PROVED, Precomputed, check_gram_matrix
 from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, view_names
@@ -220,8 +221,14 @@ class TrainingSet(ABC):
     @property
     def stack(self) -> Any:
         if self._stack is None:
-            self._stack = self._make_stack()
+            stack = self._make_stack()
+            self._check_kernels_of_user(stack)
+            self._stack = stack
         return self._stack
+
+    def _check_kernels_of_user(self, stack: Any) -> None:
+        """Raise if kernels of classes of the user's are none; features of a kernel make one in any case."""
+        return
 
     @abstractmethod
     def _make_stack(self) -> GramStack: ...
@@ -327,6 +334,30 @@ class ExactSet(TrainingSet):
                 )
             self.shares = self.missing.complete(stack.matrices)
         return stack
+
+    def _check_kernels_of_user(self, stack: GramStack) -> None:
+        """Raise if a kernel of the user's is not symmetric and positive semi-definite on the training samples.
+
+        Of more samples than can be proved quickly, so many are drawn.
+        """
+        for m, one in enumerate(self.kernel_set.fitted):
+            if not is_of_user(one.kernel):
+                continue
+            having = np.arange(len(self.kept)) if self.present is None else np.flatnonzero(self.present[:, m])
+            if len(having) > PROVED:
+                having = np.sort(np.random.RandomState(0).choice(having, PROVED, replace=False))
+            kernel, samples = self.kernel_set.take([m]), take_rows(self.views.take([m]), having)
+            if len(having) == stack.n_samples and self.present is None and self.device is None:
+                K = np.asarray(stack.row_block(m, slice(0, stack.n_samples)))
+            else:
+                K = next(kernel.blocks(samples, samples, [0]))[1]
+            few = take_rows(samples, slice(0, 3))
+            part = next(kernel.blocks(few, samples, [0]))[1]
+            other_way = next(kernel.blocks(samples, few, [0]))[1]
+            # Entries that are not numbers are refused by name as the machine is solved.
+            if all(np.isfinite(block).all() for block in (K, part, other_way)):
+                with named(one.name):
+                    check_gram_matrix(K, kernel.diagonals(samples)[0], part, other_way)
 
     def in_double(self) -> ExactSet | None:
         budget = default_budget() if self.budget is None else self.budget

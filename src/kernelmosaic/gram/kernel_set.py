@@ -304,6 +304,12 @@ class KernelSet:
                 shared.setdefault((kernel.statistic, left.views.which[m], right.views.which[m]), []).append(m)
             else:
                 K = kernel._block(left.views[m], right.views[m])
+                shape = left.views[m].shape[0], right.views[m].shape[0]
+                if np.shape(K) != shape:
+                    raise ValueError(
+                        f"kernel {self.fitted[m].name!r}: _block returned an array of shape {np.shape(K)} for "
+                        f"{shape[0]} and {shape[1]} samples; return one number for every pair, of shape {shape}."
+                    )
                 K = self.fitted[m].normalization.block(K, left.row_scales[m], right.row_scales[m])
                 yield m, K if left.backend is NUMPY else left.backend.asarray(K, np.float64 if dtype is None else dtype)
         for members in shared.values():

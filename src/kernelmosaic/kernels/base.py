@@ -199,6 +199,14 @@ class Kernel(BaseEstimator, ABC):
         def __rmul__(self, other: object) -> Kernel: ...
 
 
+def is_of_user(kernel: Kernel) -> bool:
+    """Whether a kernel, or one that it is made of, is of a class that is not of this package."""
+    if type(kernel).__module__.partition(".")[0] != "kernelmosaic":
+        return True
+    values = (getattr(kernel, name) for name in kernel._get_param_names())
+    return any(is_of_user(value) for value in values if isinstance(value, Kernel))
+
+
 class FeatureKernel(Kernel):
     """The inner product of descriptions of two samples, ⟨f(x), f(z)⟩."""
 

@@ -20,7 +20,7 @@ from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel, is_positive
 ROUNDING = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-6}
 
 #: Up to this many samples a matrix is proved to be positive semi-definite; of more, so many are eliminated from others.
-_PROVED, _ELIMINATED = 500, 128
+PROVED, _ELIMINATED = 500, 128
 
 
 @dataclass
@@ -341,7 +341,7 @@ class Precomputed(MatrixRows):
         K, likely = square_matrix(given, "K", "Precomputed")
         # A factorisation proves that no eigenvalue is negative beyond rounding; of many samples it takes longer than
         # learning from them. Large matrices are checked among some samples, and after every fit among its support.
-        if len(K) <= _PROVED or not likely:
+        if len(K) <= PROVED or not likely:
             _prove_positive(K)
         else:
             _probe_positive(K, np.random.RandomState(0).choice(len(K), _ELIMINATED, replace=False))
@@ -391,7 +391,7 @@ class Precomputed(MatrixRows):
             Their coefficients.
         """
         K = self._prepared()
-        if len(K) > _PROVED and len(rows):
+        if len(K) > PROVED and len(rows):
             order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")
             _probe_positive(K, rows[order], coefficients[:, order])
 
@@ -486,19 +486,72 @@ def _probe_positive(K: AnyArray, rows: Indices, coefficients: AnyArray | None = 
 
 def _prove_positive(K: AnyArray) -> None:
     """Refuse a matrix with an eigenvalue that is negative beyond rounding."""
+    smallest = negative_eigenvalue(K)
+    if smallest is not None:
+        raise ValueError(
+            f"K has the eigenvalue {smallest:.3g}: a kernel matrix must be positive semi-definite. Add {-smallest:.3g} "
+            "to its diagonal, set its negative eigenvalues to zero, or take K @ K.T, the inner products of its rows."
+        )
+
+
+def check_gram_matrix(K: AnyArray, diagonal: Array, part: AnyArray, other_way: AnyArray) -> None:
+    """Raise if the matrix that a kernel of the user's makes of some samples is none of a kernel.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        The kernel between the samples.
+    diagonal : ndarray of shape (n,)
+        What the kernel itself returns as k(x, x).
+    part, other_way : ndarray of shape (m, n), (n, m)
+        The kernel between the first of them and all, and between all and the first, each computed as its own block.
+    """
+    remedy = "correct the formula, or give Precomputed a matrix that is; without it, certificates prove nothing"
+    allowed = ROUNDING[np.dtype(np.float32)] * max(float(np.abs(K).max(initial=0.0)), float(np.abs(diagonal).max()))
+    i, j = _largest_entry(np.abs(part - other_way.T))
+    if abs(part[i, j] - other_way[j, i]) > allowed:
+        raise ValueError(
+            f"k(x, z) is {part[i, j]:.6g} and k(z, x) is {other_way[j, i]:.6g} for samples {i} and {j}: a kernel must "
+            f"be symmetric; {remedy}."
+        )
+    i, j = _largest_entry(np.abs(part - K[: len(part)]))
+    if abs(part[i, j] - K[i, j]) > allowed:
+        raise ValueError(
+            f"k(x, z) is {K[i, j]:.6g} in the block of all samples and {part[i, j]:.6g} in a block of {len(part)} of "
+            "them: what _block returns for two samples must not depend on the other samples; learn constants of the "
+            "training set in fit."
+        )
+    i = int(np.argmax(np.abs(diagonal - K.diagonal())))
+    if abs(diagonal[i] - K[i, i]) > allowed:
+        raise ValueError(
+            f"_diagonal returns {diagonal[i]:.6g} and _block {K[i, i]:.6g} for sample {i} and itself: make them agree; "
+            "neither may depend on the other samples of a block."
+        )
+    smallest = negative_eigenvalue(K)
+    if smallest is not None:
+        raise ValueError(
+            f"the matrix of {len(K)} training samples has the eigenvalue {smallest:.3g}, with "
+            f"{K.diagonal().mean():.3g} on its diagonal on average: a kernel must be positive semi-definite; {remedy}."
+        )
+
+
+def _largest_entry(A: AnyArray) -> tuple[int, int]:
+    """Return row and column of the largest entry of a matrix."""
+    i, j = np.unravel_index(np.argmax(A), A.shape)
+    return int(i), int(j)
+
+
+def negative_eigenvalue(K: AnyArray) -> float | None:
+    """Return the smallest eigenvalue of a matrix, None if it is not negative beyond rounding."""
     allowed = _allowed(K)
     shifted = _without_dust(np.array(K, order="C", subok=False), allowed)
     shifted[np.diag_indices_from(shifted)] += K.dtype.type(allowed)
     with threads_for(len(K)):
         # Much cheaper than eigenvalues, and succeeds for every matrix that passes but the borderline ones.
         if NUMPY.cholesky(shifted, overwrite=True) is not None:
-            return
+            return None
         smallest = float(linalg.eigvalsh(K, subset_by_index=(0, 0), check_finite=False)[0])
-    if smallest < -allowed:
-        raise ValueError(
-            f"K has the eigenvalue {smallest:.3g}: a kernel matrix must be positive semi-definite. Add {-smallest:.3g} "
-            "to its diagonal, set its negative eigenvalues to zero, or take K @ K.T, the inner products of its rows."
-        )
+    return smallest if smallest < -allowed else None
 
 
 def _allowed(K: AnyArray) -> float:
