@@ -12,7 +12,9 @@ view that is tested; the first is complete. `conditional_pvalue` has 99 permutat
 
 The share of p-values of at most 0.05 is the level for the first two, and the power for the last. Every draw has the
 seed of its own number. A line of the csv file is a cell: rows, targets, share of samples that lack a view, and the view
-that is tested; lines of other sizes are kept. `--page` prints the lines as a table in Markdown and computes nothing.
+that is tested. Cells that the file has of the same commit, with as many draws, are not computed again; lines of other
+cells are kept. `--page` prints the lines as a table in Markdown and computes nothing. 1,000 draws of the 36 cells take
+about 8,000 seconds of CPU, most of them at 500 rows.
 """
 
 from __future__ import annotations
@@ -99,13 +101,18 @@ def compute_p_values(design: str, n: int, kind: str, missing: float, number: int
     return p_values, time.perf_counter() - start
 
 
-def measure(sizes: list[int], draws: int, jobs: int, commit: str) -> Iterator[dict[str, Any]]:
-    """Yield the line of every cell; the largest sizes come first, as they take longest."""
+def measure(options: argparse.Namespace, commit: str) -> Iterator[dict[str, Any]]:
+    """Yield the line of every cell that the file does not have; the largest sizes come first, as they take longest."""
+    draws = options.draws
     facts = {"draws": draws, "version": version("kernelmosaic"), "commit": commit}
-    cells = product(sorted(sizes, reverse=True), TARGETS, MISSING, TESTED)
+    cells = product(sorted(options.sizes, reverse=True), TARGETS, MISSING, TESTED)
+    lines = read_lines(options.file)
     # Processes are started once for all cells, one thread each.
-    with parallel_config("loky", inner_max_num_threads=1), Parallel(n_jobs=jobs) as parallel:
+    with parallel_config("loky", inner_max_num_threads=1), Parallel(n_jobs=options.jobs) as parallel:
         for n, kind, missing, design in cells:
+            known = [lines.get((str(n), kind, str(missing), view), {}) for view in TESTED[design]]
+            if all((line.get("commit"), line.get("draws")) == (commit, str(draws)) for line in known):
+                continue
             tests = parallel(delayed(compute_p_values)(design, n, kind, missing, number) for number in range(draws))
             seconds = float(np.mean([duration for _, duration in tests]))
             for view in TESTED[design]:
@@ -163,7 +170,7 @@ def main() -> None:
     if not options.page:
         start = time.perf_counter()
         commit = options.commit or current_commit()
-        for line in measure(options.sizes, options.draws, options.jobs, commit):
+        for line in measure(options, commit):
             lines = read_lines(options.file)
             lines[tuple(str(line[name]) for name in KEY)] = line
             write_lines(options.file, lines)

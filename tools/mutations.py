@@ -1042,6 +1042,30 @@ MUTATIONS = (
         "k = max(int(np.ceil(0.5 * (n + 1) - 1e-9)), 1)",
         "estimators/test_ridge.py",
     ),
+    _m(
+        "conditional-intercept",
+        "leave-one-out errors without the intercept",
+        "inspection/significance.py",
+        "self.eigenvectors: Array = eigenvectors - eigenvectors.mean(axis=0)",
+        "self.eigenvectors: Array = eigenvectors",
+        "inspection/test_significance.py",
+    ),
+    _m(
+        "alignment-of-stand-ins",
+        "alignments count what stands in for a view",
+        "inspection/significance.py",
+        "weight_of_view = weight * has_view",
+        "weight_of_view = weight",
+        "inspection/test_significance.py",
+    ),
+    _m(
+        "exchanged-stand-ins",
+        "samples that lack a view exchange it, too",
+        "inspection/importance.py",
+        "having = np.flatnonzero(present[:, m])",
+        "having = np.arange(len(terms))",
+        "inspection/test_importance.py",
+    ),
 )
 
 
