@@ -10,7 +10,15 @@ from tests.calls import recorded
 
 from kernelmosaic import DiscriminantMKLClassifier, MKLClassifier, MKLClassifierCV
 from kernelmosaic.engine.fit import Lead, certify, learn, training_set
-from kernelmosaic.engine.search import PathOptions, follow_paths, read_samples, search_paths
+from kernelmosaic.engine.search import (
+    FoldSearch,
+    PathOptions,
+    Progress,
+    Stretch,
+    follow_paths,
+    read_samples,
+    search_paths,
+)
 from kernelmosaic.gram.stack import ComputedStack
 from kernelmosaic.kernels import Gaussian, Linear, Subsets, per_column
 from kernelmosaic.learning.newton import Newton
@@ -152,6 +160,22 @@ def test_other_norms_are_tried_where_their_own_best_value_is(n_kernels, seed):
     made = np.isfinite(near.duality_gaps_)
     np.testing.assert_array_equal(np.isnan(near.weights_path_).any(axis=1), ~made.any(axis=0))
     assert near.duality_gaps_[made].max() <= near.tol
+
+
+@pytest.mark.parametrize(
+    # Equal weights of 16 kernels: their sum is 16^(1 - 1/p), of the elastic norm 16 / (0.5 * 16 + 0.5 * 4).
+    ("norm", "octaves"),
+    [(1, 0), (2, 2), (4, 3), ("elastic", 1), ("loo", 0)],
+)
+def test_values_are_tried_around_the_one_of_the_same_combined_kernel(norm, octaves):
+    kernels, X, y = one_kernel_per_column(16, 0)
+    model = MKLClassifier(kernels)
+    given, folds = read_samples(model, X, y), list(StratifiedKFold(2).split(X, y))
+    search = FoldSearch.of(model, given, folds, 2.0 ** np.arange(-5, 6), PathOptions())
+    search.follow([Stretch.cold("uniform", [8], 2)], Progress(0, 2, 2))
+    assert search.window(norm, 8, near=1) == (8 - octaves - 1, 8 - octaves + 2)
+    assert search.window(norm, 10, near=2) == (10 - octaves - 2, min(10 - octaves + 3, 11))
+    assert search.window(norm, 0, near=1) == (0, 2)
 
 
 def test_kernels_whose_number_depends_on_the_columns_are_several():

@@ -905,10 +905,9 @@ class FoldSearch:
         settings = variant(self.model, norm)
         if "norm" not in settings or path_rule(self.model).parameter != "C":
             return 1.0
-        n_kernels = max(np.shape(path[0].weights)[-1:] for path in self.fits["uniform"])
-        if not n_kernels:
-            return 1.0
-        equal_weights = make_norm(settings["norm"], getattr(self.model, "l1_ratio", 0.5)).start(n_kernels[0])
+        # Fits to a single class have no weights.
+        n_kernels = max(fit.weights.shape[-1] for path in self.fits["uniform"] for fit in path if fit.weights.ndim)
+        equal_weights = make_norm(settings["norm"], getattr(self.model, "l1_ratio", 0.5)).start(n_kernels)
         return float(equal_weights.sum())
 
 
