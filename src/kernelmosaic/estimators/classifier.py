@@ -154,7 +154,8 @@ class MKLClassifier(KernelClassifier, BaseMKL):
     penalty_power : float, default=0.5
         The exponent γ of eigenvalue penalties.
     slack : {1, 2}, default=1
-        Norm of the slack.
+        Norm of the slack. With 2 the objective is (Σ_m d_m ‖w_m‖)² + C Σ ξ_i², without the half of the first term: C is
+        twice that of ``LinearSVC(loss="squared_hinge")``.
     solver : str, default="newton"
         How the weights are learned: ``"newton"``, ``"reduced_gradient"``, ``"silp"``, ``"qcqp"``, ``"sdp"``, or the
         heuristics ``"alignment"`` and ``"easymkl"``.

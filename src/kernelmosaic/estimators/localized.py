@@ -164,6 +164,24 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         gates: Array = np.moveaxis(self.function_.gates(X), 0, -1)
         return gates[:, :, 0] if gates.shape[2] == 1 else gates
 
+    @property
+    def projections_(self) -> dict[str, Array]:
+        """The learned projections W by the names of their kernels, of shape (columns of the kernel, n_components).
+
+        A projected sample is Wᵀx, x having the columns that the kernel reads. Where every class has projections of its
+        own, the class stands before the name of the kernel, as in :meth:`get_feature_names_out`. The dict is empty
+        where no kernel is projected.
+        """
+        check_is_fitted(self)
+        several = len(self.function_.expansions) > 1
+        projections = {}
+        for c, m, kernel in self.function_.projections():
+            name = self.kernel_names_[m]
+            if several:
+                name = f"{self.classes_[c]}_{name}"
+            projections[name] = kernel.W_.copy()
+        return projections
+
     transform = available_if(has_learned_projections)(ProjectedSamples.transform)
     get_feature_names_out = available_if(has_learned_projections)(ProjectedSamples.get_feature_names_out)
 
@@ -206,7 +224,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     n_init : int, default=3
         Random starts, of which the one with the least objective is kept; they run in parallel.
     slack : {1, 2}, default=1
-        Norm of the slack.
+        Norm of the slack; with 2 the objective is Σ_m ‖w_m‖² + C Σ ξ_i².
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale; see :class:`MKLClassifier`.
     approximation : {"nystroem", "leading", "fourier"} or None, default=None

@@ -42,7 +42,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         Half-width ε of the tube in which errors are free; with ``loss="huber"`` the error up to which the loss is
         quadratic. In units of the targets.
     loss : {"epsilon", "huber", "squared", "quantile"}, default="epsilon"
-        Loss of an error r. ``"epsilon"``: max(0, |r| − ε), squared with ``slack=2``. ``"huber"``: r²/(2ε) up to ε and
+        Loss of an error r. ``"epsilon"``: max(0, |r| − ε), squared with ``slack=2``, where the objective is
+        (Σ_m d_m ‖w_m‖)² plus C times the losses. ``"huber"``: r²/(2ε) up to ε and
         |r| − ε/2 beyond, so that errors beyond count by their size as with ``"epsilon"``, and there is no tube.
         ``"squared"``: r², the same as ``"epsilon"`` with ``epsilon=0, slack=2``; the objective then is
         (Σ_m d_m ‖w_m‖)² + C Σ r_i². ``"quantile"``: q r of r = y − f(x) above zero and (q − 1) r below, the pinball
