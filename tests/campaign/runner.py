@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from tests.campaign import certificates, fourth, problems, third
+from tests.campaign import certificates, fifth, fourth, problems, third
 from tests.campaign.second import judge
 from tests.campaign.second import problems as second
 
@@ -27,11 +27,14 @@ GENERATORS: dict[str, tuple[Callable[[int, int], Any], Callable[[Any, Any], str]
     "second": (second.draw, judge.check_fit),
     "third": (third.draw, third.check_fit),
     "fourth": (fourth.draw, fourth.check_fit),
+    "fifth": (fifth.draw, fifth.check_fit),
 }
+#: Generators of problems of which nothing is so extreme that rounding would explain a gap above `tol`.
+MUST_CONVERGE = ("fifth",)
 #: A share of problems that end at a gap of one or more although nothing is extreme, beyond which the report says so.
 _FEW = 0.02
 #: What must not happen.
-FAILURES = ("CRASH", "DISHONEST", "SLOW", "ENDLESS")
+FAILURES = ("CRASH", "DISHONEST", "SLOW", "ENDLESS", "UNREACHED")
 #: What an error may name beside the estimator's parameters.
 _ALSO = (
     "X",
@@ -55,7 +58,8 @@ class Outcome:
     Attributes
     ----------
     kind : str
-        "ok"; "warned", not converged but honest; "refused", by a ValueError that names a parameter; or a failure.
+        "ok"; "warned", not converged but honest; "refused", by a ValueError that names a parameter; or a failure, which
+        a gap above `tol` is, too, where nothing is extreme ("UNREACHED").
     seconds : float
         What the fit took.
     shown : str
@@ -67,6 +71,8 @@ class Outcome:
         One of `GENERATORS`.
     boundless : bool
         Whether the gap, with a warning, is one or more, which bounds nothing, although nothing asked for is extreme.
+    solver : str
+        What was asked to learn the weights; empty where they are given, or where no gap is stated.
     """
 
     seed: int
@@ -78,6 +84,7 @@ class Outcome:
     joint: bool = False
     generator: str = "first"
     boundless: bool = False
+    solver: str = ""
 
     @property
     def failed(self) -> bool:
@@ -101,8 +108,18 @@ def run_one(seed: int, index: int, *, generator: str = "first", patience: float 
         kind, seconds, shown, detail, gap = _attempt(problem, check_fit)
         if seconds > patience and kind not in FAILURES:
             kind = "SLOW"
+    if kind == "warned" and generator in MUST_CONVERGE:
+        kind = "UNREACHED"
     boundless = gap >= 1.0 and getattr(problem, "moderate", False)
-    return Outcome(seed, index, kind, seconds, shown, detail, problem.joint, generator, boundless)
+    return Outcome(seed, index, kind, seconds, shown, detail, problem.joint, generator, boundless, _solver_of(problem))
+
+
+def _solver_of(problem: Any) -> str:
+    """Return the solver that a problem asks to learn weights; empty where there is none."""
+    parameters = getattr(problem, "parameters", {})
+    if parameters.get("weights") is not None:
+        return ""
+    return str(parameters.get("solver", "newton"))
 
 
 def _attempt(problem: Any, check_fit: Callable[[Any, Any], str]) -> tuple[str, float, str, str, float]:
@@ -265,10 +282,22 @@ def _report(outcomes: list[Outcome]) -> str:
                 f"{title}: {_counts(kinds)}; gaps shown by: {_counts(shown)}",
                 f"    seconds per fit: median {half:.3f}, 99th percentile {most:.2f}, longest {longest:.2f}",
             ]
+    lines += _reached_lines(outcomes)
     boundless = sum(one.boundless for one in outcomes)
     if boundless > _FEW * len(outcomes):
         lines.append(f"{boundless / len(outcomes):.1%} end at a gap of one or more although nothing is extreme")
     return "\n".join([*lines, *(str(outcome) for outcome in outcomes if outcome.failed)])
+
+
+def _reached_lines(outcomes: list[Outcome]) -> list[str]:
+    """Return how many of the fits of each solver reached the gap that was asked for."""
+    fits = [one for one in outcomes if one.solver and one.kind in ("ok", "warned", "SLOW", "UNREACHED")]
+    lines = []
+    for solver in sorted({one.solver for one in fits}):
+        kinds = Counter(one.kind for one in fits if one.solver == solver)
+        reached = kinds["ok"] + kinds["SLOW"]
+        lines.append(f"reached tol, solver={solver!r}: {reached} of {kinds.total()}")
+    return lines
 
 
 def _counts(counter: Counter[str]) -> str:

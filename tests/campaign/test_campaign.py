@@ -22,7 +22,7 @@ from tests.campaign.second.training import Contradiction, Training
 from kernelmosaic.kernels import Gaussian, Linear
 
 #: How many problems of each generator are run here.
-COUNTS = {"first": 12, "second": 6, "third": 6, "fourth": 6}
+COUNTS = {"first": 12, "second": 6, "third": 6, "fourth": 6, "fifth": 8}
 
 
 def test_no_random_problem_crashes_hangs_or_is_dishonest():

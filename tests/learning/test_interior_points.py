@@ -13,7 +13,7 @@ from kernelmosaic import MKLClassifier, MKLRegressor
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Linear, per_column
 from kernelmosaic.learning.certificate import Start
-from kernelmosaic.learning.interior_points import path_of
+from kernelmosaic.learning.interior_points import successor_of
 from kernelmosaic.learning.norms import BesideFixed, SumNorm
 from kernelmosaic.learning.problem import LearnerOptions, make_problem
 from kernelmosaic.machines.base import SVC, SVR, OneClass
@@ -37,6 +37,16 @@ def test_kernels_of_single_columns_reach_tol_at_every_C(kind, C):
         model = fit_converged(estimator([per_column(Linear())], C=C, normalize=None), X, y)
         optimum = primal_optimum(X, y, C, epsilon)
         assert optimum * (1 - 1e-6) <= model.objective_ <= optimum * (1 + 1.01 * model.tol)
+
+
+@pytest.mark.parametrize("solver", ["silp", "reduced_gradient"])
+@pytest.mark.parametrize("C", [10.0, 300.0])
+def test_solvers_of_the_papers_reach_tol_too(solver, C):
+    X, labels, _ = draw_columns(0, "correlated")
+    model = fit_converged(MKLClassifier([per_column(Linear())], C=C, solver=solver, normalize=None), X, labels)
+    reference = fit_converged(MKLClassifier([per_column(Linear())], C=C, normalize=None, tol=1e-6), X, labels)
+    assert model.objective_ == pytest.approx(reference.objective_, rel=1.01e-3)
+    assert model.n_iter_ <= model.max_iter
 
 
 def test_penalties_and_a_small_tol():
@@ -95,7 +105,7 @@ def test_the_path_ends_at_the_optimum_of_weights_and_machine(kind, rank):
         Ks = Ks + 1.0
     machine = draw_machine(kind, labels, targets)
     problem = make_problem(machine, StoredStack(Ks), LearnerOptions(SumNorm(), np.ones(len(Ks))), Start())
-    end = path_of(problem).follow(1e-7, 60)
+    end = successor_of(problem).path().follow(1e-7, 60)
     assert end.gap <= 1e-7
     assert end.theta.min() > 0
     assert end.theta.sum() == pytest.approx(1.0)
@@ -111,7 +121,7 @@ def test_weights_that_are_kept_stay_what_they_are():
     kept[3], kept[7] = 0.5, 0.0
     options = LearnerOptions(BesideFixed(SumNorm(), kept), np.ones(30))
     problem = make_problem(SVC(labels, 10.0), StoredStack(X.T[:, :, np.newaxis] * X.T[:, np.newaxis]), options, Start())
-    end = path_of(problem).follow(1e-7, 60)
+    end = successor_of(problem).path().follow(1e-7, 60)
     assert end.gap <= 1e-7
     assert end.theta[3] == 0.5
     assert end.theta[7] == 0.0

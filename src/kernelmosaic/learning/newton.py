@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from kernelmosaic._typing import Indices
 from kernelmosaic.gram.stack import GramStack
-from kernelmosaic.learning import interior_points
 from kernelmosaic.learning.certificate import Iteration, Learned, Start
+from kernelmosaic.learning.interior_points import SearchWithSuccessor, successor_of
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
     ROUNDING,
@@ -19,7 +19,6 @@ from kernelmosaic.learning.problem import (
     Evaluation,
     ExhaustedError,
     Learner,
-    MachineProblem,
     WeightProblem,
     gap_progress,
     make_problem,
@@ -78,7 +77,7 @@ def polish(found: BoundTracker) -> Learned:
     return replace(closer.learned(), history=[*found.history[:-1], Iteration(closer.proved.upper, closer.gap)])
 
 
-class NewtonSearch(BoundTracker):
+class NewtonSearch(SearchWithSuccessor):
     """Newton steps with a line search on the exact value, and the planes of all β found where no step lowers it.
 
     Parameters
@@ -109,70 +108,42 @@ class NewtonSearch(BoundTracker):
         is_warm = theta is not None and is_like
         first = min(options.first_tol, (0.3 if is_warm else 10.0) * options.tol)
         self.inner = self.sharpest if problem.exact else max(first, self.sharpest)
+        # Steps in a row that hardly closed the gap.
+        self.n_flat = 0
+        successor = successor_of(problem)
+        self.hands_over_first = successor is not None and successor.is_faster
         if known is None or not relative_gap(known.upper, problem.lower(known)) <= self.tol:
-            known = problem.evaluate(problem.start() if theta is None else theta, warm_start, self.inner)
-        super().__init__(problem, known)
+            theta = problem.start() if theta is None else theta
+            known = self._first_evaluation(problem, theta, warm_start)
+        super().__init__(problem, known, successor)
         self.planes = [(*problem.plane(self.best), self.best.solution.beta)]
         self.idle = 0
-        # Steps in a row that left the gap as it was, and whether interior points may still take over.
-        self.n_flat = 0
-        self.may_hand_over = interior_points.can_follow(problem)
+
+    def _first_evaluation(self, problem: WeightProblem, theta: Weights, warm_start: Weights | None) -> Evaluation:
+        """Return the machine solved at θ, or where interior points come first what a β at hand is worth there."""
+        if not self.hands_over_first:
+            return problem.evaluate(theta, warm_start, self.inner)
+        program = problem.machine.program
+        beta = np.zeros(program.n_samples) if warm_start is None else warm_start
+        evaluation = problem.assess(theta, program.feasible(beta))
+        assert evaluation is not None
+        return evaluation
 
     def step(self) -> bool:
         """Lower the value by a Newton step, or hand over where steps do not close the gap; False at the end."""
-        if self._is_at_a_kink() and self._hand_over():
+        if (self.hands_over_first or self._is_at_a_kink()) and self.hand_over():
+            self.n_flat = 0
             return True
         gap_before = self.gap
         goes_on = self._newton_step()
         self.n_flat = 0 if self.gap < self.problem.options.closer * gap_before else self.n_flat + 1
-        return goes_on or self._hand_over()
-
-    def improve(self) -> Self:
-        """Take steps until the gap is met or nothing is left to try."""
-        super().improve()
-        if self.gap > self.tol:  # machines may have been exhausted
-            self._hand_over()
-        return self
+        return goes_on
 
     def _is_at_a_kink(self) -> bool:
-        """Whether steps that do not close the gap have cost more than interior points would."""
-        options = self.problem.options
-        if not self.may_hand_over or self.n_flat == 0:
+        """Whether so many steps hardly closed the gap that interior points take less time than more of them."""
+        if self.successor is None or self.n_flat == 0:
             return False
-        return self.n_flat >= options.n_flat or interior_points.are_cheap(self.problem)
-
-    def _hand_over(self) -> bool:
-        """Solve for weights and machine at once by interior points; False where these are of no use, or were tried.
-
-        Where several β solve the machine, its value has a kink in the weights: the slope of one β is not the slope of
-        the steps, and the gap that one β proves does not close. Interior points find the β that proves it.
-        """
-        options, problem = self.problem.options, self.problem
-        left = options.max_iter - len(self.history)
-        if not self.may_hand_over or left < options.least_path:
-            return False
-        self.may_hand_over = False
-        assert isinstance(problem, MachineProblem)
-        gap_before, program = self.gap, problem.machine.program
-        path = interior_points.path_of(problem)
-        for share in options.path_shares:
-            end = path.follow(share * self.tol, left)
-            # Coefficients at their bounds, and weights of zero, are what makes a solution sparse.
-            theta, beta = interior_points.rounded(program, end)
-            self.consider(problem.assess(problem.retract(theta), beta))
-            if self.gap <= self.tol or end.gap > share * self.tol:
-                break
-        if self.gap > self.tol:
-            self.consider(problem.assess(problem.retract(end.theta), program.feasible(end.beta)))
-        problem.n_solves += len(path.history) - 1
-        # What no step returns is not in the history: rounding to the bounds costs a little.
-        last, reached = self.history[-1], max(self.best.upper, self.proved.upper)
-        for objective, gap in path.history[1:]:
-            objective, gap = max(objective, reached), max(gap, self.gap)
-            self.history.append(Iteration(min(objective, last.objective), min(gap, last.gap)))
-        self.n_flat = 0
-        self.ended_by = "interior_points" if self.gap < gap_before else self.ended_by
-        return self.gap < gap_before
+        return self.n_flat >= self.problem.options.n_flat or self.successor.factors is not None
 
     def _newton_step(self) -> bool:
         """Lower the value by a Newton step, or find out why none does; False if nothing is left to try."""

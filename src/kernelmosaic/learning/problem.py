@@ -74,6 +74,7 @@ class LearnerOptions:
     n_idle: int = 20  # iterations in a row that leave the gap as it was: rounding is reached
     n_flat: int = 5  # Newton steps in a row that hardly close the gap: the value may have a kink
     least_path: int = 8  # iterations: interior points need more of them
+    path_steps: int = 30  # iterations: interior points need no more of them
     path_shares: tuple[float, ...] = (0.1, 3e-3, 1e-4)  # of tol, tried in turn: rounding to bounds costs the rest
 
     # Sizes.
@@ -579,6 +580,8 @@ class BoundTracker:
         self.lower, self.gap = -np.inf, np.inf
         #: What the last progress is owed to, where it is not the search itself.
         self.ended_by: str | None = None
+        #: Whether the machine was solved in vain for so long that rounding is in its way.
+        self.is_exhausted = False
         self.note(first)
         self.history = [Iteration(first.upper, self.gap)]
 
@@ -674,11 +677,16 @@ class BoundTracker:
     def improve(self) -> Self:
         """Record step after step until the gap is met, the history is full, a step returns False, or all stay idle."""
         idle, options = 0, self.problem.options
-        with gap_progress(self.problem.machine, options) as advance, suppress(ExhaustedError):
+        with gap_progress(self.problem.machine, options) as advance:
             advance(self.gap)
             while self.gap > options.tol and len(self.history) < options.max_iter and idle < options.n_idle:
                 before = self.gap
-                if not self.step():
+                try:
+                    goes_on = self.step()
+                except ExhaustedError:
+                    self.is_exhausted = True
+                    break
+                if not goes_on:
                     break
                 advance(self.record())
                 idle = 0 if self.gap < before else idle + 1

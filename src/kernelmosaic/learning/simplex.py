@@ -8,9 +8,10 @@ import numpy as np
 
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Learned, Start
+from kernelmosaic.learning.interior_points import SearchWithSuccessor, successor_of
 from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.problem import ROUNDING, BoundTracker, Evaluation, Learner, WeightProblem, make_problem
+from kernelmosaic.learning.problem import ROUNDING, Evaluation, Learner, WeightProblem, make_problem
 
 # Descent along the reduced gradient ----------------------------------------------------------------------------------
 
@@ -33,15 +34,18 @@ class ReducedGradient(Learner):
         return _Descent(make_problem(machine, stack, self.options, start), start.beta).improve().learned()
 
 
-class _Descent(BoundTracker):
+class _Descent(SearchWithSuccessor):
     """The current point, which is also the best one."""
 
     def __init__(self, problem: WeightProblem, warm_start: Weights | None) -> None:
         self.inner = max(0.01 * problem.options.tol, problem.options.sharpest)
-        super().__init__(problem, problem.evaluate(problem.start(), warm_start, self.inner))
+        first = problem.evaluate(problem.start(), warm_start, self.inner)
+        super().__init__(problem, first, successor_of(problem))
 
     def step(self) -> bool:
         """Go down once, or solve the machine more exactly; False when rounding is all that is left."""
+        if self.is_short_of_steps and self.hand_over():
+            return True
         before = self.best
         # The steepest feasible direction when the largest weight balances all others, for the slopes −q.
         pivot = int(np.argmax(before.theta))
@@ -136,7 +140,7 @@ class SILP(Learner):
         return polish(_Master(make_problem(machine, stack, self.options, start), start.beta).improve())
 
 
-class _Master(BoundTracker):
+class _Master(SearchWithSuccessor):
     """The planes found so far."""
 
     def __init__(self, problem: WeightProblem, warm_start: Weights | None) -> None:
@@ -144,10 +148,12 @@ class _Master(BoundTracker):
         # The step from the best weights towards the master's.
         self.share = 0.3
         self.planes: list[tuple[float, Weights, Weights]] = []
-        super().__init__(problem, self._ask(problem, problem.start(), warm_start))
+        super().__init__(problem, self._ask(problem, problem.start(), warm_start), successor_of(problem))
 
     def step(self) -> bool:
         """Solve the master problem and add the machine's plane there; False if it is not new."""
+        if self.is_short_of_steps and self.hand_over():
+            return True
         options, corner = self.problem.options, self.note_planes(self.planes)
         assert corner is not None  # of the simplex it is known
         is_old = self.inner <= options.sharpest and np.array_equal(corner, self.best.theta)

@@ -17,8 +17,9 @@ read the slopes of the machine's value.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +35,14 @@ SUM_MET = 1e-9
 MOST_IDLE = 12
 #: A share of the step that the bounds allow; shorter steps show rounding.
 SHORTEST = 1e-8
+#: The largest share by which a diagonal grows so that a matrix is positive definite in spite of rounding.
+LARGEST_JITTER = 1e-6
+#: Samples per kernel of rank one up to which the system of the samples is the smaller work.
+NARROW = 2
+
+
+#: From right-hand sides, one or more in columns, to the solutions of a linear system.
+Solve = Callable[[Array], Array]
 
 
 class WeightedKernels(ABC):
@@ -46,8 +55,8 @@ class WeightedKernels(ABC):
         """Return v_m = K_mβ, of shape (P, n)."""
 
     @abstractmethod
-    def curvature(self, theta: Vector, products: Matrix, factors: Vector) -> Matrix:
-        """Return Σ θ_m K_m + Σ factors_m v_m v_mᵀ as an array that may be overwritten."""
+    def factorise(self, theta: Vector, products: Matrix, factors: Vector, root: Vector) -> Solve:
+        """Return what solves systems in I + R H R, with R = diag root and H = Σ θ_m K_m + Σ factors_m v_m v_mᵀ."""
 
     @abstractmethod
     def mean_diagonal(self, theta: Vector) -> float:
@@ -55,7 +64,7 @@ class WeightedKernels(ABC):
 
 
 class MatrixKernels(WeightedKernels):
-    """Kernels of rank above one: their combination is formed in every step.
+    """Kernels of any rank: their combination is formed and factorised in every step.
 
     Parameters
     ----------
@@ -65,20 +74,23 @@ class MatrixKernels(WeightedKernels):
         One over the squared penalties.
     """
 
-    def __init__(self, stack: object, scale: Vector) -> None:
+    def __init__(self, stack: Any, scale: Vector) -> None:
         self.stack, self.scale, self.n_kernels = stack, scale, len(scale)
 
     def products(self, beta: Vector) -> Matrix:
-        return np.asarray(self.scale[:, np.newaxis] * self.stack.products(beta))  # type: ignore[attr-defined]
+        return np.asarray(self.scale[:, np.newaxis] * self.stack.products(beta))
 
-    def curvature(self, theta: Vector, products: Matrix, factors: Vector) -> Matrix:
-        gram = self.stack.combine(theta * self.scale)  # type: ignore[attr-defined]
-        every = np.arange(gram.n_samples)
-        return np.asarray(gram.block(every) + (products.T * factors) @ products, dtype=np.float64)
+    def factorise(self, theta: Vector, products: Matrix, factors: Vector, root: Vector) -> Solve:
+        gram = self.stack.combine(theta * self.scale)
+        H = np.asarray(gram.block(np.arange(gram.n_samples)), dtype=np.float64)
+        H += (products.T * factors) @ products
+        H *= root
+        H *= root[:, np.newaxis]
+        factor = Cholesky(H, 1.0, most=LARGEST_JITTER)
+        return lambda right: np.asarray(factor.solve(right))
 
     def mean_diagonal(self, theta: Vector) -> float:
-        gram = self.stack.combine(theta * self.scale)  # type: ignore[attr-defined]
-        return float(gram.diagonal().mean())
+        return float(self.stack.combine(theta * self.scale).diagonal().mean())
 
 
 class RankOneKernels(WeightedKernels):
@@ -92,15 +104,32 @@ class RankOneKernels(WeightedKernels):
 
     def __init__(self, factors: Matrix) -> None:
         self.Z, self.n_kernels = factors, len(factors)
+        self._sizes = np.einsum("mi,mi->m", factors, factors)
 
     def products(self, beta: Vector) -> Matrix:
         return np.asarray((self.Z @ beta)[:, np.newaxis] * self.Z)
 
-    def curvature(self, theta: Vector, products: Matrix, factors: Vector) -> Matrix:
-        # v_m is a multiple of z_m, so that both sums are one product of matrices.
-        sizes = np.einsum("mi,mi->m", self.Z, self.Z)
-        multiples = np.divide(np.einsum("mi,mi->m", self.Z, products), sizes, out=np.zeros(len(sizes)), where=sizes > 0)
-        return np.asarray((self.Z.T * (theta + factors * multiples**2)) @ self.Z)
+    def factorise(self, theta: Vector, products: Matrix, factors: Vector, root: Vector) -> Solve:
+        # v_m is a multiple of z_m, so that H = Σ h_m z_m z_mᵀ.
+        inner = np.einsum("mi,mi->m", self.Z, products)
+        multiples = np.divide(inner, self._sizes, out=np.zeros(len(inner)), where=self._sizes > 0)
+        h = theta + factors * multiples**2
+        B = (self.Z * root).T * np.sqrt(h)
+        if B.shape[0] <= NARROW * B.shape[1]:
+            factor = Cholesky(B @ B.T, 1.0, most=LARGEST_JITTER)
+            return lambda right: np.asarray(factor.solve(right))
+        # (I + BBᵀ)⁻¹ = I − B (I + BᵀB)⁻¹ Bᵀ, where fewer kernels than samples make the smaller system.
+        small = Cholesky(B.T @ B, 1.0, most=LARGEST_JITTER)
+
+        def solve_once(right: Array) -> Array:
+            return np.asarray(right - B @ small.solve(B.T @ right))
+
+        def solve(right: Array) -> Array:
+            answer = solve_once(right)
+            # The difference cancels where B is large: what is left over is solved for again.
+            return answer + solve_once(right - answer - B @ (B.T @ answer))
+
+        return solve
 
     def mean_diagonal(self, theta: Vector) -> float:
         return float(theta @ np.mean(self.Z**2, axis=1))
@@ -303,17 +332,14 @@ class WeightPath:
         return self._move(self._direction(right, weight_right, missing, bend))
 
     def _factorise(self) -> None:
-        """Factorise I + E^½ H E^½, where E are the inverse stiffnesses of the samples and H the kernels' curvature."""
+        """Factorise I + E^½ H E^½, where E are the samples' inverse stiffnesses and H is the kernels' curvature."""
         learned = self.learned
         self.E = self.inverse_stiffness.sum(axis=0)
         self.root = np.sqrt(self.E)
         self.factors = self.theta[learned] / self.slack
         spread = np.zeros(len(self.theta))
         spread[learned] = self.factors
-        H = self.kernels.curvature(self.theta, self.products, spread)
-        H *= self.root
-        H *= self.root[:, np.newaxis]
-        self.factor = Cholesky(H, 1.0, most=1e-6)
+        self.solve_scaled = self.kernels.factorise(self.theta, self.products, spread, self.root)
         # The answers of β to γ and to the intercept.
         self.pushed = self.products[learned].T @ self.factors
         both = np.column_stack([self.pushed, np.ones(len(self.E))])
@@ -322,7 +348,7 @@ class WeightPath:
     def _solve(self, right: Array) -> Array:
         """Return (E⁻¹ + H)⁻¹ times one or more right-hand sides."""
         root = self.root if right.ndim == 1 else self.root[:, np.newaxis]
-        return np.asarray(root * self.factor.solve(root * right))
+        return np.asarray(root * self.solve_scaled(root * right))
 
     def _direction(self, right: Array, weight_right: Vector, missing: Vector, bend: Vector | float = 0.0) -> _Direction:
         """Solve the Newton system.
@@ -342,7 +368,7 @@ class WeightPath:
         # dθ = k + w ∘ (V dβ − dγ), from the products of weights and slacks.
         k = weight_right / self.slack - w * missing
         scaled = np.divide(free, self.root, out=np.zeros(len(free)), where=self.root > 0)
-        alone = self.root * self.factor.solve(scaled - self.root * (V.T @ k))
+        alone = self.root * self.solve_scaled(scaled - self.root * (V.T @ k))
         by_gamma, by_intercept = self.answers.T
         # Σ dθ and Σ dβ decide dγ and the change of the intercept.
         lack = 1.0 - float(self.theta[self.learned].sum()) - float(k.sum()) - float(self.pushed @ alone)
