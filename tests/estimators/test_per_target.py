@@ -254,3 +254,62 @@ def test_targets_that_columns_explain_are_predicted_whatever_their_precision(noi
     off = model.predict(Z[60:]) - F[60:]
     assert (np.mean(off**2, axis=0) <= 1e-4 * F[60:].var(axis=0)).all()
     assert model.loo_scores_.min() > 0.999
+
+
+# Samples that lack targets --------------------------------------------------------------------------------------------
+
+
+def with_gaps() -> np.ndarray:
+    """Targets 0 and 1 of all samples, 2 and 3 of some, 4 of others; the last sample has none."""
+    gaps = Y[:80, :5].copy()
+    gaps[50:, 2:4], gaps[:30, 4], gaps[-1] = np.nan, np.nan, np.nan
+    return gaps
+
+
+@pytest.mark.parametrize("params", [{"weights": [1.0, 2.0, 0.5], "alpha": 3.0}, {}], ids=["given", "learned"])
+def test_targets_are_learned_from_the_samples_that_have_them(params):
+    gaps = with_gaps()
+    joint = make(**params).fit(X[:80], gaps)
+    assert joint.weights_.shape == (5, 3)
+    for columns in ([0, 1], [2, 3], [4]):
+        rows = np.flatnonzero(~np.isnan(gaps[:, columns[0]]))
+        alone = make(**params).fit(X[rows], gaps[np.ix_(rows, columns)])
+        expected = alone.predict(X[TEST])
+        scale = 1e-6 if params else 0.3
+        assert np.abs(joint.predict(X[TEST])[:, columns] - expected).max() < scale * expected.std()
+        assert_allclose(joint.loo_scores_[columns], alone.loo_scores_, atol=1e-6 if params else 0.05)
+        if params:
+            assert_allclose(joint.intercept_[columns], alone.intercept_, rtol=1e-6)
+
+
+def test_groups_and_weights_stay_with_their_samples():
+    gaps, random = with_gaps(), np.random.default_rng(5)
+    groups, weight = random.permutation(np.repeat(np.arange(40), 2)), random.integers(0, 3, 80).astype(float)
+    given = {"weights": [1.0, 2.0, 0.5], "alpha": 3.0}
+    joint = make(**given).fit(X[:80], gaps, sample_weight=weight, groups=groups)
+    for t in range(5):
+        rows = np.flatnonzero(~np.isnan(gaps[:, t]))
+        alone = make(**given).fit(X[rows], gaps[rows, t : t + 1], weight[rows], groups[rows])
+        assert joint.loo_scores_[t] == pytest.approx(alone.loo_scores_[0], abs=1e-6)
+        assert_allclose(joint.predict(X[TEST])[:, t], alone.predict(X[TEST])[:, 0], atol=1e-5)
+
+
+def test_tables_with_gaps_are_read_in_every_form():
+    gaps = with_gaps()
+    expected = make(weights="uniform", alpha=1.0).fit(X[:80], gaps).predict(X[TEST])
+    pd = pytest.importorskip("pandas")
+    as_object = np.where(np.isnan(gaps), None, gaps)
+    for given in (pd.DataFrame(gaps), pd.DataFrame(gaps).astype("Float64"), as_object, gaps.tolist()):
+        model = make(weights="uniform", alpha=1.0).fit(X[:80], given)
+        assert_allclose(model.predict(X[TEST]), expected, rtol=1e-8)
+
+
+def test_gaps_that_are_refused():
+    gaps = with_gaps()
+    with pytest.raises(ValueError, match="targets that some samples lack are learned with exact kernels"):
+        make(approximation="nystroem").fit(X[:80], gaps)
+    gaps[1:, 2] = np.nan
+    with pytest.raises(ValueError, match="target 2 has 1 samples of positive weight"):
+        make().fit(X[:80], gaps)
+    with pytest.raises(ValueError, match="y contains NaN"):
+        MKLRidgeCV(KERNELS).fit(X[:80], gaps)

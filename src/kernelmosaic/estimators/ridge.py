@@ -67,7 +67,7 @@ from kernelmosaic.learning.ridge_weights import (
     learn_from_some,
     learn_ridge,
 )
-from kernelmosaic.learning.target_weights import TargetOptions, learn_target_weights
+from kernelmosaic.learning.target_weights import TargetOptions, TargetsLearned, join_targets, learn_target_weights
 from kernelmosaic.row_order import content_order
 from kernelmosaic.solvers.leave_one_out import RidgeSystem, softmax_loss, variances
 from kernelmosaic.stacking import check_row_names
@@ -603,6 +603,62 @@ def _members(group: NDArray[np.intp]) -> list[NDArray[np.intp]]:
     return np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
 
 
+@dataclass(frozen=True)
+class TargetPattern:
+    """Samples that have the same targets: the numbers of both."""
+
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+
+
+def _patterns_of_targets(Y: ArrayOrTensor) -> list[TargetPattern] | None:
+    """Return which samples have which targets, those of the same samples together; None if all samples have all."""
+    if not isinstance(Y, np.ndarray):
+        return None
+    has = ~np.isnan(Y)
+    if has.all():
+        return None
+    patterns, number = np.unique(has, axis=1, return_inverse=True)
+    number = number.ravel()
+    return [
+        TargetPattern(np.flatnonzero(patterns[:, k]), np.flatnonzero(number == k)) for k in range(patterns.shape[1])
+    ]
+
+
+def _missing_targets(y: TargetLike) -> NDArray[np.bool_] | None:
+    """Return which targets of a table samples lack; None if there are none, or y is no table of numbers."""
+    if tensor_device(y) is not None:
+        return None
+    values = _as_numbers(y)
+    if values is None or values.ndim != 2:
+        return None
+    missing = np.isnan(values)
+    return missing if missing.any() else None
+
+
+def _as_numbers(y: TargetLike) -> Any:
+    """Return a table of targets as numbers, NaN where there is none; None if it is of something else."""
+    values = np.asarray(y)
+    if values.dtype.kind == "f":
+        return values
+    if values.dtype.kind != "O" or values.ndim != 2:
+        return None
+    try:
+        return np.where(is_missing(values), np.nan, values).astype(np.float64)
+    except (TypeError, ValueError):
+        return None
+
+
+def _filled_by_means(Y: Array) -> Array:
+    """Return targets with those that are NaN replaced by the mean of their column, or by zero without any."""
+    missing = np.isnan(Y)
+    if not missing.any():
+        return Y
+    counts = np.maximum((~missing).sum(axis=0), 1)
+    means = np.where(missing, 0.0, Y).sum(axis=0) / counts
+    return np.where(missing, means, Y).astype(Y.dtype)
+
+
 @parameters
 class MKLRidgeCV(RegressorMixin, BaseRidge):
     """Kernel ridge regression with weights and ridge learned by leave-one-out error or evidence, without folds.
@@ -710,7 +766,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Samples.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets.
+            Targets. With `per_target` and exact kernels, NaN marks a target that a sample lacks: every target is
+            learned from the samples that have it.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of the squared errors. Leave-one-out removes a sample with all its weight. A common factor of all
             weights changes nothing, unless `alpha` is a number, which is relative to the weights as given.
@@ -741,19 +798,54 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     def _fit_each(self, given: FitInput, groups: TargetLike) -> Self:
         """Learn weights and ridge of every target."""
         check_count("n_candidates", self.n_candidates)
+        patterns = _patterns_of_targets(given.y)
+        if patterns is not None:
+            observed = np.unique(np.concatenate([pattern.rows for pattern in patterns]))
+            group = _read_groups(groups, given.X.shape[0])
+            groups = None if group is None else group[observed]
+            given = given.take(observed)
+            patterns = _patterns_of_targets(given.y)
         T = given.y.shape[1]
         # What targets share, as the scale of columns, is learned from some.
         some = np.unique(np.linspace(0, T - 1, min(T, _SHARED_FROM)).astype(np.intp))
-        few = replace(given, y=np.asarray(to_host(given.y[:, some]), dtype=np.float64))
+        few = replace(given, y=_filled_by_means(np.asarray(to_host(given.y[:, some]), dtype=np.float64)))
         prepared = self._prepare(few, groups)
-        data, weight, weight_unit = prepared.data, prepared.targets.weight, prepared.targets.weight_unit
-        stack = _columns_of(data) or data.stack
+        data, weight_unit = prepared.data, prepared.targets.weight_unit
         Y = given.y if len(prepared.rows) == len(given.y) else given.y[prepared.rows]
+        if patterns is None:
+            stack = _columns_of(data) or data.stack
+            learned, stationarity = self._learn_each(prepared, stack, Y)
+        else:
+            learned, stationarity = self._learn_patterns(prepared, Y)
+        self._keep_kernels(prepared)
+        if self.alpha == "learn":
+            scale = given_weights(self.weights, len(data.kernel_set)).sum() if self.weights is not None else 1.0
+            alpha = scale / learned.ratios.sum(axis=1)
+        else:
+            alpha = np.full(T, float(self.alpha) / weight_unit)
+        self.alpha_ = alpha * weight_unit
+        self.weights_ = learned.ratios * alpha[:, np.newaxis]
+        self.criterion_, self.loo_scores_ = learned.value, 1.0 - learned.errors
+        self.best_score_ = float(np.mean(self.loo_scores_))
+        self.stationarity_ = stationarity
+        self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
+        self.n_iter_ = len(learned.candidates)
+        self.intercept_, self.dual_coef_ = learned.intercept, learned.beta.T
+        self.dual_coef_ /= alpha[:, np.newaxis].astype(self.dual_coef_.dtype)
+        expansion = data.expansion(self.dual_coef_, np.arange(len(Y)), self.weights_)
+        self.function_ = StripFunction(expansion, self.intercept_, shares_weights=False)
+        return self
+
+    def _learn_each(
+        self, prepared: Prepared, stack: MatrixStack | FeatureStack, Y: ArrayOrTensor
+    ) -> tuple[TargetsLearned, float]:
+        """Return what is learned of every target, and how level the criterion is, of samples that have all targets."""
+        T, weight = Y.shape[1], prepared.targets.weight
         if T > 1 and self.weights is not None:
             eta = given_weights(self.weights, stack.n_kernels)
             sums = np.geomspace(1e-4, 1e6, 101)
             if self.alpha != "learn":
-                sums = eta.sum() * weight_unit / np.array([float(self.alpha)])
+                sums = eta.sum() * prepared.targets.weight_unit / np.array([float(self.alpha)])
             seeds, first = [], eta / eta.sum() * sums[:, np.newaxis]
         else:
             seeds = self._learn_seeds(prepared, stack, T)
@@ -774,25 +866,37 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
                 first=first,
                 options=options,
             )
-        self._keep_kernels(prepared)
-        if self.alpha == "learn":
-            scale = given_weights(self.weights, len(data.kernel_set)).sum() if self.weights is not None else 1.0
-            alpha = scale / learned.ratios.sum(axis=1)
-        else:
-            alpha = np.full(T, float(self.alpha) / weight_unit)
-        self.alpha_ = alpha * weight_unit
-        self.weights_ = learned.ratios * alpha[:, np.newaxis]
-        self.criterion_, self.loo_scores_ = learned.value, 1.0 - learned.errors
-        self.best_score_ = float(np.mean(self.loo_scores_))
-        left_over = learned.left_over / min(float(weight.sum()), RidgeOptions.slope_samples)
-        self.stationarity_ = seeds[0].stationarity if T == 1 else left_over
-        self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
-        self.n_iter_ = len(learned.candidates)
-        self.intercept_, self.dual_coef_ = learned.intercept, learned.beta.T
-        self.dual_coef_ /= alpha[:, np.newaxis].astype(self.dual_coef_.dtype)
-        expansion = data.expansion(self.dual_coef_, np.arange(len(Y)), self.weights_)
-        self.function_ = StripFunction(expansion, self.intercept_, shares_weights=False)
-        return self
+        if T == 1:
+            return learned, seeds[0].stationarity
+        return learned, learned.left_over / min(float(weight.sum()), RidgeOptions.slope_samples)
+
+    def _learn_patterns(self, prepared: Prepared, Y: Array) -> tuple[TargetsLearned, float]:
+        """Return the same where samples lack targets: each is learned from the samples that have it.
+
+        Kernels are those of all samples; targets that the same samples have are learned together.
+        """
+        if not isinstance(prepared.data.stack, MatrixStack):
+            raise ValueError(
+                "y contains NaN: targets that some samples lack are learned with exact kernels; use "
+                "approximation=None, or fit every target to the samples that have it."
+            )
+        parts = []
+        for pattern in _patterns_of_targets(Y) or []:
+            if len(pattern.rows) < 2:
+                raise ValueError(
+                    f"y contains NaN: target {pattern.columns[0]} has {len(pattern.rows)} samples of positive weight, "
+                    "and leave-one-out needs at least two; leave it out."
+                )
+            own = np.asarray(Y[np.ix_(pattern.rows, pattern.columns)])
+            weight = prepared.targets.weight[pattern.rows]
+            shared = np.unique(np.linspace(0, own.shape[1] - 1, min(own.shape[1], _SHARED_FROM)).astype(np.intp))
+            numbers = RidgeTargets.of_numbers(own[:, shared].astype(np.float64), weight)
+            targets = replace(prepared.targets.take(pattern.rows), Y=numbers.Y, mean=numbers.mean, unit=numbers.unit)
+            part = replace(prepared, targets=targets)
+            stack = prepared.data.stack.take(pattern.rows, stored=True)
+            parts.append((pattern, *self._learn_each(part, stack, own)))
+        learned = join_targets([(pattern.rows, pattern.columns, one) for pattern, one, _ in parts], Y.shape)
+        return learned, max(stationarity for *_, stationarity in parts)
 
     def _learn_seeds(self, prepared: Prepared, stack: MatrixStack | FeatureStack, T: int) -> list[RidgeLearned]:
         """Learn by exact slopes what is tried first: for some targets together and, where they are few, for each."""
@@ -813,6 +917,12 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
                 if not bool(y.isfinite().all()):
                     raise ValueError("y contains NaN or infinity: leave these targets or samples out.")
                 return replace(given, y=y, device=given.device or tensor_device(y))
+            missing = _missing_targets(y) if self.per_target else None
+            if missing is not None:
+                check_row_names(X, y=y)
+                given = self._read_input(X, _filled_by_means(_as_numbers(y)), **checks)
+                values = np.where(missing, np.nan, given.y).astype(given.y.dtype)
+                return replace(given, y=values)
             given = self._read_input(X, y, **checks)
             keep = self.per_target and given.y.ndim == 2 and given.y.dtype == np.float32
             return given if keep else replace(given, y=np.asarray(given.y, dtype=np.float64))

@@ -212,6 +212,42 @@ def learn_target_weights(
     return search.learned(0.0 if between is None else between.left_over())
 
 
+def join_targets(parts: list[tuple[Indices, Indices, TargetsLearned]], shape: tuple[int, ...]) -> TargetsLearned:
+    """Return what was learned of groups of targets as of all of them.
+
+    Parameters
+    ----------
+    parts : list of (ndarray, ndarray, TargetsLearned)
+        The samples of every group, its targets, and what was learned of these. Other samples have coefficients of zero.
+    shape : (n, T)
+        Numbers of all samples and of all targets.
+    """
+    n, T = shape
+    first = parts[0][2]
+    ratios = np.empty((T, first.ratios.shape[1]))
+    value, errors, intercept = np.empty(T), np.empty(T), np.empty(T)
+    moved = np.empty(T, dtype=bool)
+    beta = np.zeros((n, T), dtype=first.beta.dtype)
+    ends = np.zeros(T)
+    for rows, columns, learned in parts:
+        ratios[columns], moved[columns] = learned.ratios, learned.moved
+        value[columns], errors[columns] = learned.value, learned.errors
+        intercept[columns] = learned.intercept
+        beta[np.ix_(rows, columns)] = learned.beta
+        ends[columns] = learned.history[-1]
+    return TargetsLearned(
+        ratios=ratios,
+        value=value,
+        errors=errors,
+        moved=moved,
+        left_over=max(learned.left_over for *_, learned in parts),
+        beta=beta,
+        intercept=intercept,
+        candidates=np.concatenate([learned.candidates for *_, learned in parts]),
+        history=[float(ends.mean())],
+    )
+
+
 # Targets in batches ---------------------------------------------------------------------------------------------------
 
 
