@@ -6,13 +6,15 @@ import pickle
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.metrics import r2_score
 
 from kernelmosaic import MKLRidgeCV, load, save
-from kernelmosaic.kernels import Gaussian, Linear, Precomputed
+from kernelmosaic.kernels import Categorical, Gaussian, Linear, Precomputed
 
 COLUMNS = (20, 30, 10)
 RNG = np.random.default_rng(11)
@@ -198,8 +200,38 @@ def test_coefficients_of_linear_kernels(params):
     for m, (name, _, columns) in enumerate(KERNELS):
         off = moved[TEST][:, columns] @ found.coef_[name] - shares[:, m]
         assert_allclose(off, np.broadcast_to(off[0], off.shape), atol=1e-9)
+    linear = found.coef_intercept_ + sum(moved[TEST][:, columns] @ found.coef_[name] for name, _, columns in KERNELS)
+    assert found.coef_intercept_.shape == (4,)
+    assert_allclose(linear + shares[:, -1], found.predict(moved[TEST]), atol=1e-8)
     flat = MKLRidgeCV(mixed, **params).fit(moved[train], few[train, 0])
     assert flat.coef_["view 1"].shape == (30,)
+    linear = flat.coef_intercept_ + sum(moved[TEST][:, columns] @ flat.coef_[name] for name, _, columns in KERNELS)
+    assert_allclose(linear + flat.contributions(moved[TEST])[:, -1], flat.predict(moved[TEST]), atol=1e-8)
+    assert isinstance(flat.coef_intercept_, float)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "text", "missing"])
+def test_the_constant_of_coefficients(kind):
+    """Beside text, with missing views, and of sparse samples: one linear kernel is a plain linear function."""
+    Z = 5.0 + 3.0 * X[:, :3]
+    kernels, numbers, other = [("line", Linear(), [0, 1, 2])], Z, 0.0
+    if kind == "sparse":
+        given = sparse.csr_matrix(Z * (Z > 4))
+        numbers = given.toarray()
+    elif kind == "text":
+        given = pd.DataFrame(Z).assign(letter=np.where(Z[:, 0] > 5, "a", "b"))
+        kernels.append(("letter", Categorical(), ["letter"]))
+    else:
+        given = np.column_stack([Z, Z[:, 0] ** 2])
+        given[::5, 3] = np.nan
+        kernels.append(("other", Gaussian(), [3]))
+    if kind == "text":
+        given.columns = ["x0", "x1", "x2", "letter"]
+        kernels[0] = ("line", Linear(), ["x0", "x1", "x2"])
+    model = MKLRidgeCV(kernels).fit(given, Y[:, 0])
+    if len(kernels) > 1:
+        other = model.contributions(given)[:, 1]
+    assert_allclose(numbers @ model.coef_["line"] + model.coef_intercept_ + other, model.predict(given), atol=1e-8)
 
 
 def test_targets_are_copied_once(tmp_path):

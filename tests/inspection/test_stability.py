@@ -8,7 +8,15 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelmosaic import MKLClassifier, MKLRegressor, MKLSurvival
+from kernelmosaic import (
+    BilinearMKLClassifier,
+    DiscriminantMKLClassifier,
+    MKLClassifier,
+    MKLRegressor,
+    MKLRidgeClassifierCV,
+    MKLRidgeCV,
+    MKLSurvival,
+)
 from kernelmosaic.inspection import stability
 from kernelmosaic.kernels import Gaussian, Linear
 
@@ -100,3 +108,38 @@ def test_groups_that_cannot_be_drawn_say_so():
         stability(MKLClassifier(VIEWS), X, y, n_resamples=2, groups=y)
     with pytest.raises(ValueError, match=r"groups has 3 entries for 40 samples"):
         stability(MKLClassifier(VIEWS), X, y, n_resamples=2, groups=[0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    "model", [MKLRidgeCV(VIEWS), MKLRidgeClassifierCV(VIEWS), MKLRidgeCV(VIEWS, criterion="evidence")]
+)
+def test_copies_of_a_bootstrap_sample_are_left_out_together(model):
+    """Refits to the drawn rows whose copies are one group; the evidence has counts as weights."""
+    y = (SCORE > 0).astype(int) if isinstance(model, MKLRidgeClassifierCV) else SCORE
+    found = stability(model.set_params(random_state=0), X, y, n_resamples=3, method="bootstrap", random_state=1)
+    random, expected, strata = np.random.RandomState(1), [], y if y.dtype == int else np.zeros(len(y))
+    for _ in range(3):
+        rows = np.concatenate([random.choice(own, len(own)) for own in (np.flatnonzero(strata == c) for c in (0, 1))])
+        if model.criterion == "loo":
+            refit = clone(model).fit(X[rows], y[rows], groups=rows)
+        else:
+            distinct, counts = np.unique(rows, return_counts=True)
+            refit = clone(model).fit(X[distinct], y[distinct], sample_weight=counts)
+        expected.append(refit.weights_ / refit.weights_.sum())
+    np.testing.assert_allclose(found.resampled_weights, expected, atol=1e-3)
+    assert np.mean((found.weights < found.lower - 0.1) | (found.weights > found.upper + 0.1)) <= 1 / 3
+
+
+@pytest.mark.parametrize("method", ["subsample", "bootstrap"])
+@pytest.mark.parametrize("model", [DiscriminantMKLClassifier(VIEWS), BilinearMKLClassifier(VIEWS)])
+def test_weights_without_a_norm_are_compared_as_shares(model, method):
+    """Those of half the samples are on another scale."""
+    y = np.searchsorted([-1, 1], SCORE)
+    found = stability(model, X, y, n_resamples=8, method=method, random_state=0)
+    for weights in (found.weights, *found.resampled_weights):
+        sums = weights.sum(axis=-1)
+        np.testing.assert_allclose(sums[sums > 0], 1.0)
+    fitted = clone(model).fit(X, y).weights_
+    np.testing.assert_allclose(found.weights, fitted / fitted.sum(axis=-1, keepdims=True), atol=2e-2)
+    half = np.concatenate([np.flatnonzero(y == c)[::2] for c in range(3)])
+    assert clone(model).fit(X[half], y[half]).weights_.sum() != pytest.approx(fitted.sum(), rel=0.1)

@@ -105,6 +105,8 @@ class KernelEstimator(BaseEstimator, ABC):
     # Values of parameters that a subclass does not list. Without `missing`, samples must have all views.
     missing: Any = None
     n_jobs: Any = None
+    # Whether the sum of all weights is set by the norm; else it depends on the number of samples.
+    _has_normed_weights: ClassVar[bool] = True
     # Of the Gram matrices; None leaves it to their number.
     _stack_dtype: DType = None
     # The fitted function.

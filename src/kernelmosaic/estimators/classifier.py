@@ -348,6 +348,7 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
 
     missing = None
     _takes_subsets: ClassVar[bool] = False
+    _has_normed_weights: ClassVar[bool] = False
     path_rule: ClassVar[PathRule | None] = PathRule("kappa", score=accuracy)
 
     def _check_parameters(self) -> None:

@@ -149,6 +149,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     # Single precision would leave nothing of a small λ.
     _stack_dtype = np.float64
     _knows_probabilities = True
+    _has_normed_weights: ClassVar[bool] = False
     path_rule: ClassVar[PathRule | None] = PathRule("alpha", (1e-4, 1e2), descending=True, score=accuracy)
 
     # Fitting -------------------------------------------------------------------------------------------------------

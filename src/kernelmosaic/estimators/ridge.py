@@ -742,7 +742,9 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     dual_coef_, intercept_
         As in :class:`MKLRegressor`.
     coef_ : dict
-        The coefficients of the columns in every linear kernel, by its name.
+        The coefficients of the columns in every linear kernel, by its name, in the units of X as given.
+    coef_intercept_ : float, or ndarray of shape (targets,)
+        The constant that goes with `coef_`. `intercept_` goes with `contributions`, of standardised columns.
 
     Examples
     --------
@@ -940,25 +942,60 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         """The coefficients of the columns in every linear kernel, (columns,) or (columns, targets), by its name.
 
         They are those of the columns as given, not standardised: the contribution of the kernel is ``X[:, columns] @
-        coef_[name]``, but for a constant.
+        coef_[name]``, but for a constant. `coef_intercept_` has the constants of all linear kernels.
         """
-        check_is_fitted(self)
-        entries = [one if isinstance(one, tuple) else (None, one, None) for one in self.kernels_]
-        linear = [m for m, (_, kernel, _) in enumerate(entries) if isinstance(kernel, Linear)]
-        if not linear or self.normalize == "diagonal":
-            raise AttributeError("coef_: only Linear() kernels have coefficients, and not with normalize='diagonal'.")
+        linear = self._columns_of_linear_kernels("coef_")
         unit = np.ones(self.n_features_in_)
         if self._standardizer is not None:
             unit[self._standardizer.columns] = self._standardizer.scale
         outputs, found = len(self.intercept_), {}
-        for m in linear:
-            columns = np.arange(len(unit))[slice(None) if entries[m][2] is None else entries[m][2]]
+        for m, columns in linear.items():
             one = np.zeros((len(columns), outputs))
             for part in row_strips(outputs, StripFunction.at_once):
                 one[:, part] = self.function_.expansion.take(part).slopes(m, columns, len(unit))
             one /= unit[columns, np.newaxis]
             found[self.kernel_names_[m]] = one[:, 0] if self._is_flat else one
         return found
+
+    @property
+    def coef_intercept_(self) -> Any:
+        """The constant that goes with `coef_`: a number, or an ndarray of shape (targets,).
+
+        Predictions are ``coef_intercept_``, and of every linear kernel ``X[:, columns] @ coef_[name]``, and the
+        contributions of all other kernels. `intercept_` goes with :meth:`contributions`, whose linear kernels read
+        standardised columns.
+        """
+        linear = self._columns_of_linear_kernels("coef_intercept_")
+        # Linear kernels of a sample whose columns are zero, as given, contribute the constants.
+        if self._X is None:
+            zeros: Any = np.zeros((1, self.n_features_in_))
+        elif is_sparse(self._X):
+            zeros = sparse.csr_matrix((1, self.n_features_in_))
+        else:
+            zeros = self._X[:1].copy()  # the columns of other kernels may hold text
+            for columns in linear.values():
+                zeros[:, columns] = 0.0
+        Z = zeros if self._standardizer is None else self._standardizer(zeros)
+        constants = np.array(self.intercept_, dtype=np.float64)
+        for part in row_strips(len(constants), StripFunction.at_once):
+            terms = self.function_.expansion.take(part).terms(Z)
+            constants[part] += terms[0, [*linear]].sum(axis=0)
+        return float(constants[0]) if self._is_flat else constants
+
+    def _columns_of_linear_kernels(self, attribute: str) -> dict[int, NDArray[np.intp]]:
+        """Return the columns of every linear kernel by its number, or raise if there is none."""
+        check_is_fitted(self)
+        entries = [one if isinstance(one, tuple) else (None, one, None) for one in self.kernels_]
+        every = np.arange(self.n_features_in_)
+        linear = {}
+        for m, (_, kernel, columns) in enumerate(entries):
+            if isinstance(kernel, Linear):
+                linear[m] = every if columns is None else every[columns]
+        if not linear or self.normalize == "diagonal":
+            raise AttributeError(
+                f"{attribute}: only Linear() kernels have coefficients, and not with normalize='diagonal'."
+            )
+        return linear
 
     def _targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
         return RidgeTargets.of_numbers(y.reshape(len(y), -1), weight)

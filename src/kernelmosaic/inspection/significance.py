@@ -24,7 +24,9 @@ from kernelmosaic.engine.training_set import SharedKernels, TrainingSet, active_
 from kernelmosaic.estimators._base import BaseMKL, KernelEstimator
 from kernelmosaic.estimators.cv import PathSearch
 from kernelmosaic.estimators.regressor import MKLSurvival
+from kernelmosaic.estimators.ridge import BaseRidge
 from kernelmosaic.gram.stack import GramStack
+from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.stacking import are_tables, check_row_names
@@ -52,10 +54,12 @@ def fit(
     weight: Array | None,
     start: Array | None = None,
     data: TrainingSet | None = None,
+    groups: Indices | None = None,
 ) -> Estimator:
     """Fit an estimator, or a pipeline, with the weights of the samples, and return it.
 
-    Its last step starts from weights of the kernels, and has the kernels of a training set, if these are given.
+    Its last step starts from weights of the kernels, and has the kernels of a training set, if these are given. If it
+    has `groups`, it leaves the samples of one group out together.
     """
     Z, model, last = X, estimator, last_step(estimator)
     if isinstance(last, BaseMKL) and not isinstance(last, PathSearch) and not (start is None and data is None):
@@ -65,15 +69,16 @@ def fit(
         given = model.validated(Z, y, weight)
         model.fit_input(given, store=active_store(), weights=start, data=data)
         return estimator
-    if weight is None:
+    if weight is None and groups is None:
         return estimator.fit(X, y)
     path, model = "", estimator
     while hasattr(model, "steps"):
         name, model = model.steps[-1]
         path += f"{name}__"
-    if not has_fit_parameter(model, "sample_weight"):
+    if weight is not None and not has_fit_parameter(model, "sample_weight"):
         raise TypeError(f"sample_weight: {type(model).__name__}.fit takes none; give None.")
-    return estimator.fit(X, y, **{f"{path}sample_weight": weight})
+    options = {"sample_weight": weight, "groups": groups}
+    return estimator.fit(X, y, **{f"{path}{name}": value for name, value in options.items() if value is not None})
 
 
 def prepare(
@@ -166,9 +171,34 @@ def _fit_chunk(
             # So results depend neither on the order of the fits nor on the process that does them.
             shared.store.forget_ends()
             some = X if rows is None else _safe_indexing(X, rows)
-            model = last_step(fit(clone(estimator), some, y, weight, known))
-            found.append((model.weight_shares_, float(getattr(model, "duality_gap_", 0.0))))
+            groups = None
+            has_copies = rows is not None and len(np.unique(rows)) < len(rows)
+            if has_copies and leaves_out_one_by_one(last_step(estimator)):
+                groups = rows
+            model = last_step(fit(clone(estimator), some, y, weight, known, groups=groups))
+            found.append((comparable_weights(model), float(getattr(model, "duality_gap_", 0.0))))
     return found
+
+
+def leaves_out_one_by_one(model: Estimator) -> bool:
+    """Whether the model learns from what it says of samples left out, and can leave copies out together."""
+    if not isinstance(model, BaseRidge) or model.criterion != "loo":
+        return False
+    return not any(isinstance(entry.kernel, Pairwise) for entry in model.read_kernels())
+
+
+def comparable_weights(model: Estimator) -> Array:
+    """Return the weights on a scale that does not depend on the number of samples.
+
+    Where no norm sets the sum of the weights, as in discriminants and bilinear machines, it is one here, of every class
+    that has weights of its own.
+    """
+    weights: Array = model.weight_shares_
+    if getattr(model, "_has_normed_weights", True):
+        return weights
+    sums = weights.sum(axis=-1, keepdims=True)
+    shares: Array = np.divide(weights, sums, out=np.zeros_like(weights), where=sums > 0)
+    return shares
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -336,7 +366,7 @@ def kernel_significance(
     # Samples that do not count keep their targets to themselves.
     orders = _permutations(np.arange(len(y)) if weight is None else np.flatnonzero(weight), len(y), groups, N, random)
     model = last_step(fit(estimator, X, y, weight))
-    weights = model.weight_shares_
+    weights = comparable_weights(model)
     own = weights.ndim == 2
     data = _every_sample(estimator, X, weight)
     kept = [order[data.kept] for order in (np.arange(len(y)), *orders)]
@@ -349,7 +379,8 @@ def kernel_significance(
     pilots = refit(estimator, X, tasks[:10], None, None, False, "kernel_significance")
     null = pilots
     if rest := tasks[10:]:
-        others = refit(estimator, X, rest, pilots.mean(axis=0), n_jobs, verbose, "kernel_significance")
+        mean_weights = pilots.mean(axis=0) * (np.sum(model.weights_) / np.sum(weights))
+        others = refit(estimator, X, rest, mean_weights, n_jobs, verbose, "kernel_significance")
         null = np.concatenate([pilots, others])
     names, classes = list(model.kernel_names_), model.classes_.tolist() if own else None
     p_weights, p_alignments = p_values(weights, null, correction), p_values(every[0], every[1:], correction)
@@ -659,7 +690,8 @@ class Stability:
     classes : list or None
         Whose weights the rows are, where every class has its own; the arrays below then have shape (classes, P).
     weights : ndarray of shape (P,)
-        The weights learned from all samples.
+        The weights learned from all samples. Where they are no more than relative, as those of the ridge estimators,
+        of discriminants and of bilinear machines, their sum is one, here and in all fits.
     selection_frequencies : ndarray of shape (P,)
         Share of the fits in which a kernel has a weight above the threshold.
     lower, upper : ndarray of shape (P,)
@@ -724,7 +756,9 @@ def stability(
         How often samples are drawn.
     method : {"subsample", "bootstrap"}, default="subsample"
         Some of the samples, each at most once; or as many as there are, with replacement, which shows how much the
-        weights of a set of this size vary. Samples are drawn within each class, so that every class is present.
+        weights of a set of this size vary. A sample that is drawn several times is given once, with its number of
+        copies as sample weight, or its copies are left out together, so that leaving it out leaves no copy behind.
+        Samples are drawn within each class, so that every class is present.
     fraction : float, default=0.5
         Share of the samples in a subsample.
     threshold : float, default=1e-3
@@ -771,7 +805,7 @@ def stability(
     check_row_names(X, groups=groups)
     estimator, y, weight, random = prepare(estimator, X, y, sample_weight, random_state)
     model = last_step(fit(estimator, X, y, weight))
-    weights = model.weight_shares_
+    weights = comparable_weights(model)
     strata = y if is_classifier(model) and y.ndim == 1 else np.zeros(len(y))
     counted = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
     share = None if method == "bootstrap" else fraction
@@ -781,13 +815,29 @@ def stability(
         drawn = [np.concatenate([_draw(one, share, random) for one in members]) for _ in range(n_resamples)]
     else:
         drawn = [_draw_groups(members, strata, share, random) for _ in range(n_resamples)]
-    tasks: list[Task] = [(y[rows], None if weight is None else weight[rows], rows) for rows in drawn]
-    found = refit(estimator, X, tasks, weights, n_jobs, verbose, "stability")
+    has_copies = method == "bootstrap"
+    counts_copies = has_copies and not leaves_out_one_by_one(model) and has_fit_parameter(model, "sample_weight")
+    tasks = [_task_of_draw(y, weight, rows, counts_copies) for rows in drawn]
+    found = refit(estimator, X, tasks, model.weights_, n_jobs, verbose, "stability")
     tail = 0.5 * (1.0 - confidence_level)
     lower, upper = np.quantile(found, [tail, 1.0 - tail], axis=0)
     names, classes = list(model.kernel_names_), model.classes_.tolist() if weights.ndim == 2 else None
     selected = np.mean(found > threshold, axis=0)
     return Stability(names, classes, weights, selected, lower, upper, found, float(confidence_level))
+
+
+def _task_of_draw(y: AnyArray, weight: Array | None, rows: Indices, counts_copies: bool) -> Task:
+    """Return what a fit to drawn samples reads, where `counts_copies` each once with the number of its copies.
+
+    A fit that leaves samples out, as leave-one-out and cross-validation do, would find copies of them among the others.
+    """
+    if not counts_copies:
+        return y[rows], None if weight is None else weight[rows], rows
+    distinct, counts = np.unique(rows, return_counts=True)
+    sample_weight = counts.astype(np.float64)
+    if weight is not None:
+        sample_weight *= weight[distinct]
+    return y[distinct], sample_weight, distinct
 
 
 def _draw(numbers: Indices, fraction: float | None, random: np.random.RandomState) -> Indices:
