@@ -54,13 +54,20 @@ def read_table(path: Path, texts: Mapping[str, Collection[str]] | None = None) -
     if len(table) == 0:
         raise ValueError(f"{path} holds no rows below the header; give at least one.")
     table.columns = names
+    # Of categories that are numbers the type alone says that they are categories.
     coded = [name for name in names if isinstance(table[name].dtype, pd.CategoricalDtype)]
-    table = table.astype(dict.fromkeys(coded, object))
+    texts_with_codes = [name for name in coded if not _has_numbers_as_categories(table[name])]
+    table = table.astype(dict.fromkeys(texts_with_codes, object))
     for name in names:
         if table[name].dtype == object and any(type(cell) is int for cell in table[name]):
             # Whole numbers of more than 64 bits, which no array of numbers holds: texts until they are computed with.
             table[name] = [str(cell) if type(cell) is int else cell for cell in table[name]]
     return table
+
+
+def _has_numbers_as_categories(column: pd.Series) -> bool:
+    is_categorical = isinstance(column.dtype, pd.CategoricalDtype)
+    return is_categorical and pd.api.types.is_numeric_dtype(column.cat.categories.dtype)
 
 
 def read_as_written(path: Path, names: Sequence[str]) -> pd.DataFrame:
@@ -240,13 +247,21 @@ def _rows_of_text(path: Path, delimiter: str, shortened: bool = False) -> Iterat
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    """Return the table, an index with a name as a column; one without a name numbers the rows."""
+    """Return the table, an index with a name as a column; one without a name numbers the rows.
+
+    Parquet keeps categories that are numbers as numbers, beside a remark of pandas on what they were.
+    """
     try:
         table = pd.read_parquet(path)
+        from pyarrow.parquet import read_schema
+
+        described = (read_schema(path).pandas_metadata or {}).get("columns", [])
     except ImportError as error:
         raise ImportError('Parquet files need pyarrow: pip install "kernelmosaic[frames]"') from error
     except (ValueError, OSError) as error:
         raise ValueError(f"{path} is not a Parquet file, or a damaged one: {error}") from None
+    coded = {entry["name"] for entry in described if entry["pandas_type"] == "categorical"}
+    table = table.astype({name: "category" for name in table.columns if str(name) in coded})
     unnamed = [level for level, name in enumerate(table.index.names) if name is None]
     _check_repeated(path, [str(name) for name in (*table.index.names, *table.columns) if name is not None])
     if len(unnamed) == table.index.nlevels:
@@ -335,18 +350,24 @@ def kind_of(column: pd.Series) -> str:
     if pd.api.types.is_numeric_dtype(column.dtype):  # truth values among them
         return "numbers"
     texts = column.dropna().astype(str)
+    if len(texts) and _has_numbers_as_categories(column) and _is_repeated(texts):
+        return "categories"
     if texts.isin([*_TRUTH_VALUES]).all():
         return "numbers"  # truth values, some of them missing; of an empty column the error names the missing row
     read = pd.to_numeric(texts, errors="coerce").notna()
     is_number = read | texts.map(_has_decimal_comma).astype(bool) | texts.map(_is_whole).astype(bool)
     if is_number.mean() >= 0.5:  # the texts among them are mistakes, not categories
         return "numbers"  # those with a comma will be refused as they are read, with a word on why
-    n_distinct = texts.nunique()
-    if n_distinct <= min(50, max(len(texts) / 2, 2)):  # not many different texts, each twice on average
+    if _is_repeated(texts):
         return "categories"
     letters = set("".join(texts))
     is_sequence = texts.str.len().min() >= 8 and len(letters) <= 26  # long, over as few letters as an alphabet has
     return "sequences" if is_sequence and all(c.isalpha() or c in "-*" for c in letters) else "free text"
+
+
+def _is_repeated(texts: pd.Series) -> bool:
+    """Whether there are not many different texts, each twice on average."""
+    return bool(texts.nunique() <= min(50, max(len(texts) / 2, 2)))
 
 
 def require(table: pd.DataFrame, names: Iterable[str], where: object) -> None:

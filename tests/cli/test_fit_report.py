@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.cli.tables import QUICK, curve, done, flowers, write
+from tests.cli.tables import QUICK, curve, done, flowers, strings, write
 from tests.reports.test_page import Reader
 
 from kernelmosaic import load
@@ -44,6 +44,18 @@ def test_classification(capsys, tmp_path):
     confusion = [int(text) for text in cells if text.isdigit()]
     assert sum(confusion) == 60
     assert all(f"{weight:.4f}" in cells for weight in model.weights_)
+
+
+def test_columns_of_sequences_are_on_the_page(capsys, tmp_path, hide):
+    hide("matplotlib")
+    table = strings(n=40).assign(size=np.arange(40) % 7)
+    page = page_of(capsys, tmp_path, table, "motif")
+    assert "Which columns count in each view" in headings(page)
+    heads = [text for _, text in page.all("th")]
+    cells = [text for _, text in page.all("td")]
+    assert "column" in heads
+    assert "dna" in cells
+    assert "size" in cells
 
 
 def test_the_confusion_matrix_counts_held_out_rows(capsys, tmp_path, hide):

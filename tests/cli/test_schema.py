@@ -118,6 +118,24 @@ def test_a_category_that_is_written_like_a_missing_cell_is_a_category(capsys, he
     assert schema.read(write(table, "t.csv"))["site"].tolist() == country.tolist()
 
 
+@pytest.mark.parametrize("values", [[1, 2, 30], [1.0, 2.0, 30.0]])
+def test_categories_that_are_numbers_are_categories(capsys, here, values):
+    site = np.resize(values, 60)
+    effect = pd.Series(site).map({1: 3.0, 2: -3.0, 30: 0.0}) + np.random.default_rng(0).standard_normal(60) / 10
+    table = pd.DataFrame({"site": pd.Categorical(site), "age": np.arange(60.0) % 7, "y": effect})
+    table.loc[59, "site"] = None
+    table.to_parquet("t.parquet")
+    options = ("--view", "all=site,age:linear", "--impute", "frequent")
+    done(capsys, "fit", "t.parquet", "--target", "y", *options, *PLAIN, "-o", "m.skops")
+    assert load("m.skops").schema_["site"].categories == ("1", "2", "30")
+    found, _ = predictions(capsys, "t.parquet")
+    assert np.corrcoef(found["prediction"].astype(float), effect)[0, 1] > 0.95
+    write(table.assign(site=table["site"].astype("Int64")).drop(columns="y"), "new.csv")
+    again, said = predictions(capsys, "new.csv")
+    assert "category" not in said.err
+    np.testing.assert_allclose(again["prediction"].astype(float), found["prediction"].astype(float), rtol=1e-9)
+
+
 def test_a_model_file_holds_the_schema(capsys, here):
     write(cohort(), "t.csv")
     done(capsys, "fit", "t.csv", "--target", "grade", "--drop", "id", "--groups", "id", "-o", "m.skops")

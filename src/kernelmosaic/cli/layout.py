@@ -31,7 +31,7 @@ from kernelmosaic.kernels import (
 )
 from kernelmosaic.kernels.matrices import join_samples
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
-from kernelmosaic.tables import meant, read_columns, read_matrix, require, some
+from kernelmosaic.tables import meant, read_columns, read_matrix, require, some, texts_of
 
 #: The column of row numbers that precomputed kernels read, where the user names none.
 ROW_COLUMN = "(row number)"
@@ -421,7 +421,7 @@ def make_plan(
             elif kinds[column] == "numbers":
                 figures[column] = None
             elif kinds[column] == "categories":
-                categories[column] = sorted({str(value) for value in raw[column].dropna()})
+                categories[column] = sorted(set(texts_of(raw[column].dropna())))
             else:
                 raise ValueError(
                     f"{where}, row 1, column {column!r}: {raw[column].iloc[0]!r} is not a number, which the kernel "
