@@ -116,3 +116,13 @@ def test_repeated_strings():
     model = MKLClassifier([Spectrum(2)], weights="uniform").fit(words * 3, [0, 0, 1, 1] * 3)
     assert set(model.support_) <= set(range(4))
     assert model.dual_coef_.sum() == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{}, {"approximation": "nystroem", "rank": 5}], ids=["exact", "landmarks"])
+def test_weights_of_one_are_no_weights(settings):
+    random = np.random.default_rng(0)
+    Z = random.standard_normal((60, 3))
+    target = np.sin(2 * Z[:, 0]) + 0.3 * random.standard_normal(60)
+    model = MKLRegressor([Gaussian(1.0), Linear()], random_state=0, **settings)
+    without = model.fit(Z, target).predict(Z)
+    np.testing.assert_array_equal(model.fit(Z, target, sample_weight=np.ones(60)).predict(Z), without)

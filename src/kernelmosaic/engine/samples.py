@@ -105,7 +105,7 @@ def count_samples(
 
     A sample of weight two is a sample given twice, and one of weight zero is no sample: both must lead to the very same
     problem, in the same order of samples. So whenever there are weights or repetitions the samples are put in an order
-    of their own; a set without either stays as it is.
+    of their own; a set without either stays as it is. Weights of one are none.
 
     Parameters
     ----------
@@ -127,7 +127,8 @@ def count_samples(
     rows = all_rows if sample_weight is None else np.flatnonzero(sample_weight)
     keys = _keys(X[rows] if len(rows) < len(all_rows) else X, None if y is None else y[rows])
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    if sample_weight is None and len(first) == len(all_rows):
+    counts_once = sample_weight is None or bool(np.all(sample_weight == 1.0))
+    if counts_once and len(first) == len(all_rows):
         return DistinctSamples(all_rows, np.ones(len(all_rows)))
     weight = None if sample_weight is None else sample_weight[rows]
     return DistinctSamples(rows[first], np.bincount(inverse, weights=weight, minlength=len(first)).astype(np.float64))
