@@ -29,7 +29,7 @@ from kernelmosaic.learning.factory import Parameters, make_learner
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.hard_margin import learn_hard_margin
 from kernelmosaic.learning.norms import read_fixed
-from kernelmosaic.learning.problem import Learner
+from kernelmosaic.learning.problem import ROUNDING, STALLED, Learner
 
 # Parameters of a fit -------------------------------------------------------------------------------------------------
 
@@ -89,11 +89,18 @@ class Method(ABC):
                 ": the optimum is zero to rounding, since the origin lies among the samples, and no gap relative to it "
                 "is certified; use kernels such as Gaussian(), whose samples lie to one side of the origin."
             )
-        ended = len(loosest.history) >= max_iter or fit.learner.stalled is None
-        return (
-            f" stopped at a relative duality gap of {loosest.gap:.2g}, above tol={fit.recipe.tol:g}: "
-            f"{fit.learner.advice if ended else fit.learner.stalled}"
-        )
+        remedy = fit.learner.stalled
+        if len(loosest.history) >= max_iter or remedy is None:
+            remedy = fit.learner.advice
+        elif remedy == ROUNDING and not self._is_hidden_by_rounding(loosest, fit.recipe.tol):
+            remedy = STALLED
+        return f" stopped at a relative duality gap of {loosest.gap:.2g}, above tol={fit.recipe.tol:g}: {remedy}"
+
+    @staticmethod
+    def _is_hidden_by_rounding(learned: Learned, tol: float) -> bool:
+        """Whether a gap is above `tol` by no more than the certificate adds for rounding."""
+        unrounded_gap = learned.unrounded_gap
+        return unrounded_gap is not None and unrounded_gap <= tol
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ import numpy as np
 from kernelmosaic._typing import Array, Indices
 from kernelmosaic.gram.linear_algebra import nonzero_rows, rounding
 from kernelmosaic.gram.stack import GramStack
+from kernelmosaic.solvers.program import relative_gap
 
 #: Learners stop at this share of the tolerance: the certificate adds bounds of rounding to theirs.
 AIM = 0.96
@@ -160,6 +161,8 @@ class Learned:
         ½ βᵀK_mβ, where the learner has computed all of them.
     ended_by : str or None
         What the learner handed over to, and found this; None where it found it itself.
+    unrounded_gap : float or None
+        What `gap` would be if nothing were added to it for rounding; None where that is unknown.
     """
 
     weights: Array
@@ -172,6 +175,7 @@ class Learned:
     start: Start = COLD
     slopes: Array | None = None
     ended_by: str | None = None
+    unrounded_gap: float | None = None
 
     def certified(
         self, stack: Any, sizes: Array, machine: Any, learner: Any, products: SharedProducts | None = None
@@ -208,7 +212,12 @@ class Learned:
         if self.lower is not None:
             # Rounding may lift it above what the machine proves at these weights.
             lower = min(self.lower, constant - forms.quadratic) - forms.quadratic_error
-        return self.state(program, forms, lower)
+        stated = self.state(program, forms, lower)
+        if stack.is_implicit or self.lower is not None:
+            return stated
+        plain_q = forms.q.reshape(len(used), -1).sum(axis=1)
+        plain_lower = learner.lower_bound(machine.linear_value(solution), plain_q, weights)
+        return replace(stated, unrounded_gap=relative_gap(stated.objective, plain_lower))
 
     def state(self, program: Any, forms: Forms, lower: float, regulariser: float = 0.0) -> Self:
         """Return the same with the primal value of forms, plus a regulariser, and its gap to a lower bound."""

@@ -29,10 +29,15 @@ from kernelmosaic.solvers.smooth_newton import solve_curved
 
 #: Kernels by their numbers; None for all.
 Numbers = Indices | None
-#: What to do where rounding ends a search.
+#: What to do where rounding hides that a gap is met.
 ROUNDING = (
     "rounding hides what is left to gain; accept a larger tol. Where the gap is far above it, centre the columns, as "
     "StandardScaler does, lower C, or use normalize='trace', which puts the kernels on one scale."
+)
+#: What to do where a search ends and nothing proves that rounding is why.
+STALLED = (
+    "no step closes it further; centre the columns, as StandardScaler does, lower C, or use normalize='trace', which "
+    "puts the kernels on one scale. Else accept a larger tol."
 )
 
 
