@@ -193,7 +193,7 @@ def category_columns(X: MatrixLike) -> set[int]:
 def columns_of_category_type(X: MatrixLike) -> set[int]:
     """Return the numbers of the columns whose type says that they hold categories, numbers or not."""
     if is_pandas(X):
-        return {j for j, dtype in enumerate(X.dtypes) if _is_category(dtype)}
+        return {j for j, dtype in enumerate(X.dtypes) if not _is_plain(dtype) and _is_category(dtype)}
     if is_polars(X):
         return {j for j, dtype in enumerate(X.dtypes) if type(dtype).__name__ in ("Categorical", "Enum")}
     return set()
