@@ -173,3 +173,21 @@ def test_a_fit_takes_row_numbers_and_gates_do_not_read_blocks():
     model = LocalizedMKLClassifier(kernels, gating_kernel=kernels[1][1], tol=0.1).fit(TRAIN, CLASSES)
     with pytest.raises(ValueError, match="fitted to one table"):
         model.predict(list(BLOCKS.values()))
+
+
+def test_tables_of_row_numbers_are_no_blocks():
+    # A column of row numbers among others, and a table of row numbers for every kernel, as at the fit.
+    table = pd.DataFrame({"row": TRAIN, "age": 50.0 + TRAIN})
+    model = MKLClassifier([("line", Precomputed(VIEWS["line"]), ["row"])]).fit(table, CLASSES)
+    plain = MKLClassifier([("line", Precomputed(VIEWS["line"]))]).fit(TRAIN, CLASSES)
+    new = pd.DataFrame({"row": NEW, "age": 50.0})
+    assert_allclose(model.decision_function(new), plain.decision_function(NEW))
+    assert_allclose(model.decision_function(VIEWS["line"][N:]), plain.decision_function(NEW), atol=1e-9)
+    kernels = [(name, Precomputed(K), name) for name, K in VIEWS.items()]
+    tables = {name: pd.DataFrame({"row": TRAIN}) for name in VIEWS}
+    model = MKLClassifier(kernels, weights="uniform").fit(tables, CLASSES)
+    both = fitted("uniform", VIEWS)
+    rows = {name: pd.DataFrame({"row": NEW}) for name in VIEWS}
+    assert_allclose(model.decision_function(rows), both.decision_function(NEW))
+    blocks = {name: K[N:] for name, K in VIEWS.items()}
+    assert_allclose(model.decision_function(blocks), both.decision_function(NEW), atol=1e-9)

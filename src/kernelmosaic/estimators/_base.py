@@ -59,6 +59,7 @@ from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.factory import Parameters
 from kernelmosaic.learning.norms import numbers
 from kernelmosaic.stacking import (
+    StackedViews,
     are_tables,
     by_view,
     check_row_names,
@@ -250,10 +251,23 @@ class KernelEstimator(BaseEstimator, ABC):
 
         At a fit, `views` are the column numbers of each table, where several were given.
         """
-        new_rows = None if reset else read_new_rows(X, self._rules.get("matrices", {}))
-        if new_rows is not None:
-            return new_rows
+        matrices = {} if reset else self._rules.get("matrices", {})
+        if matrices and not self._has_widths_of_fit(X):
+            new_rows = read_new_rows(X, matrices)
+            if new_rows is not None:
+                return new_rows
         return self._validate_table(X, *y, reset=reset, views=views, **checks)
+
+    def _has_widths_of_fit(self, X: MatrixLike) -> bool:
+        """Whether samples have as many columns as those of the fit, in every table: then these are row numbers."""
+        if not are_tables(X) or isinstance(X, StackedViews):
+            return np.shape(X)[1:] == (self.n_features_in_,)
+        tables = self._rules["tables"]
+        if not isinstance(X, Mapping):
+            X = {f"view{place}": table for place, table in enumerate(X)}
+        return bool(tables) and all(
+            name in tables and np.shape(table)[1:] == (len(tables[name]),) for name, table in X.items()
+        )
 
     def _validate_table(
         self, X: MatrixLike, *y: TargetLike, reset: bool, views: Settings | None = None, **checks: Any
