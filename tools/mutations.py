@@ -225,6 +225,22 @@ MUTATIONS = (
         "solvers/test_interior_point.py",
     ),
     _m(
+        "weight-path-sign",
+        "interior points over weights and machine move the weights the wrong way with gamma",
+        "solvers/weight_path.py",
+        "theta = k + w * (along - gamma)",
+        "theta = k + w * (along + gamma)",
+        "learning/test_interior_points.py",
+    ),
+    _m(
+        "weight-path-never-follows",
+        "Newton steps do not hand over to interior points",
+        "learning/interior_points.py",
+        "self.successor = successor if options.max_iter > options.least_path else None",
+        "self.successor = None",
+        "learning/test_interior_points.py",
+    ),
+    _m(
         "multiclass-interior-sums",
         "interior point steps of joint machines do not restore the samples' sums",
         "solvers/interior_point.py",
