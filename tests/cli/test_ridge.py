@@ -285,7 +285,7 @@ def test_intervals_are_refused_where_there_are_none(capsys, tmp_path):
             ("--method", "mkl", "--criterion", "evidence"),
             "--criterion evidence: the method must be ridge, not mkl; leave the option out.",
         ),
-        ((*RIDGE, "--criterion", "aic"), "--criterion: 'aic' is not one of 'loo', 'evidence'"),
+        ((*RIDGE, "--criterion", "aic"), "--criterion: 'aic' is not one of 'auto', 'loo', 'evidence'"),
     ],
 )
 def test_what_does_not_suit_is_said_in_one_line(capsys, tmp_path, arguments, words):

@@ -42,9 +42,9 @@ def learned(y=Y, **params):
 
 @cache
 def left_out(criterion):
-    """A model, and the same machine of all samples but one, for each of them."""
+    """The machine with the weights that were learned, and the same of all samples but one, for each of them."""
     model, every = learned(criterion=criterion), np.arange(60)
-    return model, [refit(model, np.delete(every, i), Y) for i in every]
+    return refit(model, every, Y), [refit(model, np.delete(every, i), Y) for i in every]
 
 
 # What the closed form gives ------------------------------------------------------------------------------------------
@@ -60,7 +60,8 @@ def test_leave_one_out_predictions_are_those_of_n_refits(criterion):
 
 def test_groups_are_left_out_together():
     groups = np.repeat(np.arange(20), 3)
-    model = MKLRidgeCV(KERNELS, scale=False, normalize=None).fit(X, Y, groups=groups)
+    weights = learned().weights_
+    model = MKLRidgeCV(KERNELS, weights=weights, scale=False, normalize=None).fit(X, Y, groups=groups)
     for g in (0, 7, 19):
         found = refit(model, np.flatnonzero(groups != g), Y).predict(X[groups == g])
         assert_allclose(model.loo_predictions_[groups == g], found, atol=1e-9)
@@ -250,7 +251,7 @@ def test_fitted_kernels_serve_other_estimators():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"criterion": "aic"}, "criterion='aic': choose one of 'loo', 'evidence'"),
+        ({"criterion": "aic"}, "criterion='aic': choose one of 'auto', 'loo', 'evidence'"),
         ({"alpha": "best"}, "alpha='best': give a positive number, or 'learn'"),
         ({"alpha": -1.0}, "alpha=-1.0"),
         ({"n_init": 0}, "n_init=0"),
@@ -481,8 +482,10 @@ def test_features_of_targets_without_noise_are_those_of_their_matrices(criterion
     rng = np.random.default_rng(3)
     Z = rng.normal(size=(25, 2))
     y, kernels = np.sin(Z[:, 0]), [Gaussian(factor=2), Linear()]
-    there = MKLRidgeCV(kernels, criterion=criterion, approximation="nystroem", random_state=0).fit(Z, y)
-    same = MKLRidgeCV(kernels, criterion=criterion, weights=there.weights_, alpha=there.alpha_).fit(Z, y)
+    learned_there = MKLRidgeCV(kernels, criterion=criterion, approximation="nystroem", random_state=0).fit(Z, y)
+    given = {"criterion": criterion, "weights": learned_there.weights_, "alpha": learned_there.alpha_}
+    there = MKLRidgeCV(kernels, **given, approximation="nystroem", random_state=0).fit(Z, y)
+    same = MKLRidgeCV(kernels, **given).fit(Z, y)
     assert_allclose(there.loo_predictions_, same.loo_predictions_, atol=1e-5)
 
 
@@ -515,7 +518,8 @@ def test_a_search_that_does_not_end_level_is_warned_of():
 
 def test_many_small_groups_are_left_out_exactly():
     groups = np.arange(60) // 2
-    model = MKLRidgeCV(KERNELS, scale=False, normalize=None).fit(X, Y, groups=groups)
+    weights = learned().weights_
+    model = MKLRidgeCV(KERNELS, weights=weights, scale=False, normalize=None).fit(X, Y, groups=groups)
     found = refit(model, np.flatnonzero(groups != 4), Y).predict(X[groups == 4])
     assert_allclose(model.loo_predictions_[groups == 4], found, atol=1e-9)
 
@@ -559,7 +563,8 @@ def test_a_ridge_that_rounding_hides_is_refused(place, alpha):
 
 def test_intervals_leave_groups_out_together():
     groups = np.repeat(np.arange(20), 3)
-    model = MKLRidgeCV(KERNELS, scale=False, normalize=None).fit(X, Y, groups=groups)
+    weights = learned().weights_
+    model = MKLRidgeCV(KERNELS, weights=weights, scale=False, normalize=None).fit(X, Y, groups=groups)
     machines = [refit(model, np.flatnonzero(groups != g), Y) for g in range(20)]
     r = np.abs(Y - [machines[g].predict(X[i : i + 1])[0] for i, g in enumerate(groups)])
     outputs = np.array([machines[g].predict(NEW) for g in groups])

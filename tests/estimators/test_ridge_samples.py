@@ -113,7 +113,10 @@ def test_deviations_of_samples_that_lack_views(missing):
 def test_intervals_of_samples_that_lack_views(missing):
     """The jackknife+ of n machines on the same kernel matrix, each without a sample."""
     Z, views = without_c(X)
-    model = MKLRidgeCV(views, missing=missing, **PLAIN).fit(Z, Y)
+    learned = MKLRidgeCV(views, missing=missing, **PLAIN).fit(Z, Y)
+    # Weights that are given have seen no sample.
+    given = {"weights": learned.weights_, "alpha": learned.alpha_}
+    model = MKLRidgeCV(views, missing=missing, **given, **PLAIN).fit(Z, Y)
     new = with_gaps(NEW, 3)
     K, k = model.kernel_matrix(Z), np.array([model.kernel_matrix(new[i : i + 1], Z)[0] for i in range(len(new))])
     low, high = [], []

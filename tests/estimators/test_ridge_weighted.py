@@ -48,6 +48,12 @@ def outputs_left_out(model, y, weight, groups):
     return outputs
 
 
+def with_its_weights(model, *data, **fit_params):
+    """Return the same machine with the weights and the ridge as given ones, which have seen no sample."""
+    given = clone(model).set_params(weights=model.weights_, alpha=model.alpha_)
+    return given.fit(*data, **fit_params)
+
+
 # Leaving out: refits -------------------------------------------------------------------------------------------------
 
 
@@ -56,6 +62,7 @@ def outputs_left_out(model, y, weight, groups):
 @pytest.mark.parametrize("weight", [None, WEIGHT])
 def test_predictions_without_a_group_are_those_of_refits(weight, groups, subsample):
     model = MKLRidgeCV(KERNELS, subsample=subsample, **PLAIN).fit(X, Y, sample_weight=weight, groups=groups)
+    model = with_its_weights(model, X, Y, sample_weight=weight, groups=groups)
     own = np.ones(N) if weight is None else weight
     assert_allclose(model.loo_predictions_, outputs_left_out(model, Y, own, groups), atol=1e-6)
 
@@ -66,6 +73,7 @@ def test_predictions_without_a_group_are_those_of_refits(weight, groups, subsamp
 def test_classes_without_a_group_are_those_of_refits(subsample, groups, class_weight):
     params = {"class_weight": class_weight, "subsample": subsample, **PLAIN}
     model = MKLRidgeClassifierCV(KERNELS, **params).fit(X, RARE, sample_weight=WEIGHT, groups=groups)
+    model = with_its_weights(model, X, RARE, sample_weight=WEIGHT, groups=groups)
     is_case, signs = RARE == "case", np.where(RARE == "case", -1.0, 1.0)
     factors = {"case": 1.0, "control": 1.0} if class_weight is None else class_weight
     if class_weight == "balanced":

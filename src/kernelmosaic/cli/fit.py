@@ -183,7 +183,8 @@ class Trained:
         """Say how C, or the parameter in its place, was chosen."""
         request, Cs = self.training.request, np.empty(0) if self.path is None else self.path.found.Cs
         if request.method == "ridge" and request.C is None:
-            return f"learned by {'evidence' if request.criterion == 'evidence' else 'leave-one-out error'}"
+            is_evidence = self.model.chosen_criterion_ == "evidence"
+            return "learned by evidence" if is_evidence else "learned by leave-one-out error"
         if len(Cs) < 2:
             return "given"
         by = " by partial likelihood" if request.loss == "cox" else ""

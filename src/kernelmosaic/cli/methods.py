@@ -209,7 +209,7 @@ def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale:
         ridge = estimators.MKLRidgeClassifierCV if request.task == "classification" else estimators.MKLRidgeCV
         return ridge(
             kernels,
-            criterion=request.criterion or "loo",
+            criterion=request.criterion or "auto",
             alpha="learn" if price is None else price,
             scale=False,  # columns are prepared by the pipeline
             random_state=request.seed or 0,

@@ -182,8 +182,10 @@ class FitRequest(TableRequest):
         "Survival: hazards by Cox's partial likelihood, censored regression on log times, or ranks. Default: cox; with "
         "--epsilon, censored.",
     )
-    criterion: Literal["loo", "evidence"] | None = option(
-        None, "Ridge: the criterion, leave-one-out error or evidence. Default: loo."
+    criterion: Literal["auto", "loo", "evidence"] | None = option(
+        None,
+        "Ridge: the criterion, leave-one-out error or evidence. Default: auto, which is loo, or with few rows for each "
+        "kernel the evidence if it is clearly better on rows that its weights had not seen.",
     )
     rule: Literal["best", "one-standard-error"] | None = option(
         None,

@@ -49,9 +49,10 @@ from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, view_names
 from kernelmosaic.learning.certificate import COLD, CombinedKernel, Start
+from kernelmosaic.learning.cross_fitting import learn_weights
 from kernelmosaic.learning.gated import Projections
 from kernelmosaic.learning.problem import Learner
-from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets, learn_ridge
+from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets
 from kernelmosaic.row_order import content_order
 from kernelmosaic.stacking import several_tables
 
@@ -206,7 +207,7 @@ class TrainingSet(ABC):
             if not is_streamed(self.samples):
                 targets = replace(targets, order=self._content_order(targets))
             with self.threads():
-                weights = learn_ridge(self.stack, targets, options=RidgeOptions(n_init=2)).weights
+                weights = learn_weights(self.stack, targets, RidgeOptions(n_init=2)).weights
             self._loo[key] = weights / weights.sum()
         return self._loo[key]
 

@@ -57,15 +57,20 @@ from kernelmosaic.kernels.numeric import Radial, RadialWidths
 from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.transformed import width_learner, with_width
 from kernelmosaic.kernels.views import Entry, PerColumn, lay_specs
+from kernelmosaic.learning import cross_fitting
+from kernelmosaic.learning.cross_fitting import FOLDS, Fold
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.ridge_weights import (
     FeatureForm,
     RidgeLearned,
     RidgeOptions,
+    RidgePoint,
+    RidgeStart,
     RidgeTargets,
     centre_and_unit,
     learn_from_some,
     learn_ridge,
+    make_form,
 )
 from kernelmosaic.learning.target_weights import TargetOptions, TargetsLearned, join_targets, learn_target_weights
 from kernelmosaic.row_order import content_order
@@ -132,6 +137,8 @@ class Prepared:
         What was learned with the widths, or from some samples, if it was.
     some : ndarray or None
         The samples that weights are learned from, if not from all.
+    options, exact_options : KernelOptions
+        The kernels as given, before widths are learned, and those of `data` before features took the place of matrices.
     """
 
     rows: NDArray[np.intp]
@@ -140,7 +147,70 @@ class Prepared:
     scaled: FitInput
     data: TrainingSet
     first: RidgeLearned | None
-    some: NDArray[np.intp] | None = None
+    some: NDArray[np.intp] | None
+    options: KernelOptions
+    exact_options: KernelOptions
+
+
+@dataclass(frozen=True)
+class WeightSearch:
+    """How weights are learned, and what they are worth on samples that they had not seen.
+
+    Attributes
+    ----------
+    options : RidgeOptions
+        The criterion and the strength of its prior.
+    n_effective : float or None
+        The effective number of kernels; None where no weights are learned.
+    judged, unseen : ndarray or None
+        Numbers of samples, and their residuals by weights learned without them; None where those of the machine are as
+        good, or are such.
+    seen_share : float
+        How much residuals by weights that had seen the sample count where outputs are calibrated.
+    """
+
+    options: RidgeOptions
+    n_effective: float | None = None
+    judged: NDArray[np.intp] | None = None
+    unseen: Array | None = None
+    seen_share: float = 1.0
+
+
+@dataclass(frozen=True)
+class FoldProblem:
+    """The samples that weights of folds judge.
+
+    Attributes
+    ----------
+    rows : ndarray
+        The numbers of these samples.
+    data, stack, targets : TrainingSet, MatrixStack or FeatureStack, RidgeTargets
+        Their kernels and targets.
+    folds : list of Fold
+        By the places of the samples in `rows`.
+    judged : ndarray
+        The numbers of the samples whose residuals are wanted.
+    """
+
+    rows: NDArray[np.intp]
+    data: TrainingSet
+    stack: MatrixStack | FeatureStack
+    targets: RidgeTargets
+    folds: list[Fold]
+    judged: NDArray[np.intp]
+
+    @property
+    def numbers_of_judged(self) -> NDArray[np.intp]:
+        """Their places in `rows`."""
+        return np.searchsorted(self.rows, self.judged)
+
+
+def entries_with_widths(options: KernelOptions, learned: RidgeLearned) -> list[Entry]:
+    """Return the kernels with the widths that were learned."""
+    return [
+        replace(entry, kernel=with_width(entry.kernel, learned.widths.get(m, "median")))
+        for m, entry in enumerate(options.entries)
+    ]
 
 
 @parameters
@@ -149,9 +219,10 @@ class BaseRidge(KernelEstimator):
 
     kernels: KernelsLike = None
     _: KW_ONLY
-    criterion: str = "loo"
+    criterion: str = "auto"
     alpha: float | str = "learn"
     weights: ArrayOrTensor = None
+    weight_prior: float | str = "auto"
     scale: bool = True
     normalize: str | None = "trace"
     approximation: str | None = None
@@ -184,8 +255,9 @@ class BaseRidge(KernelEstimator):
         super()._check_parameters()
         check_count("max_iter", self.max_iter)
         check_count("n_init", self.n_init)
-        check_choice("criterion", self.criterion, ("loo", "evidence"))
+        check_choice("criterion", self.criterion, ("auto", "loo", "evidence"))
         check_positive("alpha", self.alpha, word="learn")
+        check_positive("weight_prior", self.weight_prior, word="auto")
         if isinstance(self.subsample, str):
             check_choice("subsample", self.subsample, ("auto",), ", or give a number of samples or None")
         elif self.subsample is not None:
@@ -229,13 +301,10 @@ class BaseRidge(KernelEstimator):
         some = self._rows_to_learn_from(targets, options)
         most = RidgeOptions.width_rows if some is None else len(some)
         first = self._learn_widths(scaled, targets, options, most)
+        as_given = options
         if first is not None:
-            entries = [
-                replace(entry, kernel=with_width(entry.kernel, first.widths.get(m, "median")))
-                for m, entry in enumerate(options.entries)
-            ]
-            options = replace(options, entries=entries)
-        options = replace(options, stores=some is None)
+            options = replace(options, entries=entries_with_widths(options, first))
+        options = exact_options = replace(options, stores=some is None)
         if some is not None:
             own = default_budget(backend_on(options.device))
             budget = own if options.memory_budget is None else options.memory_budget
@@ -246,7 +315,7 @@ class BaseRidge(KernelEstimator):
             super()._check_rank()
         counted = DistinctSamples(np.arange(n), weight)
         data = read_training_set(options, scaled.X, scaled.original, counted, active_store())
-        return Prepared(rows, group, targets, scaled, data, first, some)
+        return Prepared(rows, group, targets, scaled, data, first, some, as_given, exact_options)
 
     def _in_features(
         self,
@@ -330,7 +399,8 @@ class BaseRidge(KernelEstimator):
         prepared = self._prepare(whole, groups)
         first, targets = prepared.first, prepared.targets
         with prepared.data.threads():
-            found = self._learn(prepared.data, targets, start=first, rows=prepared.some)
+            search = self._choose_candidate(prepared)
+            found = self._learn(prepared.data, targets, start=first, rows=prepared.some, options=search.options)
         learned = replace(
             found,
             beta=found.beta * targets.unit,
@@ -341,10 +411,15 @@ class BaseRidge(KernelEstimator):
             steepest = max(first.stationarity, found.stationarity)
             learned = replace(learned, history=first.history + found.history, stationarity=steepest)
         self._keep_kernels(prepared)
+        self._keep_search(search)
         self._keep_machine(prepared, learned)
         # The slopes of residuals that are rounding are rounding.
         self._say_how_level(is_exact=bool(np.abs(found.residuals).max() < 1e-6))
         self._warn_of_rounding(prepared.data, found)
+        self._unseen_residuals, self._seen_share = learned.residuals, search.seen_share
+        if search.unseen is not None:
+            self._unseen_residuals = learned.residuals.copy()
+            self._unseen_residuals[search.judged] = search.unseen * targets.unit
         return learned, self._outputs_left_out(prepared, learned, whole.X)
 
     def _keep_machine(self, prepared: Prepared, learned: RidgeLearned) -> None:
@@ -371,7 +446,7 @@ class BaseRidge(KernelEstimator):
             covariance = learned.covariance
             if covariance is None:  # the machine was that of matrices
                 with data.threads():
-                    form = FeatureForm(data.stack, targets, self.criterion)
+                    form = FeatureForm(data.stack, targets, self.chosen_criterion_)
                     covariance = form.covariance(learned.weights, learned.alpha)
             kept = np.isin(np.repeat(np.arange(len(learned.weights)), data.stack.widths), self.function_.expansion.kept)
             at = np.append(np.flatnonzero(kept), len(kept))
@@ -419,7 +494,7 @@ class BaseRidge(KernelEstimator):
         """Return the outputs of all samples, each by the machine without it."""
         rows, group, targets = prepared.rows, prepared.group, prepared.targets
         outputs = np.empty((X.shape[0], targets.Y.shape[1]))
-        outputs[rows] = targets.mean + targets.unit * targets.Y - learned.residuals
+        outputs[rows] = targets.mean + targets.unit * targets.Y - self._unseen_residuals
         rest = np.setdiff1d(np.arange(len(outputs)), rows)
         if len(rest):
             Z = X[rest] if self._standardizer is None else self._standardizer(X[rest])
@@ -435,24 +510,157 @@ class BaseRidge(KernelEstimator):
         targets: RidgeTargets,
         stack: MatrixStack | FeatureStack | None = None,
         rows: NDArray[np.intp] | None = None,
+        options: RidgeOptions | None = None,
         **start: Any,
     ) -> RidgeLearned:
         """Learn what the parameters leave open, on a training set's kernels, or on the same ones in another form."""
-        tied = isinstance(self.weights, str) and self.weights == "factorized"
+        tied = self._weights_are_tied
         given = None if self.weights is None or tied else given_weights(self.weights, len(data.kernel_set))
         first = start.get("start")
         if rows is not None and isinstance(data, FeatureSet) and first is not None:
             given, tied = first.weights, False
+        stack = data.stack if stack is None else stack
+        if options is None:
+            options = self._candidates(data, stack, targets, len(targets.Y))[0][0]
         known: Any = {
             "alpha": None if self.alpha == "learn" else float(self.alpha) / targets.weight_unit,
             "weights": given,
             "ties": side_ties(data.kernel_set) if tied else None,
-            "options": RidgeOptions(self.criterion, self.tol, self.max_iter, self.n_init),
+            "options": options,
         }
-        stack = data.stack if stack is None else stack
         if rows is not None and isinstance(stack, MatrixStack) and not isinstance(stack, PairStack):
             return learn_from_some(stack, targets, rows, **known, **start)
         return learn_ridge(stack, targets, **known, **start)
+
+    @property
+    def _weights_are_tied(self) -> bool:
+        """Whether weights are products of factors that are learned."""
+        return isinstance(self.weights, str) and self.weights == "factorized"
+
+    def _count_weights(self, data: TrainingSet) -> int:
+        """Return how many weights, or factors of weights, are learned: none of a single kernel."""
+        if self._weights_are_tied:
+            return int(side_ties(data.kernel_set).shape[1])
+        n_kernels = len(data.kernel_set)
+        return n_kernels if self.weights is None and n_kernels > 1 else 0
+
+    def _candidates(
+        self, data: TrainingSet, stack: MatrixStack | FeatureStack, targets: RidgeTargets, n_learned: int
+    ) -> tuple[list[RidgeOptions], float | None]:
+        """Return the criteria, with their priors, that are tried, and the effective number of kernels.
+
+        Where no weights are learned there is one criterion, and the number is None.
+        """
+        options = RidgeOptions(tol=self.tol, max_iter=self.max_iter, n_init=self.n_init)
+        n_weights = self._count_weights(data)
+        if n_weights == 0:
+            criterion = "evidence" if self.criterion == "evidence" else "loo"
+            return [replace(options, criterion=criterion)], None
+        n_effective = cross_fitting.effective_number(stack, targets.content_order)
+        is_given = self.weight_prior != "auto"
+        if is_given:
+            strength = float(self.weight_prior)
+        else:
+            strength = cross_fitting.RULE.strength(n_effective, n_weights, n_learned)
+        criterion = self.criterion
+        if criterion == "auto" and isinstance(stack, PairStack):
+            criterion = "loo"  # the evidence needs a matrix of all pairs
+        return cross_fitting.candidates(options, criterion, strength, is_given), n_effective
+
+    def _choose_candidate(self, prepared: Prepared) -> WeightSearch:
+        """Return the criterion and prior to learn weights by, and residuals of samples that weights had not seen."""
+        data, targets = prepared.data, prepared.targets
+        n_learned = len(targets.Y) if prepared.some is None else len(prepared.some)
+        tried, n_effective = self._candidates(data, data.stack, targets, n_learned)
+        n_widths = 0
+        if prepared.first is not None:
+            n_widths = sum(map(len, prepared.first.widths.values()))
+        if n_widths > 0 or isinstance(data, FeatureSet):
+            # What comes before, widths and numbers of features, is learned by the first of them.
+            tried = tried[:1]
+        is_given = self.weight_prior != "auto"
+        seen_share = cross_fitting.RULE.seen_share(tried[0].weight_prior, is_given)
+        n_parameters = self._count_weights(data) + n_widths
+        if n_learned >= FOLDS.rows_per_parameter * n_parameters or len(targets.Y) < FOLDS.least_rows:
+            return WeightSearch(tried[0], n_effective)
+        problem = self._fold_problem(prepared)
+        quick = [replace(options, tol=max(options.tol, FOLDS.tol)) for options in tried]
+        starts: list[RidgeStart | None] = [None] * len(tried)
+
+        def residuals_by(fold: Fold) -> list[Array]:
+            return self._residuals_by(prepared, problem, fold, quick, starts)
+
+        fits = cross_fitting.cross_fit(problem.targets, problem.folds, residuals_by)
+        chosen = cross_fitting.choose(fits, cross_fitting.RULE.gain(targets))
+        unseen = fits[chosen].residuals[problem.numbers_of_judged]
+        return WeightSearch(tried[chosen], n_effective, problem.judged, unseen, seen_share)
+
+    def _fold_problem(self, prepared: Prepared) -> FoldProblem:
+        """Return the samples that are judged by weights learned from others, and how they are split.
+
+        Where weights are learned from less than half of the samples, the others have had no part in them, and judge
+        those that had: the weights of as many others do.
+        """
+        data, targets, some = prepared.data, prepared.targets, prepared.some
+        n = len(targets.Y)
+        if some is None or n < 2 * len(some):
+            most_rows = None if some is None else len(some)
+            every = np.arange(n)
+            return FoldProblem(every, data, data.stack, targets, cross_fitting.make_folds(targets, most_rows), every)
+        rest = np.setdiff1d(np.arange(n), some)
+        second = rest[targets.take(rest).spread(len(some))]
+        both = np.union1d(some, second)
+        part = targets.take(both)
+        if isinstance(data, FeatureSet):
+            counted = DistinctSamples(np.arange(len(both)), part.weight)
+            exact = replace(prepared.exact_options, stores=False)
+            data = read_training_set(exact, prepared.scaled.X[both], prepared.scaled.original, counted)
+            stack = data.stack
+        else:
+            stack = data.stack.take(both)
+        numbers_of_some, numbers_of_second = np.searchsorted(both, some), np.searchsorted(both, second)
+        folds = [Fold(numbers_of_some, numbers_of_second), Fold(numbers_of_second, numbers_of_some)]
+        return FoldProblem(both, data, stack, part, folds, some)
+
+    def _residuals_by(
+        self,
+        prepared: Prepared,
+        problem: FoldProblem,
+        fold: Fold,
+        tried: Sequence[RidgeOptions],
+        starts: list[RidgeStart | None],
+    ) -> list[Array]:
+        """Return the residuals of all samples left out, by the weights that each candidate learns from some samples.
+
+        The ridges that the first fold finds best to start from are those of the other folds, too.
+        """
+        data, stack, targets = problem.data, problem.stack, problem.targets
+        first = None
+        if prepared.first is not None and prepared.first.widths:
+            # Widths that have seen the fold would judge it, too.
+            rows = problem.rows[fold.learned_from]
+            first = self._learn_widths(prepared.scaled, prepared.targets, prepared.options, len(rows), rows)
+            assert first is not None
+            counted = DistinctSamples(np.arange(len(problem.rows)), targets.weight)
+            options = replace(prepared.exact_options, entries=entries_with_widths(prepared.options, first))
+            data = read_training_set(options, prepared.scaled.X[problem.rows], prepared.scaled.original, counted)
+            stack = data.stack
+        part = cross_fitting.targets_of(targets, fold.learned_from)
+        part_stack = cross_fitting.stack_of(stack, fold.learned_from)
+        residuals = []
+        for k, options_of_fit in enumerate(tried):
+            start = starts[k] if first is None else first
+            learned = self._learn(data, part, part_stack, options=options_of_fit, start=start)
+            starts[k] = learned.first
+            point = RidgePoint(learned.weights, learned.alpha, learned.scale, {})
+            residuals.append(make_form(stack, targets, {}, options_of_fit).residuals_left_out(point))
+        return residuals
+
+    def _keep_search(self, search: WeightSearch) -> None:
+        """Keep how the weights were learned."""
+        self.chosen_criterion_ = search.options.criterion
+        self.n_effective_kernels_ = search.n_effective
+        self.weight_prior_ = None if search.n_effective is None else search.options.weight_prior
 
     def _written_out(self, given: FitInput) -> list[Entry]:
         """Return the kernels, with `PerColumn` expanded where widths are learned."""
@@ -464,11 +672,16 @@ class BaseRidge(KernelEstimator):
         return [Entry(one.name, one.kernel, one.columns) for one in specs if isinstance(one.kernel, Kernel)]
 
     def _learn_widths(
-        self, given: FitInput, targets: RidgeTargets, options: KernelOptions, most: int
+        self,
+        given: FitInput,
+        targets: RidgeTargets,
+        options: KernelOptions,
+        most: int,
+        among: NDArray[np.intp] | None = None,
     ) -> RidgeLearned | None:
         """Learn widths with everything else, by exact kernels of samples that lack nothing; None if there are none.
 
-        Of more than `most` such samples, so many are taken, evenly spread.
+        Of more than `most` such samples, so many are taken, evenly spread, and none but those in `among`.
         """
         learners = {m: one for m, entry in enumerate(options.entries) if (one := width_learner(entry.kernel))}
         if not learners:
@@ -487,6 +700,8 @@ class BaseRidge(KernelEstimator):
                 f"width='learn': {len(rows)} of the {len(present)} samples have all views, and widths are learned from "
                 "at least 10 such samples; give widths as numbers, or 'median'."
             )
+        if among is not None:
+            rows = np.intersect1d(rows, among)
         complete = targets.take(rows)
         if complete.groups is not None and len(complete.groups) == 1:
             raise ValueError(
@@ -505,7 +720,7 @@ class BaseRidge(KernelEstimator):
 
     def _warn_of_repeats(self, X: MatrixLike, targets: RidgeTargets) -> None:
         """Warn where many samples have an equal one: leave-one-out keeps it, and the evidence underestimates noise."""
-        left_out = self.criterion == "loo"
+        left_out = self.criterion != "evidence"
         if (left_out and targets.groups is not None) or sparse.issparse(X) or X.dtype.kind != "f":
             return
         rows = X if left_out else np.column_stack([X, targets.Y])
@@ -673,14 +888,20 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     kernels : list, default=None
         As in :class:`MKLClassifier`; None means 20 kernels: linear, quadratic, Gaussians and Laplacians of ½, 1, 2
         and 4 times the median distance, on the columns and, unless they are sparse, on their ranks.
-    criterion : {"loo", "evidence"}, default="loo"
-        The criterion: the logarithm of the mean squared leave-one-out residual, or the negative log evidence of
-        the Gaussian process with this kernel and noise.
+    criterion : {"auto", "loo", "evidence"}, default="auto"
+        What is minimised. "loo" is the logarithm of the mean squared leave-one-out residual, "evidence" the negative
+        log evidence of the Gaussian process with this kernel and noise. "auto" is "loo", or, where the prior on the
+        weights is strong (many different kernels for few samples), the evidence if its outputs left out are better by
+        two nats (classes: four), weights learned without the sample.
     alpha : float or "learn", default="learn"
         The ridge, relative to the sample weights: with twice the weights, the same fit needs twice the ridge.
     weights : array-like of shape (P,), "uniform" or "factorized", default=None
         Given weights; None learns them. ``"factorized"``, for the products of :func:`kernels.pairwise`, learns one
         factor per kernel of the left and one per kernel of the right, whose products are the weights.
+    weight_prior : float or "auto", default="auto"
+        How strongly learned weights are drawn towards equal ones, in nats per squared unit of log η. "auto" follows
+        from the effective number of kernels and the number of samples: 0.2 for kernels of one table, up to 2 for many
+        kernels that differ, such as one per column, with few samples; the evidence takes at most 0.6.
     per_target : bool, default=False
         Whether every column of a 2-D `y` has its own weights and ridge; a single column is fitted as a 1-D `y` is. They
         are chosen for all targets together from `n_candidates`, each one factorisation: a design, then centres of
@@ -724,12 +945,22 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     kernels_, kernel_names_ : list
         The fitted kernels, and their names.
     loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, targets)
-        The prediction of every sample by the machine fitted without it; not kept with `per_target`.
+        The prediction of every sample by the machine fitted without it; not kept with `per_target`. With fewer than 50
+        samples for each learned weight the weights, too, are learned without the sample: on four of five folds.
     loo_scores_ : ndarray of shape (targets,)
         R² of every target by leave-one-out, with `per_target`. Where samples and targets are many (n³ times targets
         above 2·10¹⁰), that of weights between candidates is interpolated, mostly to three digits.
     best_score_ : float
         R² of `loo_predictions_`, the mean over targets.
+    training_score_ : float
+        The same by the weights of the model, which were chosen to make it large; not with `per_target`.
+    chosen_criterion_ : {"loo", "evidence"}
+        The criterion that was minimised.
+    weight_prior_ : float or None
+        The strength of the prior on the weights; None where they are given.
+    n_effective_kernels_ : float or None
+        The effective number of kernels, (Σ λ)² / Σ λ² of the eigenvalues of their centred alignments: 1 if all are
+        alike, P if they have nothing in common; None where weights are given.
     criterion_, stationarity_ : float
         The criterion with its priors at the end, in nats, and its largest slope, divided as for `tol`: in the ridge
         that on all samples; in the weights, where `subsample` is fewer, that on the samples they are learned from. With
@@ -789,12 +1020,20 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self.loo_predictions_ = self.decide(outputs)
         Y = given.y.reshape(len(given.y), -1)
         weight = np.ones(len(Y)) if given.weight is None else given.weight
-        missed = np.average(((Y - outputs) / centre_and_unit(Y, weight)[1]) ** 2, axis=0, weights=weight)
+        units = centre_and_unit(Y, weight)[1]
+        missed = np.average(((Y - outputs) / units) ** 2, axis=0, weights=weight)
         # As scikit-learn has it, one for a constant that is predicted.
         self.best_score_ = float(np.mean(1.0 - missed))
+        counted = np.flatnonzero(weight)
+        missed_in_training = np.average((self._left_out / units) ** 2, axis=0, weights=weight[counted])
+        self.training_score_ = float(np.mean(1.0 - missed_in_training))
         # The deviation s of which standardised leave-one-out residuals r_i √A_ii / s have mean square one.
         unit = np.maximum(np.abs(learned.residuals).max(axis=0), np.finfo(float).tiny)
-        self._noise = unit * np.sqrt(np.mean(learned.beta / unit * (learned.residuals / unit), axis=0))
+        noise = unit * np.sqrt(np.mean(learned.beta / unit * (learned.residuals / unit), axis=0))
+        # Those that the weights did not see are larger by this factor.
+        seen = np.sqrt(np.mean((learned.residuals / unit) ** 2, axis=0))
+        unseen = np.sqrt(np.mean((self._unseen_residuals / unit) ** 2, axis=0))
+        self._noise = noise * np.divide(unseen, seen, out=np.ones_like(seen), where=seen > 0)
         return self
 
     def _fit_each(self, given: FitInput, groups: TargetLike) -> Self:
@@ -863,7 +1102,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
                 Y,
                 weight,
                 check_random_state(self.random_state),
-                criterion=self.criterion,
+                criterion="evidence" if self.criterion == "evidence" else "loo",
                 groups=prepared.targets.groups,
                 first=first,
                 options=options,
@@ -1039,7 +1278,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
 
     def _unseen(self) -> LeftOut:
         self._refuse_each("predict_interval")
-        return LeftOut(np.abs(self._left_out), None, self._is_flat, self)
+        return LeftOut(np.abs(self._unseen_residuals), None, self._is_flat, self)
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
         """Return R², of several targets the mean over them, by the weights of the samples if these are given."""
@@ -1123,7 +1362,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
 
     Parameters
     ----------
-    kernels, criterion, alpha, weights, scale, normalize, approximation, rank, missing
+    kernels, criterion, alpha, weights, weight_prior, scale, normalize, approximation, rank, missing
         As in :class:`MKLRidgeCV`; with ``criterion="loo"`` the log-loss is minimised.
     class_weight : dict or "balanced", default=None
         Factors of the sample weights, class by class; ``"balanced"`` as in :class:`MKLClassifier`.
@@ -1135,13 +1374,16 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
     classes_ : ndarray of shape (classes,)
         The classes in order.
     loo_predictions_ : ndarray of shape (n_samples,)
-        The class of every sample, predicted by the machine fitted without it.
+        The class of every sample, predicted by the machine fitted without it, weights included as in
+        :class:`MKLRidgeCV`.
     loo_probabilities_ : ndarray of shape (n_samples, classes)
         Its class probabilities, likewise.
     best_score_ : float
         The accuracy of `loo_predictions_`.
-    weights_, view_weights_, alpha_, kernels_, kernel_names_, criterion_, stationarity_, history_, dual_coef_, \
-    intercept_
+    training_score_ : float
+        The same by the weights of the model, which were chosen to make it large.
+    weights_, view_weights_, alpha_, kernels_, kernel_names_, chosen_criterion_, weight_prior_, \
+    n_effective_kernels_, criterion_, stationarity_, history_, dual_coef_, intercept_
         As in :class:`MKLRidgeCV`.
 
     Examples
@@ -1189,12 +1431,19 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         labels = Labels(self.classes_).codes(given.y[counted])
         # As in the criterion, a common factor of all weights says nothing.
         relative_weight = weight[counted] / weight[counted].mean()
-        self._calibration, shift = ScaledSoftmax.fit(outputs[counted], labels, relative_weight)
+        seen_outputs = outputs[counted] + self._unseen_residuals - self._left_out
+        # Weights of folds are a little worse than those of all samples, which know a little too much.
+        both_outputs = np.vstack([outputs[counted], seen_outputs])
+        shares = np.concatenate([(1.0 - self._seen_share) * relative_weight, self._seen_share * relative_weight])
+        self._calibration, shift = ScaledSoftmax.fit(both_outputs, np.tile(labels, 2), shares)
         self.intercept_ = learned.intercept + shift
         self.function_ = replace(self.function_, intercept=self.intercept_)
         self.loo_predictions_ = self.decide(outputs + shift)
         self.loo_probabilities_ = self._probabilities(outputs + shift)
         self.best_score_ = float(np.average(self.loo_predictions_ == given.y, weights=given.weight))
+        given_weight = None if given.weight is None else given.weight[counted]
+        is_right = self.decide(seen_outputs + shift) == given.y[counted]
+        self.training_score_ = float(np.average(is_right, weights=given_weight))
         self._own_misfits = own_misfits(per_class((outputs + shift)[counted]), labels)
         return self
 

@@ -241,7 +241,9 @@ class PairStack(MatrixStack):
     def take(self, rows: Indices, stored: bool = False) -> PairStack:
         factors = copy(self.factors)
         factors.rows = factors.columns = (self.factors.rows[0][rows], self.factors.rows[1][rows])
-        return PairStack(factors, self.diagonals[:, rows], self.options)
+        part = PairStack(factors, self.diagonals[:, rows], self.options)
+        part.form = self.form
+        return part
 
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Array]]:
         for m in kernels:

@@ -197,6 +197,17 @@ class RidgeTargets:
             return *squared_loss(r, self.weight), 0.0
         return class_loss(r, self.Y, self.labels, scale, self.weight)
 
+    def best_scale(self, r: Array, scale: float, prior: float) -> float:
+        """Return the scale a of the least log-loss of these residuals with its prior; numbers keep the one given."""
+        if self.labels is None:
+            return scale
+
+        def value(log_scale: float) -> float:
+            return self.loss(r, float(np.exp(log_scale)))[0] + prior * log_scale**2
+
+        best = minimize_scalar(value, bounds=(-5.0, 8.0), method="bounded")
+        return float(np.exp(best.x))
+
     def take(self, rows: Indices) -> RidgeTargets:
         """Return those of some samples, whose numbers ascend."""
         n = len(self.Y)
@@ -218,6 +229,16 @@ class RidgeTargets:
         """The samples in an order that does not depend on how they are numbered, as far as one is known."""
         return np.arange(len(self.Y)) if self.order is None else self.order
 
+    @property
+    def group_numbers(self) -> Indices | None:
+        """The number of every sample's group; None where every sample is left out alone."""
+        if self.groups is None:
+            return None
+        numbers = np.empty(len(self.Y), dtype=np.intp)
+        for number, S in enumerate(self.groups):
+            numbers[S] = number
+        return numbers
+
     def spread(self, count: int) -> Indices:
         """Return the numbers of some samples, evenly spread over sorted targets, of all classes and groups."""
         categories: list[Indices] = []
@@ -225,11 +246,8 @@ class RidgeTargets:
         if self.labels is not None:
             values = self.labels
             categories.append(self.labels)
-        if self.groups is not None:
-            group_number = np.empty(len(self.Y), dtype=np.intp)
-            for number, S in enumerate(self.groups):
-                group_number[S] = number
-            categories.append(group_number)
+        if self.group_numbers is not None:
+            categories.append(self.group_numbers)
         return spread_rows(self.content_order, count, values, *categories)
 
 
@@ -262,6 +280,25 @@ class RidgeMachine:
     unsolved: float = 0.0
 
 
+@dataclass(frozen=True)
+class RidgeStart:
+    """Equal weights, a ridge and a scale to start from.
+
+    Attributes
+    ----------
+    weight, alpha, scale : float
+        The weight of every kernel, α and a.
+    """
+
+    weight: float
+    alpha: float
+    scale: float
+
+    def logs(self, n_kernels: int) -> Array:
+        """Return log η, log α and log a."""
+        return np.log([*np.full(n_kernels, self.weight), self.alpha, self.scale])
+
+
 @dataclass(frozen=True, kw_only=True)
 class RidgeLearned(RidgeMachine):
     """The machine that was learned, its `value` with the priors.
@@ -276,6 +313,8 @@ class RidgeLearned(RidgeMachine):
         The largest slope in the logarithms, per sample, of at most `RidgeOptions.slope_samples`.
     history : list of float
         The values on the way.
+    first : RidgeStart
+        Where the search that led there started.
     """
 
     weights: Array
@@ -284,6 +323,7 @@ class RidgeLearned(RidgeMachine):
     widths: dict[int, Array]
     stationarity: float
     history: list[float]
+    first: RidgeStart
 
     def logs(self) -> Array:
         """Return log η, log α and log a."""
@@ -299,7 +339,7 @@ def learn_ridge(
     weights: Array | None = None,
     ties: Array | None = None,
     widths: Mapping[int, RadialWidths] | None = None,
-    start: RidgeLearned | None = None,
+    start: RidgeLearned | RidgeStart | None = None,
     options: RidgeOptions = DEFAULTS,
 ) -> RidgeLearned:
     """Minimise the criterion over the logarithms of weights, ridge, scale and widths by quasi-Newton steps.
@@ -320,8 +360,8 @@ def learn_ridge(
         log η moves by ties z, and z is learned: weights that are products of others.
     widths : dict of int to RadialWidths, optional
         The kernels of the stack that have widths to learn.
-    start : RidgeLearned, optional
-        Where to start; by default at equal weights.
+    start : RidgeLearned or RidgeStart, optional
+        Where to start; by default at equal weights, with the best of `RidgeOptions.n_init` ridges.
     options : RidgeOptions
         The criterion, its priors, where to start and when to stop.
 
@@ -330,12 +370,12 @@ def learn_ridge(
     RidgeLearned
     """
     P, widths = stack.n_kernels, dict(widths or {})
-    form = _make_form(stack, targets, widths, options)
+    form = make_form(stack, targets, widths, options)
     problem = RidgeProblem(form, options, widths)
     if start is None and options.n_init > 1 and alpha is None and not widths and isinstance(form, MatrixForm):
-        start = _learn_ridge_of_some(form.stack, targets, weights, options)
-    equal = np.array([*np.full(P, -np.log(P)), options.first_alpha, options.first_scale])
-    first = equal if start is None else start.logs()
+        start = _learn_start(form.stack, targets, weights, options)
+    begin = _place_of_start(start, P, options)
+    first = start.logs() if isinstance(start, RidgeLearned) else begin.logs(P)
     x = np.concatenate([first, *(one.start for one in widths.values())])
     is_width = np.arange(len(x)) >= P + 2
     low = np.where(is_width, x + options.width_range[0], options.range[0])
@@ -375,11 +415,14 @@ def learn_ridge(
 
     if start is None and free[P] and options.n_init > 1:
         begun = []
-        for k in range(options.n_init):
-            one = x.copy()
-            one[P] += (-1) ** k * ((k + 1) // 2) * np.log(30.0)  # smaller and larger in turn
-            begun.append(improve(one, free, min(options.first_steps, options.max_iter)))
-        x = min(begun, key=lambda one: one[1])[0]
+        # Smaller and larger ridges in turn.
+        factors = [30.0 ** ((-1) ** k * ((k + 1) // 2)) for k in range(options.n_init)]
+        for factor in factors:
+            shifted = x.copy()
+            shifted[P] += np.log(factor)
+            begun.append(improve(shifted, free, min(options.first_steps, options.max_iter)))
+        best = int(np.argmin([value for _, value, _ in begun]))
+        x, begin = begun[best][0], replace(begin, alpha=begin.alpha * factors[best])
     steepest = 0.0
     if free.any():
         x, _, steepest = improve(x, free, options.max_iter)
@@ -397,6 +440,7 @@ def learn_ridge(
         widths={m: np.exp(log_widths) for m, log_widths in at.log_widths.items()},
         stationarity=steepest / samples,
         history=history,
+        first=begin,
     )
 
 
@@ -427,9 +471,18 @@ def learn_from_some(
     return replace(found, **RidgeProblem(form, options).machine(found.logs(), machine))
 
 
-def _learn_ridge_of_some(
+def _place_of_start(start: RidgeLearned | RidgeStart | None, n_kernels: int, options: RidgeOptions) -> RidgeStart:
+    """Return the start that is given, that of the fit that is given, or that of the options."""
+    if isinstance(start, RidgeStart):
+        return start
+    if isinstance(start, RidgeLearned):
+        return start.first
+    return RidgeStart(1.0 / n_kernels, float(np.exp(options.first_alpha)), float(np.exp(options.first_scale)))
+
+
+def _learn_start(
     stack: MatrixStack, targets: RidgeTargets, weights: Array | None, options: RidgeOptions
-) -> RidgeLearned | None:
+) -> RidgeStart | None:
     """Return ridge and scale of at most a third of the samples, whose systems cost a 27th, with equal weights.
 
     The weights of the third lead to higher criteria of all samples on some data. Of few samples it is None.
@@ -438,11 +491,11 @@ def _learn_ridge_of_some(
     if count < options.first_rows:
         return None
     rows = targets.spread(count)
-    found = learn_ridge(stack.take(rows, stored=True), targets.take(rows), weights=weights, options=options)
-    return replace(found, weights=np.full(stack.n_kernels, found.weights.mean()))
+    learned = learn_ridge(stack.take(rows, stored=True), targets.take(rows), weights=weights, options=options)
+    return RidgeStart(float(learned.weights.mean()), learned.alpha, learned.scale)
 
 
-def _make_form(
+def make_form(
     stack: MatrixStack | FeatureStack,
     targets: RidgeTargets,
     widths: Mapping[int, RadialWidths],
@@ -515,6 +568,11 @@ class MatrixForm:
         in_alpha = float(ridge @ backend_of(G).to_numpy(G.diagonal()))
         return Judged(value, at.weights * slopes, in_alpha, in_scale, tuple(in_widths))
 
+    def residuals_left_out(self, at: RidgePoint) -> Array:
+        """Return the residuals of samples left out."""
+        system, _, _ = self._system(at)
+        return np.asarray(system.residuals(system.solve(self.targets.Y), self.targets.groups))
+
     def machine(self, at: RidgePoint) -> RidgeMachine:
         system, _, K = self._system(at)
         return self._machine(system, K, at)
@@ -540,22 +598,10 @@ class MatrixForm:
         else:
             beta = system.times(t.Y.astype(system.dtype)).astype(np.float64)
             r = system.residuals(beta, t.groups)
-            scale = self._best_scale(r, scale, scale_prior)
+            scale = t.best_scale(r, scale, scale_prior)
             _, g, _ = t.loss(r, scale)
             diagonal = system.slope_diagonal(beta, r, g, t.groups)
         return float(ridge @ diagonal), scale
-
-    def _best_scale(self, r: Array, scale: float, prior: float) -> float:
-        """Return the scale a of the least log-loss of these residuals with its prior; numbers have none."""
-        loss = self.targets.loss
-        if self.targets.labels is None:
-            return scale
-
-        def value(log_a: float) -> float:
-            return loss(r, float(np.exp(log_a)))[0] + prior * log_a**2
-
-        found = minimize_scalar(value, bounds=(-5.0, 8.0), method="bounded")
-        return float(np.exp(found.x))
 
     def curvature(self, at: RidgePoint, scale_prior: float, apart: float = 0.2) -> float:
         """Return the second derivative of the criterion in log α by the difference of two slopes."""
@@ -600,7 +646,7 @@ class MatrixForm:
         machine = self._machine(RidgeSystem.of_centred(K, offset, ridge), K, point)
         if self.criterion == "evidence":
             return point, machine, slope
-        point = replace(point, scale=self._best_scale(machine.residuals, scale, options.scale_prior))
+        point = replace(point, scale=self.targets.best_scale(machine.residuals, scale, options.scale_prior))
         return point, replace(machine, value=self.targets.loss(machine.residuals, point.scale)[0]), slope
 
     def _system(self, at: RidgePoint) -> tuple[RidgeSystem, dict[int, ArrayOrTensor], ArrayOrTensor]:
@@ -779,6 +825,10 @@ class FeatureForm:
         found = RidgeMachine(beta=beta, intercept=theta[-1], residuals=residuals, value=value)
         return replace(found, sums=sums, covariance=inverse.covariance())
 
+    def residuals_left_out(self, at: RidgePoint) -> Array:
+        """Return the residuals of samples left out."""
+        return self.machine(at).residuals
+
     def covariance(self, weights: Array, alpha: float) -> Array:
         """Return that of `FeatureInverse`."""
         return self._solve(weights, alpha)[0].covariance()
@@ -884,6 +934,10 @@ class PairForm:
         slopes = share * self.stack.bilinear_forms(U, U) - self.stack.bilinear_forms(H, beta)
         in_alpha = share * float(np.sum(ridge * U * U)) - float(np.sum(ridge * H * beta))
         return Judged(value, at.weights * slopes, in_alpha, in_scale)
+
+    def residuals_left_out(self, at: RidgePoint) -> Array:
+        """Return the residuals of pairs left out, as `_left_out` approximates them."""
+        return self._left_out(self._combine(at), at).residuals
 
     def machine(self, at: RidgePoint) -> RidgeMachine:
         t, gram = self.targets, self._combine(at)
