@@ -311,7 +311,7 @@ def preprocessing():
     ]
 
 
-@pytest.mark.parametrize("step", preprocessing(), ids=repr)
+@pytest.mark.parametrize("step", preprocessing(), ids=lambda step: type(step).__name__)
 def test_pipelines_with_scikit_learns_preprocessing_are_saved(step, tmp_path):
     positive = np.abs(X)
     model = make_pipeline(clone(step), MKLClassifier([Linear()], C=0.1)).fit(positive, TWO)
