@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from tests.campaign import certificates, fifth, fourth, problems, third
+from tests.campaign import certificates, fifth, fourth, problems, sixth, third
 from tests.campaign.second import judge
 from tests.campaign.second import problems as second
 
@@ -28,6 +28,7 @@ GENERATORS: dict[str, tuple[Callable[[int, int], Any], Callable[[Any, Any], str]
     "third": (third.draw, third.check_fit),
     "fourth": (fourth.draw, fourth.check_fit),
     "fifth": (fifth.draw, fifth.check_fit),
+    "sixth": (sixth.draw, sixth.check_fit),
 }
 #: Generators of problems of which nothing is so extreme that rounding would explain a gap above `tol`.
 MUST_CONVERGE = ("fifth",)

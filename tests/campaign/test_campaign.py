@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from tests.campaign import fourth, third
+from tests.campaign import fourth, sixth, third
 from tests.campaign.certificates import Dishonest, check_fit
 from tests.campaign.problems import DrawnKernel, DrawnProblem, draw
 from tests.campaign.runner import GENERATORS, report, run_many, run_one
@@ -19,10 +19,11 @@ from tests.campaign.second import problems as second
 from tests.campaign.second.entries import U, applied, combined, entries
 from tests.campaign.second.training import Contradiction, Training
 
+from kernelmosaic import MKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear
 
 #: How many problems of each generator are run here.
-COUNTS = {"first": 12, "second": 6, "third": 6, "fourth": 6, "fifth": 8}
+COUNTS = {"first": 12, "second": 6, "third": 6, "fourth": 6, "fifth": 8, "sixth": 12}
 
 
 def test_no_random_problem_crashes_hangs_or_is_dishonest():
@@ -403,3 +404,78 @@ def test_the_fourth_judge_finds_row_names_that_are_not_compared(arrangement):
     told.found[0] = ValueError("y has other names") if arrangement == "same" else told.found[1]
     with pytest.raises(Dishonest):
         fourth.check_fit(problem, told)
+
+
+#: Families of the sixth generator, which of their problems, and an answer that would be wrong.
+FALSE_ANSWERS = {
+    "outputs of another ridge": ("ridge", lambda trial: True, lambda v: {"outputs": 1.001 * v["outputs"]}),
+    "left out with its group": (
+        "ridge",
+        lambda trial: "groups" in trial.facts["options"] and trial.facts["y"].dtype.kind == "f",
+        lambda v: {"left_out": 0.99 * v["left_out"]},
+    ),
+    "outputs in features": ("features", lambda trial: True, lambda v: {"outputs": 1.01 * v["outputs"]}),
+    "shuffled": ("ridge", lambda trial: True, lambda v: {"shuffled": v["outputs"][::-1]}),
+    "merged components": ("components", lambda trial: True, lambda v: {"labels": np.minimum(v["labels"], 0)}),
+    "no finite embedding": ("mosaic", lambda trial: True, lambda v: {"new": [np.nan], "weights": np.ones(1)}),
+    "swapped widths": ("widths", lambda trial: True, lambda v: {"swapped": v["outputs"]}),
+    "results of others": ("orders", lambda trial: True, lambda v: {"written": v["predictions"][::-1]}),
+    "columns of others": ("orders", lambda trial: True, lambda v: {"columns": 1.0 - v["predictions"]}),
+    "no kernel": (
+        "indefinite",
+        lambda trial: trial.facts["formula"] in ("distance", "sigmoid"),
+        lambda v: {"model": MKLClassifier()},
+    ),
+    "a kernel refused": (
+        "indefinite",
+        lambda trial: trial.facts["formula"] == "bell",
+        lambda v: {"model": ValueError("kernels: not definite")},
+    ),
+    "a target taken": (
+        "targets",
+        lambda trial: not trial.facts["several"],
+        lambda v: {"model": MKLClassifier()},
+    ),
+    "an error of others": (
+        "targets",
+        lambda trial: not trial.facts["several"],
+        lambda v: {"model": ValueError("K holds NaN")},
+    ),
+    "targets of means": ("targets", lambda trial: trial.facts["several"], lambda v: {"outputs": 1.1 * v["outputs"]}),
+    "ids as numbers": (
+        "files",
+        lambda trial: True,
+        lambda v: {"everything": v["everything"].assign(id=range(len(v["everything"])))},
+    ),
+    "limits": ("at once", lambda trial: not trial.facts["processes"], lambda v: {"limits": ([2], [1])}),
+    "a save lost": ("at once", lambda trial: not trial.facts["processes"], lambda v: {"errors": ["FileNotFoundError"]}),
+}
+
+
+@cache
+def _answered(family, wanted):
+    """Return the first problem of a family of the sixth generator that is as wanted, and the answers to it."""
+    drawn = (sixth.FAMILIES[family].draw(np.random.default_rng([0, index])) for index in range(100))
+    trial = next(one for one in drawn if wanted(one))
+    answers = trial.fit(trial.estimator())
+    assert sixth.check_fit(trial, answers) in ("gap", "error")
+    return trial, answers
+
+
+@pytest.mark.parametrize("what", FALSE_ANSWERS)
+@pytest.mark.filterwarnings("ignore")
+def test_the_sixth_judge_finds_false_answers(what):
+    family, wanted, spoil = FALSE_ANSWERS[what]
+    trial, answers = _answered(family, wanted)
+    with pytest.raises(Dishonest):
+        sixth.check_fit(trial, replace(answers, values=answers.values | spoil(answers.values)))
+
+
+@pytest.mark.parametrize("family", ["rows", "factor"])
+@pytest.mark.filterwarnings("ignore")
+def test_the_sixth_judge_finds_fits_that_depend_on_order_or_unit(family):
+    trial, answers = _answered(family, lambda trial: trial.facts["machine"] == "MKLRidgeCV")
+    other = copy(answers.values["second"])
+    other.function_ = replace(other.function_, intercept=other.function_.intercept + 0.1)
+    with pytest.raises(Dishonest):
+        sixth.check_fit(trial, replace(answers, values=answers.values | {"second": other}))
