@@ -390,8 +390,10 @@ def _judge_ridge(trial: Trial, answers: Answers) -> str:
     _require_equal(values["outputs"], expected, "outputs of new samples beside their linear system", off)
     groups = trial.facts["options"].get("groups", np.arange(len(y)))
     left_out = _left_out_by_refits(K, weight, alpha, Y, groups)
-    _check_left_out(model, values["left_out"], left_out + shift, counted, off)
-    if not is_classifier:
+    _check_left_out(model, values["left_out"], left_out + shift, off)
+    if is_classifier:
+        _check_accuracy(trial, model, left_out + shift, off)
+    else:
         _check_slope(trial, model, K, weight, groups, left_out, answers.warned)
     if not answers.warned:
         _require_equal(values["shuffled"], values["outputs"], "shuffled rows, outputs", 1e-3)
@@ -400,18 +402,36 @@ def _judge_ridge(trial: Trial, answers: Answers) -> str:
     return "gap"
 
 
-def _check_left_out(model: Any, stated: Array, expected: Array, counted: Array, off: float) -> None:
+def _check_left_out(model: Any, stated: Array, expected: Array, off: float) -> None:
+    """Hold leave-one-out predictions to refits; where weights are learned they are of weights from other samples."""
+    if model.weight_prior_ is not None:
+        return
     if not hasattr(model, "classes_"):
         _require_equal(stated, expected[:, 0], "loo_predictions_ beside refits without the group", 10.0 * off)
         return
-    if expected.shape[1] == 1:
-        margin, labels = np.abs(expected[:, 0]), model.classes_[(expected[:, 0] > 0).astype(int)]
-    else:
-        ordered = np.sort(expected, axis=1)
-        margin, labels = ordered[:, -1] - ordered[:, -2], model.classes_[expected.argmax(axis=1)]
+    labels, margin = _labels_of(model, expected)
     wrong = (margin > 100.0 * off) & (labels != stated)
     if wrong.any():
         raise Dishonest(f"loo_predictions_ of sample {np.flatnonzero(wrong)[0]} is not that of a refit without it")
+
+
+def _labels_of(model: Any, outputs: Array) -> tuple[Array, Array]:
+    """Return the classes that outputs say, and how clearly they do."""
+    if outputs.shape[1] == 1:
+        return model.classes_[(outputs[:, 0] > 0).astype(int)], np.abs(outputs[:, 0])
+    ordered = np.sort(outputs, axis=1)
+    return model.classes_[outputs.argmax(axis=1)], ordered[:, -1] - ordered[:, -2]
+
+
+def _check_accuracy(trial: Trial, model: Any, expected: Array, off: float) -> None:
+    """Hold the accuracy in training to that of refits."""
+    y = trial.facts["y"]
+    weight = np.asarray(trial.facts["options"].get("sample_weight", np.ones(len(y))))
+    labels, margin = _labels_of(model, expected)
+    score = float(weight @ (labels == y) / weight.sum())
+    unclear = float(weight @ (margin <= 100.0 * off) / weight.sum())
+    if abs(score - model.training_score_) > unclear + 1e-9:
+        raise Dishonest(f"training_score_={model.training_score_:.6g}, of refits {score:.6g}")
 
 
 def _check_slope(
@@ -421,11 +441,15 @@ def _check_slope(
     y = trial.facts["y"]
     share = weight / weight.sum()
     missed = share @ (y - left_out[:, 0]) ** 2
-    score = 1.0 - missed / (share @ (y - share @ y) ** 2)
-    if abs(score - model.best_score_) > 1e-4 * (1.0 + abs(score)):
-        raise Dishonest(f"best_score_={model.best_score_:.6g}, of refits {score:.6g}")
+    spread = share @ (y - share @ y) ** 2
+    score = 1.0 - missed / spread
+    if abs(score - model.training_score_) > 1e-4 * (1.0 + abs(score)):
+        raise Dishonest(f"training_score_={model.training_score_:.6g}, of refits {score:.6g}")
+    stated = 1.0 - share @ (y - model.loo_predictions_) ** 2 / spread
+    if abs(stated - model.best_score_) > 1e-6 * (1.0 + abs(stated)):
+        raise Dishonest(f"best_score_={model.best_score_:.6g}, of loo_predictions_ {stated:.6g}")
     is_given = not isinstance(model.get_params()["alpha"], str)
-    if is_given or is_warned or model.get_params()["criterion"] != "loo" or missed < 1e-10 * np.var(y):
+    if is_given or is_warned or model.chosen_criterion_ != "loo" or missed < 1e-10 * np.var(y):
         return
     counted, n = weight > 0, int(np.sum(weight > 0))
     values = []

@@ -453,16 +453,21 @@ def _columns_of(problem: ThirdProblem, model: Any) -> Array:
 
 def _check_left_out(problem: ThirdProblem, model: Any, rows: Array, weight: Array, Y: Array, left_out: Array) -> None:
     if problem.machine == "classes":
+        if not np.allclose(model.loo_probabilities_.sum(axis=1), 1.0):
+            raise Dishonest("loo_probabilities_ do not sum to one")
         if len(model.classes_) == 2:
             clear, found = np.abs(left_out[:, 0]) > 1e-6, model.classes_[(left_out[:, 0] > 0).astype(int)]
         else:
             order = np.sort(left_out, axis=1)
             clear, found = order[:, -1] - order[:, -2] > 1e-6, model.classes_[left_out.argmax(axis=1)]
-        wrong = clear & (found != model.loo_predictions_[rows])
+        share = weight / weight.sum()
+        score = float(share @ (found == problem.y[rows]))
+        if abs(score - model.training_score_) > share @ ~clear + 1e-9:
+            raise Dishonest(f"training_score_={model.training_score_:.6g}, of n refits {score:.6g}")
+        # Others are of weights that had not seen the sample.
+        wrong = clear & (found != model.loo_predictions_[rows]) & (model.weight_prior_ is None)
         if wrong.any():
             raise Dishonest(f"loo_predictions_ of sample {rows[wrong][0]} is not that of the others")
-        if not np.allclose(model.loo_probabilities_.sum(axis=1), 1.0):
-            raise Dishonest("loo_probabilities_ do not sum to one")
         return
     if problem.machine == "targets":
         means = weight @ Y / weight.sum()
@@ -471,6 +476,12 @@ def _check_left_out(problem: ThirdProblem, model: Any, rows: Array, weight: Arra
         if off > 1e-5 * (1.0 + np.abs(scores).max()):
             raise Dishonest(f"loo_scores_ {model.loo_scores_}, of refits {scores}")
         return
+    missed = weight @ (Y[:, 0] - left_out[:, 0]) ** 2
+    score = 1.0 - missed / (weight @ (Y[:, 0] - weight @ Y[:, 0] / weight.sum()) ** 2)
+    if abs(score - model.training_score_) > 1e-4 * (1.0 + abs(score)):
+        raise Dishonest(f"training_score_={model.training_score_:.6g}, of n refits {score:.6g}")
+    if model.weight_prior_ is not None:
+        return  # loo_predictions_ are of weights that had not seen the sample
     off = np.abs(left_out[:, 0] - model.loo_predictions_[rows]).max()
     if off > 1e-5 * (np.ptp(Y) + np.abs(left_out).max()):
         raise Dishonest(f"loo_predictions_ are off those of n refits by {off:.2g}")
