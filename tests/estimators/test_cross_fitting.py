@@ -43,6 +43,15 @@ def folds_of(samples, y, groups=None):
 # What is printed had not been seen ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("criterion", ["auto", "loo", "evidence"])
+@pytest.mark.parametrize("machine", [MKLRidgeCV, MKLRidgeClassifierCV])
+def test_a_group_of_all_samples_but_one_is_judged_by_weights_of_all(machine, criterion):
+    groups = np.arange(60) == 17
+    targets = Y if machine is MKLRidgeCV else Y > 0
+    model = machine(KERNELS, criterion=criterion).fit(X, targets, groups=groups)
+    assert model.best_score_ == pytest.approx(model.training_score_)
+
+
 def test_an_output_left_out_does_not_depend_on_its_own_target():
     """Neither the machine nor its weights have seen it. The target keeps its rank, and so every sample its fold."""
     model = MKLRidgeCV(KERNELS, **PLAIN, criterion="loo").fit(X, Y)

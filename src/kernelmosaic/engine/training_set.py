@@ -469,6 +469,10 @@ class GeneratedSet(ExactSet):
     def _make_stack(self) -> GramStack:
         return SubsetStack(self.kernel_set, self.views, self.dtype, self.budget, self.device)
 
+    def _check_kernels_of_user(self, stack: GramStack) -> None:
+        """Check nothing: the kernels of subsets are those of this library."""
+        return
+
     def _stored_bytes(self) -> int:
         return 0
 

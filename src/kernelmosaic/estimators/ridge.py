@@ -584,6 +584,9 @@ class BaseRidge(KernelEstimator):
         if n_learned >= FOLDS.rows_per_parameter * n_parameters or len(targets.Y) < FOLDS.least_rows:
             return WeightSearch(tried[0], n_effective)
         problem = self._fold_problem(prepared)
+        if min(len(fold.learned_from) for fold in problem.folds) < FOLDS.least_learned_from:
+            # All other samples are of one group: no weights can be learned without it.
+            return WeightSearch(tried[0], n_effective)
         quick = [replace(options, tol=max(options.tol, FOLDS.tol)) for options in tried]
         starts: list[RidgeStart | None] = [None] * len(tried)
 

@@ -99,6 +99,8 @@ class FoldOptions:
         Parts of the samples, each judged by weights learned from the others.
     least_rows : int
         Fewer samples are not split.
+    least_learned_from : int
+        Nor are samples of which the largest group leaves fewer, which leave-one-out needs.
     rows_per_parameter : float
         Samples for each weight that is learned, above which weights that saw a sample judge it as others would.
     alignment_rows : int
@@ -111,6 +113,7 @@ class FoldOptions:
 
     n_folds: int = 5
     least_rows: int = 3
+    least_learned_from: int = 2
     rows_per_parameter: float = 50.0
     alignment_rows: int = 200
     alignment_entries: float = 2.0**22
