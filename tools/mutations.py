@@ -830,6 +830,22 @@ MUTATIONS = (
         "estimators/test_plateaus.py",
     ),
     _m(
+        "learned-weights-by-chance",
+        "learned weights chosen where they win by less than the noise of the folds",
+        "engine/search.py",
+        "return float(differences.mean()) > max(error, margin)",
+        "return float(differences.mean()) > margin",
+        "estimators/test_plateaus.py",
+    ),
+    _m(
+        "folds-not-paired",
+        "noise of learned weights measured by scores rather than by what they gain in every fold",
+        "engine/search.py",
+        "differences.std(ddof=1)",
+        "learned[norm, :, value].std(ddof=1)",
+        "estimators/test_plateaus.py",
+    ),
+    _m(
         "roughest-of-a-plateau",
         "the largest C of those whose scores tie",
         "engine/search.py",

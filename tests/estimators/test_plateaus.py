@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import mean, stdev
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from kernelmosaic import (
     MKLSurvivalCV,
 )
 from kernelmosaic.engine.search import choose
-from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.kernels import Gaussian, Linear, per_column
 from kernelmosaic.model_selection import PathSearchCV
 
 # Tables of scores ----------------------------------------------------------------------------------------------------
@@ -81,6 +83,113 @@ def test_one_standard_error_is_that_of_a_naive_loop(descending):
         moved += expected != choose(scores, 1e-9, "best", descending)
     assert 10 < moved < 50
     assert choose(table([0.5, 0.9, 0.9 + 1e-5]), 1e-3, "one_standard_error") == (0, 1)  # an error of zero
+
+
+# Equal weights or learned ones ---------------------------------------------------------------------------------------
+
+#: Folds differ by more than learned weights gain in any of them.
+EQUAL = np.array([0.8, 0.6, 0.9, 0.7])
+
+
+@pytest.mark.parametrize(
+    ("gains", "pays"),
+    [
+        ([0.05, 0.05, 0.05, 0.05], True),  # the same in all folds: an error of zero
+        ([0.0, 0.0, 0.0, 0.0], False),
+        ([-0.05, -0.05, -0.05, -0.05], False),
+        ([0.3, 0.1, 0.1, -0.1], True),  # 0.1 with an error of 0.0816
+        ([0.3, 0.0, 0.1, -0.1], False),  # 0.075 with an error of 0.0854
+        ([0.4, 0.0, 0.0, 0.0], False),  # a single fold: 0.1 with an error of 0.1
+    ],
+)
+@pytest.mark.parametrize("rule", ["best", "one_standard_error"])
+def test_learned_weights_win_by_more_than_one_standard_error_of_the_difference(gains, pays, rule):
+    learned = EQUAL + np.array(gains)
+    scores = np.stack([learned, EQUAL])[:, :, np.newaxis]
+    assert choose(scores, 1e-9, rule, equal_weights=1) == (0 if pays else 1, 0)
+    assert choose(scores[::-1], 1e-9, rule, equal_weights=0) == (1 if pays else 0, 0)
+
+
+def naive_equal_or_learned(scores, equal_weights):
+    """Compare the best models of both kinds fold by fold."""
+    candidates = {}
+    for norm, folds in enumerate(scores.tolist()):
+        for value, column in enumerate(zip(*folds, strict=True)):
+            if not np.isnan(column).any():
+                candidates[norm, value] = column
+    equal = max((key for key in candidates if key[0] == equal_weights), key=lambda key: mean(candidates[key]))
+    learned = max((key for key in candidates if key[0] != equal_weights), key=lambda key: mean(candidates[key]))
+    gains = [a - b for a, b in zip(candidates[learned], candidates[equal], strict=True)]
+    return learned if mean(gains) > stdev(gains) / len(gains) ** 0.5 else equal
+
+
+def test_equal_or_learned_weights_are_those_of_a_naive_loop():
+    rng = np.random.RandomState(1)
+    chosen = []
+    for _ in range(100):
+        scores = rng.uniform(0.6, 0.7, (3, 5, 4)) + rng.uniform(0, 0.1, (1, 5, 1))
+        scores[rng.randint(2), :, rng.randint(4)] = np.nan  # not tried
+        scores[0, 2, 1] = np.nan  # undefined in one fold
+        expected = naive_equal_or_learned(scores, 2)
+        assert choose(scores, 1e-9, equal_weights=2) == expected
+        chosen.append(expected[0])
+    assert set(chosen) == {0, 1, 2}
+
+
+def test_the_rule_of_the_value_chooses_among_the_norms_that_are_left():
+    means = np.array([[0.5, 0.8, 0.81], [0.79, 0.79, 0.7]])
+    scores = means[:, np.newaxis] + (EQUAL - 0.75)[:, np.newaxis]
+    # The folds differ by far more than the models, and learned weights gain 0.02 in every one.
+    assert choose(scores, 1e-9, "one_standard_error") == (1, 0)
+    assert choose(scores, 1e-9, "one_standard_error", equal_weights=1) == (0, 1)
+    # They gain as much in the mean of folds that disagree.
+    scores[0] += np.array([0.2, -0.2, 0.2, -0.2])[:, np.newaxis]
+    assert choose(scores, 1e-9, "best") == (0, 2)
+    assert choose(scores, 1e-9, "best", equal_weights=1) == (1, 0)
+
+
+def test_equal_weights_of_which_nothing_or_one_fold_is_known():
+    scores = np.array([[[0.7]], [[0.6]]])
+    assert choose(scores, 1e-9, equal_weights=1) == (0, 0)  # a single fold has no error
+    assert choose(scores, 1e-9, equal_weights=0) == (0, 0)
+    assert choose(np.array([[[0.5]], [[np.nan]]]), 1e-9, equal_weights=1) == (0, 0)
+    assert choose(np.array([[[np.nan]], [[0.5]]]), 1e-9, equal_weights=1) == (1, 0)
+    assert choose(np.array([[[0.5, 0.6]]]), 1e-9, equal_weights=0) == (0, 1)  # no other norm
+
+
+def test_one_more_right_answer_in_a_larger_fold_is_no_gain():
+    sizes = np.array([17, 16, 16])
+    right = np.array([[[12], [10], [10]], [[11], [11], [10]]])
+    scores = right / sizes[:, np.newaxis]
+    assert choose(scores, 1e-9, sizes=sizes, equal_weights=0) == (0, 0)
+
+
+def best_mean(scores):
+    return np.nanmax(scores.mean(axis=0))
+
+
+def test_learned_weights_that_win_by_chance_are_not_chosen():
+    rng = np.random.RandomState(18)
+    X, y = rng.standard_normal((40, 12)), rng.standard_normal(40)
+    model = MKLRegressorCV(per_column(Linear()), Cs=[0.1], cv=4).fit(X, y)
+    learned = max(best_mean(model.scores_by_norm_[norm]) for norm in (1, 2))
+    assert learned > best_mean(model.scores_by_norm_["uniform"]) + 0.02
+    assert model.norm_ == "uniform"
+    np.testing.assert_allclose(model.weights_, 1 / 12)
+    assert model.best_score_ == pytest.approx(best_mean(model.scores_by_norm_["uniform"]))
+    assert "is kept, as no learned weights score better over the folds by more than one" in model._repr_html_()
+
+
+@pytest.mark.parametrize("search", [MKLRegressorCV, MKLClassifierCV])
+def test_one_kernel_of_thirty_that_informs_is_found(search):
+    rng = np.random.RandomState(10)
+    X = rng.standard_normal((90, 30))
+    y = X[:, 4] + 0.3 * rng.standard_normal(90)
+    target = y > 0 if search is MKLClassifierCV else y
+    model = search(per_column(Linear()), Cs=[0.1]).fit(X, target)
+    assert model.norm_ in (1, 2)
+    assert np.argmax(model.weights_) == 4
+    assert "scored best over the folds" in model._repr_html_()
 
 
 # Searches ------------------------------------------------------------------------------------------------------------

@@ -457,8 +457,20 @@ class PathResult:
 
     def best(self, scores: Array, rule: str = "best") -> tuple[int, int]:
         """Return the numbers of the norm and of the value that are chosen by a rule of `choose`."""
-        sizes = np.array([len(held) for _, held in self.folds])
-        return choose(scores, self.model.tol, rule, path_rule(self.model).descending, sizes)
+        descending = path_rule(self.model).descending
+        equal_weights = None
+        if "uniform" in self.norms:
+            equal_weights = self.norms.index("uniform")
+        return choose(scores, self.model.tol, rule, descending, self._fold_sizes(), equal_weights)
+
+    def best_value(self, scores: Array, rule: str = "best") -> int:
+        """Return the number of the value that is chosen for one norm, of which the scores are."""
+        descending = path_rule(self.model).descending
+        return choose(scores[np.newaxis], self.model.tol, rule, descending, self._fold_sizes())[1]
+
+    def _fold_sizes(self) -> Indices:
+        """Return how many samples each fold holds out."""
+        return np.array([len(held) for _, held in self.folds])
 
     def calibration(self, m: int, i: int, method: str, without: int | None = None) -> Any:
         """Return what turns outputs into probabilities, or survival functions, by those of samples held out."""
@@ -497,7 +509,7 @@ class PathResult:
         Those that were not chosen are shown beside the choice: equal weights do not rank the kernels.
         """
         known = [m for m, own in enumerate(scores) if not np.isnan(own.mean(axis=0)).all()]
-        return {self.norms[m]: self.mean_weights(m)[self.best(scores[[m]], rule)[1]] for m in known}
+        return {self.norms[m]: self.mean_weights(m)[self.best_value(scores[m], rule)] for m in known}
 
     def all_gaps(self) -> Array:
         """Return the certified relative duality gaps of all fits that were made."""
@@ -1129,8 +1141,13 @@ def describe_choice(scores: dict[Any, Array], chosen: Any, at: int, rule: str = 
     means = {norm: own.mean(axis=0) for norm, own in scores.items() if norm != chosen}
     others = [figures(norm, int(np.nanargmax(own))) for norm, own in means.items() if not np.isnan(own).all()]
     rest = f"; {', '.join(others)}" if others else ""
-    why = "scored best" if rule == "best" else "is within one standard error of the best"
-    return f"{figures(chosen, at)} {why} over the folds{rest}"
+    why = "scored best over the folds"
+    if rule != "best":
+        why = "is within one standard error of the best over the folds"
+    best_of_equal_weights = np.nanmax(scores[chosen].mean(axis=0))
+    if chosen == "uniform" and any(np.any(own > best_of_equal_weights) for own in means.values()):
+        why = "is kept, as no learned weights score better over the folds by more than one standard error"
+    return f"{figures(chosen, at)} {why}{rest}"
 
 
 # Warnings about all fits ---------------------------------------------------------------------------------------------
@@ -1156,12 +1173,22 @@ RULES = ("best", "one_standard_error")
 
 
 def choose(
-    scores: Array, tol: float, rule: str = "best", descending: bool = False, sizes: Indices | None = None
+    scores: Array,
+    tol: float,
+    rule: str = "best",
+    descending: bool = False,
+    sizes: Indices | None = None,
+    equal_weights: int | None = None,
 ) -> tuple[int, int]:
     """Return the numbers of the norm and of the value that a search chooses.
 
-    Of all scores that tie with the best, the smoothest value is taken; of the norms that tie at this value, the first.
-    A plateau of scores, where a larger C changes nothing, thus has one choice, whatever the rounding of the scores.
+    1. Equal weights, if they are among the norms, are kept unless learned ones pay: see `learned_weights_pay`. The
+       other steps choose among the norms that this one has left.
+    2. Of all scores that tie with the best, the smoothest value is taken; of the norms that tie at this value, the
+       first. A plateau of scores, where a larger C changes nothing, thus has one choice, whatever the rounding of the
+       scores.
+    3. By the rule "one_standard_error", scores that are less than one standard error below the best tie with it as
+       well. The standard error is that of the mean over the folds, of the best score.
 
     Parameters
     ----------
@@ -1170,26 +1197,74 @@ def choose(
     tol : float
         The tolerance of the fits.
     rule : {"best", "one_standard_error"}
-        Whether scores that are less than one standard error below the best tie with it as well. The standard error is
-        that of the mean over the folds, of the best score.
+        Whether step 3 is made.
     descending : bool
         Whether large values are smooth.
     sizes : ndarray of shape (folds,), optional
         How many samples each fold holds out.
+    equal_weights : int, optional
+        Which of the norms is that of equal weights; None if none is.
     """
+    check_choice("rule", rule, RULES)
+    margin = _distinguishable(scores, tol, sizes)
+    if equal_weights is not None and len(scores) > 1:
+        is_equal = np.arange(len(scores)) == equal_weights
+        left_out = is_equal
+        if not learned_weights_pay(scores[~is_equal], scores[equal_weights], margin):
+            left_out = ~is_equal
+        scores = np.where(left_out[:, np.newaxis, np.newaxis], np.nan, scores)
     means = scores.mean(axis=1)
-    margin = resolution(means, tol)
-    counts = np.zeros(0) if sizes is None else (scores * np.reshape(sizes, (-1, 1)))[np.isfinite(scores)]
-    if sizes is not None and np.all(np.abs(counts - np.round(counts)) < 1e-6):
-        # All scores are numbers of samples divided by those held out. Of folds of 16 and 17 samples, as many right
-        # answers differ by less than one sample in their mean.
-        margin = max(margin, 0.5 / (len(sizes) * int(np.max(sizes))))
     m, i = _smoothest(means, margin, margin, descending)
-    if check_choice("rule", rule, RULES) == "best" or scores.shape[1] == 1:
+    if rule == "best" or scores.shape[1] == 1:
         return m, i
     error = float(scores[m, :, i].std(ddof=1)) / scores.shape[1] ** 0.5
     below = float(np.nanmax(means) - means[m, i])
     return _smoothest(means, max(below + error, margin), margin, descending)
+
+
+def learned_weights_pay(learned: Array, equal: Array, margin: float) -> bool:
+    """Return whether learned weights score better than equal ones by more than the noise of the folds.
+
+    The best models of both kinds are compared fold by fold: the mean of the differences must be larger than its
+    standard error. Both models are scored by the same samples, so that what makes a fold hard for both is no noise.
+
+    Parameters
+    ----------
+    learned : ndarray of shape (norms, folds, values)
+        Scores of learned weights; NaN where nothing was tried.
+    equal : ndarray of shape (folds, values)
+        Scores of equal weights.
+    margin : float
+        The least difference of two means that is one.
+    """
+    learned_means = learned.mean(axis=1)
+    equal_means = equal.mean(axis=0)
+    if np.isnan(learned_means).all():
+        return False
+    if np.isnan(equal_means).all():
+        return True
+    norm, value = np.unravel_index(np.nanargmax(learned_means), learned_means.shape)
+    differences = learned[norm, :, value] - equal[:, np.nanargmax(equal_means)]
+    error = 0.0
+    if len(differences) > 1:
+        error = float(differences.std(ddof=1)) / len(differences) ** 0.5
+    # Half an error, one, and two were compared. With one kernel per column or cluster of columns and at most 150 rows
+    # (36 fits to five real sets) the log-loss is 0.382 with one, 0.383 with equal weights, 0.388 by the best mean.
+    # Where one or three of 20 or 54 groups of columns inform, it is 0.634, 0.654 and 0.631.
+    return float(differences.mean()) > max(error, margin)
+
+
+def _distinguishable(scores: Array, tol: float, sizes: Indices | None) -> float:
+    """Return the least difference of two mean scores that is one: of the fits' tolerance, and of half a sample."""
+    margin = resolution(scores.mean(axis=1), tol)
+    if sizes is None:
+        return margin
+    counts = (scores * np.reshape(sizes, (-1, 1)))[np.isfinite(scores)]
+    if np.all(np.abs(counts - np.round(counts)) < 1e-6):
+        # All scores are numbers of samples divided by those held out. Of folds of 16 and 17 samples, as many right
+        # answers differ by less than one sample in their mean.
+        return max(margin, 0.5 / (len(sizes) * int(np.max(sizes))))
+    return margin
 
 
 def resolution(means: Array, tol: float) -> float:

@@ -262,7 +262,9 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
         ``"loo"`` those that :class:`MKLRidgeClassifierCV` learns from the training samples of each fold, divided by
-        their sum. The studies show whether these help a support vector machine.
+        their sum. The studies show whether these help a support vector machine. Where equal weights are among them,
+        learned ones are chosen only if their best mean score is higher than that of equal weights by more than one
+        standard error of the differences over the folds.
     near : int, default=1
         Where equal weights are among the norms they are tried at all values of C first. Every other norm is then tried
         at the C at which its equal weights, P^(1 − 1/p) times larger, give the best of these models again, and at so
@@ -270,9 +272,10 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
         on that side. None tries all norms at all values. What is not tried has the score, the weights and the gap NaN
         in the attributes.
     rule : {"best", "one_standard_error"}, default="best"
-        ``"best"`` takes the best mean score; of scores that differ by less than the fits' tolerance, or by less than a
-        sample, that of the smallest C, then of the first norm. ``"one_standard_error"`` takes the smallest C whose mean
-        score is at most one standard error below the best.
+        How C is chosen, with learned weights or with equal ones. ``"best"`` takes the best mean score; of scores that
+        differ by less than the fits' tolerance, or by less than a sample, that of the smallest C, then of the first
+        norm. ``"one_standard_error"`` takes the smallest C whose mean score is at most one standard error below the
+        best.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means stratified folds.
     scoring : str or callable, default=None
@@ -366,6 +369,7 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
         ``"loo"`` those that :class:`MKLRidgeCV` learns from the training samples of each fold, divided by their sum.
+        Learned weights must win by more than one standard error, as in :class:`MKLClassifierCV`.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`.
     scoring : str or callable, default=None
@@ -433,6 +437,7 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
         The values of C to try, or their number: that many from 0.001 to 100, evenly spaced on a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight.
+        Learned weights must win by more than one standard error, as in :class:`MKLClassifierCV`.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are stratified by whether the
         event was observed.

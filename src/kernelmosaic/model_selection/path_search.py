@@ -102,7 +102,9 @@ class PathSearchCV(Wrapper, PathSearch):
     norms : sequence, default=None
         The norms of the weights to try, such as ``(1, 2, "uniform")``; ``"uniform"`` gives all kernels the same weight,
         ``"loo"`` of support vector classification and regression those that a ridge estimator learns in each fold.
-        None means that of the estimator. Of a discriminant, 1 learns the weights; gates have no norms.
+        None means that of the estimator. Of a discriminant, 1 learns the weights; gates have no norms. Where equal
+        weights are among them, learned ones are chosen only if their best mean score is higher than that of equal
+        weights by more than one standard error of the differences over the folds.
     near : int, default=1
         Where equal weights are among the norms they are tried at all values of C first. Every other norm is then tried
         at the C at which its equal weights, P^(1 − 1/p) times larger, give the best of these models again, and at so
@@ -110,8 +112,9 @@ class PathSearchCV(Wrapper, PathSearch):
         on that side. None tries all norms at all values. What is not tried has the score, the weights and the gap NaN
         in the attributes.
     rule : {"best", "one_standard_error"}, default="best"
-        ``"best"`` takes the best mean score; of scores that differ by less than the fits' tolerance, or by less than a
-        sample, that of the smoothest value (the smallest, of ``alpha`` the largest), then of the first norm.
+        How the value is chosen, with learned weights or with equal ones. ``"best"`` takes the best mean score; of
+        scores that differ by less than the fits' tolerance, or by less than a sample, that of the smoothest value (the
+        smallest, of ``alpha`` the largest), then of the first norm.
         ``"one_standard_error"`` takes the smoothest value whose mean score is at most one standard error below the
         best.
     cv : int, splitter or iterable, default=5
