@@ -397,8 +397,10 @@ def _judge_ridge(trial: Trial, answers: Answers) -> str:
         _check_slope(trial, model, K, weight, groups, left_out, answers.warned)
     if not answers.warned:
         _require_equal(values["shuffled"], values["outputs"], "shuffled rows, outputs", 1e-3)
-        if not is_classifier:
-            _require_equal(values["shuffled_left_out"], values["left_out"], "shuffled rows, left out", 1e-3)
+        # Weights that are learned from a handful of samples, outside of the largest group, are those of rounding.
+        n_outside = len(y) - max(np.unique(groups, return_counts=True)[1])
+        if not is_classifier and (model.weight_prior_ is None or n_outside >= 10):
+            _require_equal(values["shuffled_left_out"], values["left_out"], "shuffled rows, left out", 1e-2)
     return "gap"
 
 
