@@ -57,17 +57,28 @@ class InteriorPoints:
 
 
 def successor_of(problem: WeightProblem) -> InteriorPoints | None:
-    """Return the interior points of a problem: one output, a box, weights of sum one, few samples; else None."""
+    """Return the interior points of a problem: one output, a box, weights of sum one, few samples; else None.
+
+    Every step forms the combined kernel, so that the memory must have room for it.
+    """
     if type(problem) is not MachineProblem or not problem.machine.has_one_output or not problem.machine.has_box:
         return None
     norm, stack, program = problem.norm, problem.stack, problem.machine.program
     if isinstance(norm, BesideFixed):
         norm = norm.norm
-    is_stored = stack.backend is NUMPY and stack.n_samples <= problem.options.most_free
-    if not norm.sums_to_one or not is_stored or not program.has_losses:
+    is_small = stack.backend is NUMPY and stack.n_samples <= problem.options.most_free
+    if not norm.sums_to_one or not is_small or not program.has_losses or not has_room_for_sum(stack):
         return None
     is_bounded = bool(np.isfinite(program.upper).any() or np.isfinite(program.lower).any())
     return InteriorPoints(problem) if is_bounded and has_interior(program) else None
+
+
+def has_room_for_sum(stack: GramStack) -> bool:
+    """Whether the combined kernel of a stack may be formed; where it is not stored, blocks of it may be as large."""
+    if stack.stores_combined:
+        return True
+    n_formed: int = stack.combine(np.ones(stack.n_kernels)).block_samples
+    return stack.n_samples <= n_formed
 
 
 class SearchWithSuccessor(BoundTracker):
