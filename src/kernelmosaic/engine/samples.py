@@ -99,7 +99,12 @@ class DistinctSamples:
 
 
 def count_samples(
-    approximation: str | None, X: MatrixLike, y: TargetLike, sample_weight: Array | None
+    approximation: str | None,
+    X: MatrixLike,
+    y: TargetLike,
+    sample_weight: Array | None,
+    *,
+    reorders: bool = False,
 ) -> DistinctSamples:
     """Return the distinct samples with the sum of their weights.
 
@@ -118,6 +123,8 @@ def count_samples(
         Targets: samples with different ones are different samples.
     sample_weight : array of shape (n_samples,) or None
         Their weights.
+    reorders : bool, default=False
+        Whether samples without weights or repetitions are put in that order, too.
     """
     size = getattr(getattr(X, "data", X), "nbytes", np.inf)
     if approximation is not None and (is_streamed(X) or size > 2**26):
@@ -128,7 +135,7 @@ def count_samples(
     keys = _keys(X[rows] if len(rows) < len(all_rows) else X, None if y is None else y[rows])
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     counts_once = sample_weight is None or bool(np.all(sample_weight == 1.0))
-    if counts_once and len(first) == len(all_rows):
+    if counts_once and len(first) == len(all_rows) and not reorders:
         return DistinctSamples(all_rows, np.ones(len(all_rows)))
     weight = None if sample_weight is None else sample_weight[rows]
     return DistinctSamples(rows[first], np.bincount(inverse, weights=weight, minlength=len(first)).astype(np.float64))

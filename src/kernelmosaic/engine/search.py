@@ -1086,8 +1086,7 @@ class CalibrationFolds:
                 f"calibration={method!r} needs cross-validation, which supports arrays, sparse matrices and data "
                 f"frames, not X={type(X).__name__}: load the samples, or use calibration=None."
             )
-        weight = np.ones(len(given.y)) if given.weight is None else given.weight
-        counted = count_samples(model.approximation, X, given.y, weight)
+        counted = count_samples(model.approximation, X, given.y, given.weight, reorders=True)
         samples = replace(given, X=X[counted.rows], y=given.y[counted.rows], weight=counted.weight)
         labels = Labels(classes).codes(samples.y)
         counts = np.bincount(labels, minlength=len(classes))
