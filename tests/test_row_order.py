@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from scipy.stats import spearmanr
 
-from kernelmosaic.row_order import choose_groups, content_order, deal_into_folds, spread_rows
+from kernelmosaic.row_order import choose_groups, content_order, deal_into_folds, on_grid, spread_rows
 
 RNG = np.random.default_rng(5)
 NUMBERS = RNG.normal(size=(200, 4)) * (RNG.random((200, 4)) < 0.7)
@@ -111,3 +111,19 @@ def test_folds_hold_whole_groups():
     assert np.ptp(np.bincount(fold)) <= 5
     moved = deal_into_folds(content_order(NUMBERS[SHUFFLED]), 5, groups=group[SHUFFLED])
     assert_array_equal(moved, fold[SHUFFLED])
+
+
+def test_the_grid_of_columns_has_neither_units_nor_last_digits():
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    X[3, 1] = np.nan
+    assert_array_equal(on_grid(7.5 * X - 2.0), on_grid(X))
+    assert_array_equal(on_grid(X * (1.0 + 1e-15)), on_grid(X))
+    assert np.isnan(on_grid(X)[3, 1])
+    constant = on_grid(np.ones((4, 2)))
+    assert np.all(constant == constant[0])
+    empty = on_grid(np.full((4, 1), np.nan))
+    assert np.isnan(empty).all()
+    part = sparse.random_array((20, 5), density=0.3, rng=np.random.default_rng(1), format="csr")
+    assert_array_equal(on_grid(3.0 * part).todense(), on_grid(part).todense())
+    words = np.array([["a"], ["b"]], dtype=object)
+    assert on_grid(words) is words

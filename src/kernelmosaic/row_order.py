@@ -14,6 +14,7 @@ the order in which the samples are given. The other functions pick from it:
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import pairwise
@@ -25,6 +26,8 @@ from scipy import sparse
 
 from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike
 
+#: Steps between the smallest and the largest number of a column: far coarser than rounding, finer than what matters.
+_GRID_STEPS = 2.0**20
 #: Numbers of samples that are hashed at a time.
 _BLOCK_SIZE = 2**16
 #: A class or group of which two samples are kept: one stays when the other one is left out.
@@ -58,6 +61,31 @@ def content_order(X: MatrixLike, *ties: AnyArray, seed: int = 0) -> Indices:
         columns.extend(np.asarray(values).reshape(len(hashes), -1).T)
     # The last key of lexsort is the first to be compared.
     return np.lexsort(columns[::-1])
+
+
+def on_grid(X: MatrixLike) -> MatrixLike:
+    """Return the numbers of every column on a grid, so that neither units nor last digits of columns matter.
+
+    The grid of a dense column is from its smallest to its largest number, that of a sparse one from zero to its largest
+    magnitude. What is not a matrix of numbers is returned as it is.
+    """
+    if X.dtype.kind not in "biuf":
+        return X
+    if sparse.issparse(X):
+        columns = sparse.csc_array(X, dtype=np.float64, copy=True)
+        magnitude = np.asarray(abs(columns).max(axis=0).todense(), dtype=np.float64).reshape(-1)
+        magnitude[~(magnitude > 0)] = 1.0
+        per_entry = np.repeat(magnitude, np.diff(columns.indptr))
+        columns.data = np.rint(columns.data / per_entry * _GRID_STEPS)
+        return columns.tocsr()
+    numbers = np.array(X, dtype=np.float64)
+    numbers[~np.isfinite(numbers)] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of columns without any number
+        low, high = np.nanmin(numbers, axis=0), np.nanmax(numbers, axis=0)
+        extent = high - low
+    extent[~(extent > 0) | ~np.isfinite(extent)] = 1.0
+    return np.rint((numbers - low) / extent * _GRID_STEPS)
 
 
 def content_hashes(X: MatrixLike, seed: int = 0) -> AnyArray:

@@ -15,7 +15,7 @@ from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, by_group, per_column
 from kernelmosaic.learning.cross_fitting import FOLDS, RULE, effective_number, make_folds
 from kernelmosaic.learning.ridge_weights import RidgeTargets
-from kernelmosaic.row_order import content_order
+from kernelmosaic.row_order import content_order, on_grid
 
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(60, 3))
@@ -37,7 +37,7 @@ def folds_of(samples, y, groups=None):
     ties = [y, weight] if groups is None else [y, weight, groups]
     members = None if groups is None else [np.flatnonzero(groups == g) for g in np.unique(groups)]
     targets = RidgeTargets.of_numbers(y[:, np.newaxis], weight)
-    return make_folds(replace(targets, order=content_order(samples, *ties), groups=members))
+    return make_folds(replace(targets, order=content_order(on_grid(samples), *ties), groups=members))
 
 
 # What is printed had not been seen ------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_scores_of_noise_are_those_of_new_samples():
     """Twelve draws: the training score is what it is, the printed one has a mean of what new samples give."""
     printed, trained = [], []
     for seed in range(12):
-        kernels, A, y = make_noise(60, 15, seed)
+        kernels, A, y = make_noise(60, 40, seed)
         model = MKLRidgeClassifierCV(kernels, weight_prior=0.2, criterion="loo").fit(A, y > 0)
         printed.append(model.best_score_)
         trained.append(model.training_score_)
@@ -246,6 +246,17 @@ def test_learned_weights_are_not_behind_equal_ones():
     learned = MKLRidgeCV(kernels).fit(A[:60], y[:60]).score(A[60:], y[60:])
     equal = MKLRidgeCV(kernels, weights="uniform").fit(A[:60], y[:60]).score(A[60:], y[60:])
     assert learned > equal + 0.05
+
+
+def test_units_and_last_digits_of_columns_say_nothing():
+    """Folds are dealt by what samples hold: were it by every digit, another unit would deal other folds."""
+    kernels, A, y = make_noise(50, 8, 6)
+    unit = np.random.default_rng(0).uniform(0.01, 100.0, A.shape[1])
+    here = MKLRidgeClassifierCV(kernels).fit(A, y > 0)
+    there = MKLRidgeClassifierCV(kernels).fit(A * unit + 3.0, y > 0)
+    assert_allclose(there.loo_probabilities_, here.loo_probabilities_, atol=1e-4)
+    nearly = MKLRidgeClassifierCV(kernels).fit(A * (1.0 + 1e-15), y > 0)
+    assert_allclose(nearly.loo_probabilities_, here.loo_probabilities_, atol=1e-4)
 
 
 def test_the_order_of_samples_says_nothing():

@@ -73,7 +73,7 @@ from kernelmosaic.learning.ridge_weights import (
     make_form,
 )
 from kernelmosaic.learning.target_weights import TargetOptions, TargetsLearned, join_targets, learn_target_weights
-from kernelmosaic.row_order import content_order
+from kernelmosaic.row_order import content_order, on_grid
 from kernelmosaic.solvers.leave_one_out import RidgeSystem, softmax_loss, variances
 from kernelmosaic.stacking import check_row_names
 
@@ -794,11 +794,11 @@ class LeftOut(Unseen):
 
 
 def _content_order(given: FitInput, weight: Array, group: NDArray[np.intp] | None) -> NDArray[np.intp]:
-    """Return the samples in an order that does not depend on the order in which they are given."""
+    """Return the samples in an order that depends on neither the order nor the units in which they are given."""
     ties = [np.asarray(to_host(given.y)), weight]
     if group is not None:
         ties.append(group)
-    return content_order(given.X, *ties)
+    return content_order(on_grid(given.X), *ties)
 
 
 def _read_groups(groups: TargetLike, n: int) -> NDArray[np.intp] | None:
