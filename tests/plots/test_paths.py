@@ -38,16 +38,17 @@ def test_scores_of_every_norm(searched):
     assert (dot.get_xdata()[0], dot.get_ydata()[0]) == (searched.C_, pytest.approx(searched.best_score_))
 
 
-def test_weights_of_a_class_and_their_mean(searched):
-    display = WeightsPathDisplay.from_estimator(searched)
+def test_weights_of_a_class_and_their_mean():
+    learned = MKLClassifierCV(KERNELS, Cs=[0.1, 1, 10], cv=3, norms=(1, 2)).fit(X, Y)
+    display = WeightsPathDisplay.from_estimator(learned)
     for m, line in zip(display.shown_, display.lines_, strict=True):
-        np.testing.assert_allclose(line.get_ydata(), searched.weights_path_[:, :, m].mean(axis=1))
+        np.testing.assert_allclose(line.get_ydata(), learned.weights_path_[:, :, m].mean(axis=1))
         assert line.get_label() == KERNELS[m][0]
-    one = WeightsPathDisplay.from_estimator(searched, of_class=1, max_kernels=1)
+    one = WeightsPathDisplay.from_estimator(learned, of_class=1, max_kernels=1)
     assert len(one.lines_) == 1
-    np.testing.assert_allclose(one.lines_[0].get_ydata(), searched.weights_path_[:, 1, one.shown_[0]])
+    np.testing.assert_allclose(one.lines_[0].get_ydata(), learned.weights_path_[:, 1, one.shown_[0]])
     with pytest.raises(ValueError, match="of_class=7"):
-        WeightsPathDisplay.from_estimator(searched, of_class=7)
+        WeightsPathDisplay.from_estimator(learned, of_class=7)
 
 
 @pytest.mark.filterwarnings("error")
