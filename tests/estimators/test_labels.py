@@ -58,8 +58,8 @@ def test_every_formulation_has_the_same_optimum(formulation):
 def test_features_of_full_rank_and_a_learned_regulariser():
     for alpha in (1e-2, "learn"):
         exact, full = (
-            DiscriminantMKLClassifier(KERNELS, alpha=alpha, approximation=a, rank=200, random_state=0, tol=1e-6)
-            for a in (None, "nystroem")
+            DiscriminantMKLClassifier(KERNELS, alpha=alpha, random_state=0, tol=1e-6, **form)
+            for form in ({}, {"approximation": "nystroem", "rank": 200})
         )
         assert full.fit(X, Y).objective_ == pytest.approx(exact.fit(X, Y).objective_, rel=1e-5)
 
