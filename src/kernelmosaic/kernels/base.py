@@ -328,10 +328,12 @@ def _refuse_object(X: MatrixLike, error: Exception) -> None:
     column, value = found
     kind = type(value).__name__
     article = "an" if kind[0] in "aeiouAEIOU" else "a"
-    raise ValueError(
+    # scikit-learn, too, raises TypeError for a cell of another type, with NumPy's sentence.
+    category = TypeError if isinstance(error, TypeError) else ValueError
+    raise category(
         f"X: column {column!r} holds {article} {kind} ({shorten_text(value)}) where numbers are needed: name the "
         "columns of each kernel, (name, kernel, columns); a kernel of your own that compares such objects sets "
-        "input_kind = 'objects' and reads them in its method validate."
+        f"input_kind = 'objects' and reads them in its method validate. NumPy's complaint: {error}"
     ) from error
 
 
