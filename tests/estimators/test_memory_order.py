@@ -70,7 +70,9 @@ def test_the_order_in_memory_does_not_matter(model, approximation):
 
 @pytest.mark.parametrize("approximation", [None, "nystroem"])
 def test_columns_by_name_and_by_number(approximation):
-    options = {"approximation": approximation, "rank": 15, "random_state": 0}
+    options = {"random_state": 0}
+    if approximation is not None:
+        options |= {"approximation": approximation, "rank": 15}
     frame = pd.DataFrame(X, columns=list("abcdefg"))
     names = [("left", Gaussian(), list("abcd")), ("right", Linear(), list("defg"))]
     expected = fitted_values(MKLClassifier(COLUMNS, multi_class="pairwise", **options), X, X)

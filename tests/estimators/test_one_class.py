@@ -52,11 +52,11 @@ def test_defaults_find_novelty_as_scikit_learn_does(load, normal):
     assert min(ours) > reference - 0.02
 
 
-@pytest.mark.parametrize("approximation", [None, "nystroem"])
+@pytest.mark.parametrize("options", [{}, {"approximation": "nystroem", "rank": 20}], ids=["exact", "nystroem"])
 @pytest.mark.parametrize("kind", BOTH)
-def test_kernels_that_grow_with_the_distance_are_named_once(kind, approximation):
+def test_kernels_that_grow_with_the_distance_are_named_once(kind, options):
     kernels = [("line", Linear()), ("square", Polynomial()), ("bell", Gaussian())]
-    model = kind(kernels, approximation=approximation, rank=20, random_state=0)
+    model = kind(kernels, random_state=0, **options)
     with pytest.warns(UserWarning, match=r"of line, square differs .*Gaussian\(\).* normalize='diagonal'") as caught:
         model.fit(X)
     assert len([one for one in caught if "normalize" in str(one.message)]) == 1
@@ -68,13 +68,13 @@ def test_kernels_that_grow_with_the_distance_are_named_once(kind, approximation)
     ("kernels", "options"),
     [
         (None, {}),
-        ([Gaussian(), Correlation()], {"approximation": "nystroem"}),
+        ([Gaussian(), Correlation()], {"approximation": "nystroem", "rank": 20}),
         ([Linear(), Polynomial()], {"normalize": "diagonal"}),
-        ([Linear(), Polynomial()], {"normalize": "diagonal", "approximation": "nystroem"}),
+        ([Linear(), Polynomial()], {"normalize": "diagonal", "approximation": "nystroem", "rank": 20}),
     ],
 )
 def test_kernels_of_constant_diagonal_are_not(kind, kernels, options):
-    model = kind(kernels, rank=20, random_state=0, **options)
+    model = kind(kernels, random_state=0, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         model.fit(X)
