@@ -952,9 +952,10 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         samples for each learned weight the weights, too, are learned without the sample: on four of five folds.
     loo_scores_ : ndarray of shape (targets,)
         R² of every target by leave-one-out, with `per_target`. Where samples and targets are many (n³ times targets
-        above 2·10¹⁰), that of weights between candidates is interpolated, mostly to three digits.
+        above 2·10¹⁰), that of weights between candidates is interpolated, mostly to three digits. The weights of a
+        target are chosen by it, so that it is a training score: too high where samples are few for each kernel.
     best_score_ : float
-        R² of `loo_predictions_`, the mean over targets.
+        R² of `loo_predictions_`, the mean over targets; with `per_target` the mean of `loo_scores_`.
     training_score_ : float
         The same by the weights of the model, which were chosen to make it large; not with `per_target`.
     chosen_criterion_ : {"loo", "evidence"}
