@@ -143,6 +143,10 @@ def outputs(model, X):
     """What a model says of samples, as numbers."""
     if hasattr(model, "labels_"):
         return model.kernel_matrix(X)
+    if hasattr(model, "chosen_criterion_"):
+        # Constants of classes are calibrated on folds, which are dealt by the entries of a table as they are.
+        outputs = model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
+        return np.asarray(outputs, dtype=float) - model.intercept_
     for method in ("decision_function", "predict", "transform"):
         if hasattr(model, method):
             return np.asarray(getattr(model, method)(X), dtype=float)
