@@ -53,7 +53,7 @@ from kernelmosaic.learning.cross_fitting import learn_weights
 from kernelmosaic.learning.gated import Projections
 from kernelmosaic.learning.problem import Learner
 from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets
-from kernelmosaic.row_order import content_order
+from kernelmosaic.row_order import content_order, on_grid
 from kernelmosaic.stacking import several_tables
 
 
@@ -213,11 +213,8 @@ class TrainingSet(ABC):
 
     def _content_order(self, targets: RidgeTargets) -> Indices:
         """Return the samples in an order that does not depend on how they are numbered."""
-        X = self.samples
-        if X.dtype.kind == "f":
-            # The last digits of standardised columns depend on the order of samples.
-            X = X.astype(np.float32)
-        return content_order(X, targets.Y, targets.weight)
+        # The last digits of standardised columns depend on the order of samples.
+        return content_order(on_grid(self.samples), targets.Y, targets.weight)
 
     @property
     def stack(self) -> Any:
