@@ -212,7 +212,7 @@ def deal_into_folds(
 
     Without groups the samples are sorted by `values`, and dealt to the folds in turn: every fold has its share of every
     class, or of small and large targets. With groups, each is dealt as a whole, the largest first, to the fold that has
-    the fewest samples; `values` then do not count.
+    the fewest samples; groups of one size are dealt in the order of their mean values.
 
     Parameters
     ----------
@@ -233,9 +233,12 @@ def deal_into_folds(
         return fold
     numbers, first, group_in_order = np.unique(groups[order], return_index=True, return_inverse=True)
     sizes = np.bincount(group_in_order)
+    mean_values = np.zeros(len(numbers))
+    if values is not None:
+        mean_values = np.bincount(group_in_order, weights=values[order]) / sizes
     fold_of_group = np.empty(len(numbers), dtype=np.intp)
     fold_sizes: Array = np.zeros(n_folds)
-    for group in np.lexsort((first, -sizes)):
+    for group in np.lexsort((first, mean_values, -sizes)):
         smallest = int(fold_sizes.argmin())
         fold_of_group[group] = smallest
         fold_sizes[smallest] += sizes[group]

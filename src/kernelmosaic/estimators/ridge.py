@@ -58,19 +58,16 @@ from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.transformed import width_learner, with_width
 from kernelmosaic.kernels.views import Entry, PerColumn, lay_specs
 from kernelmosaic.learning import cross_fitting
-from kernelmosaic.learning.cross_fitting import FOLDS, Fold
+from kernelmosaic.learning.cross_fitting import Fold
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.ridge_weights import (
     FeatureForm,
     RidgeLearned,
     RidgeOptions,
-    RidgePoint,
-    RidgeStart,
     RidgeTargets,
     centre_and_unit,
     learn_from_some,
     learn_ridge,
-    make_form,
 )
 from kernelmosaic.learning.target_weights import TargetOptions, TargetsLearned, join_targets, learn_target_weights
 from kernelmosaic.row_order import content_order, on_grid
@@ -521,7 +518,7 @@ class BaseRidge(KernelEstimator):
             given, tied = first.weights, False
         stack = data.stack if stack is None else stack
         if options is None:
-            options = self._candidates(data, stack, targets, len(targets.Y))[0][0]
+            options = self._candidates(data, stack, targets, targets.n_units)[0][0]
         known: Any = {
             "alpha": None if self.alpha == "learn" else float(self.alpha) / targets.weight_unit,
             "weights": given,
@@ -570,7 +567,7 @@ class BaseRidge(KernelEstimator):
     def _choose_candidate(self, prepared: Prepared) -> WeightSearch:
         """Return the criterion and prior to learn weights by, and residuals of samples that weights had not seen."""
         data, targets = prepared.data, prepared.targets
-        n_learned = len(targets.Y) if prepared.some is None else len(prepared.some)
+        n_learned = targets.n_units if prepared.some is None else targets.take(prepared.some).n_units
         tried, n_effective = self._candidates(data, data.stack, targets, n_learned)
         n_widths = 0
         if prepared.first is not None:
@@ -581,19 +578,21 @@ class BaseRidge(KernelEstimator):
         is_given = self.weight_prior != "auto"
         seen_share = cross_fitting.RULE.seen_share(tried[0].weight_prior, is_given)
         n_parameters = self._count_weights(data) + n_widths
-        if n_learned >= FOLDS.rows_per_parameter * n_parameters or len(targets.Y) < FOLDS.least_rows:
+        if not cross_fitting.needs_folds(n_learned, n_parameters):
             return WeightSearch(tried[0], n_effective)
         problem = self._fold_problem(prepared)
-        if min(len(fold.learned_from) for fold in problem.folds) < FOLDS.least_learned_from:
-            # All other samples are of one group: no weights can be learned without it.
+        if not problem.folds:
             return WeightSearch(tried[0], n_effective)
-        quick = [replace(options, tol=max(options.tol, FOLDS.tol)) for options in tried]
-        starts: list[RidgeStart | None] = [None] * len(tried)
 
-        def residuals_by(fold: Fold) -> list[Array]:
-            return self._residuals_by(prepared, problem, fold, quick, starts)
+        def learn(
+            stack: MatrixStack | FeatureStack, part: RidgeTargets, options: RidgeOptions, start: Any
+        ) -> RidgeLearned:
+            return self._learn(problem.data, part, stack, options=options, start=start)
 
-        fits = cross_fitting.cross_fit(problem.targets, problem.folds, residuals_by)
+        def stack_for(fold: Fold) -> tuple[MatrixStack | FeatureStack, RidgeLearned | None]:
+            return self._stack_of_fold(prepared, problem, fold)
+
+        fits = cross_fitting.cross_fit(problem.targets, problem.folds, tried, learn, stack_for)
         chosen = cross_fitting.choose(fits, cross_fitting.RULE.gain(targets))
         unseen = fits[chosen].residuals[problem.numbers_of_judged]
         return WeightSearch(tried[chosen], n_effective, problem.judged, unseen, seen_share)
@@ -625,39 +624,22 @@ class BaseRidge(KernelEstimator):
         folds = [Fold(numbers_of_some, numbers_of_second), Fold(numbers_of_second, numbers_of_some)]
         return FoldProblem(both, data, stack, part, folds, some)
 
-    def _residuals_by(
-        self,
-        prepared: Prepared,
-        problem: FoldProblem,
-        fold: Fold,
-        tried: Sequence[RidgeOptions],
-        starts: list[RidgeStart | None],
-    ) -> list[Array]:
-        """Return the residuals of all samples left out, by the weights that each candidate learns from some samples.
+    def _stack_of_fold(
+        self, prepared: Prepared, problem: FoldProblem, fold: Fold
+    ) -> tuple[MatrixStack | FeatureStack, RidgeLearned | None]:
+        """Return the kernels of all samples that a fold needs, and what was learned with their widths, if it was.
 
-        The ridges that the first fold finds best to start from are those of the other folds, too.
+        Widths that have seen the samples of the fold would judge them, too, so they are learned without it.
         """
-        data, stack, targets = problem.data, problem.stack, problem.targets
-        first = None
-        if prepared.first is not None and prepared.first.widths:
-            # Widths that have seen the fold would judge it, too.
-            rows = problem.rows[fold.learned_from]
-            first = self._learn_widths(prepared.scaled, prepared.targets, prepared.options, len(rows), rows)
-            assert first is not None
-            counted = DistinctSamples(np.arange(len(problem.rows)), targets.weight)
-            options = replace(prepared.exact_options, entries=entries_with_widths(prepared.options, first))
-            data = read_training_set(options, prepared.scaled.X[problem.rows], prepared.scaled.original, counted)
-            stack = data.stack
-        part = cross_fitting.targets_of(targets, fold.learned_from)
-        part_stack = cross_fitting.stack_of(stack, fold.learned_from)
-        residuals = []
-        for k, options_of_fit in enumerate(tried):
-            start = starts[k] if first is None else first
-            learned = self._learn(data, part, part_stack, options=options_of_fit, start=start)
-            starts[k] = learned.first
-            point = RidgePoint(learned.weights, learned.alpha, learned.scale, {})
-            residuals.append(make_form(stack, targets, {}, options_of_fit).residuals_left_out(point))
-        return residuals
+        if prepared.first is None or not prepared.first.widths:
+            return problem.stack, None
+        rows = problem.rows[fold.learned_from]
+        learned = self._learn_widths(prepared.scaled, prepared.targets, prepared.options, len(rows), rows)
+        assert learned is not None
+        counted = DistinctSamples(np.arange(len(problem.rows)), problem.targets.weight)
+        options = replace(prepared.exact_options, entries=entries_with_widths(prepared.options, learned))
+        data = read_training_set(options, prepared.scaled.X[problem.rows], prepared.scaled.original, counted)
+        return data.stack, learned
 
     def _keep_search(self, search: WeightSearch) -> None:
         """Keep how the weights were learned."""

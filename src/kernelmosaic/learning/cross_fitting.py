@@ -24,6 +24,7 @@ from kernelmosaic.learning.ridge_weights import (
     RidgeLearned,
     RidgeOptions,
     RidgePoint,
+    RidgeStart,
     RidgeTargets,
     learn_ridge,
     make_form,
@@ -48,7 +49,7 @@ class StrengthRule:
         The effective number up to which `least` serves, 1.1 to 1.7 for twenty kernels of one table, and how steeply
         the strength rises from there: it is `most` from about 2.7.
     rows_per_kernel : float
-        Samples for each kernel, above which the data need less of a prior.
+        Samples, or groups of samples, for each kernel, above which the data need less of a prior.
     evidence_from, evidence_prior : float
         From which strength on the evidence is tried beside the leave-one-out error, and the largest strength that its
         own parsimony needs.
@@ -71,10 +72,10 @@ class StrengthRule:
     gain_numbers: float = 2.0
     most_seen_share: float = 0.75
 
-    def strength(self, n_effective: float, n_kernels: int, n_samples: int) -> float:
+    def strength(self, n_effective: float, n_kernels: int, n_units: int) -> float:
         """Return the strength of the prior on log weights, in nats per squared unit."""
         by_kernels = self.least * (n_effective / self.base) ** self.power
-        by_samples = self.rows_per_kernel * n_kernels / n_samples
+        by_samples = self.rows_per_kernel * n_kernels / n_units
         return float(max(self.least, min(by_kernels, self.most) * min(1.0, by_samples)))
 
     def seen_share(self, strength: float, is_given: bool) -> float:
@@ -97,12 +98,11 @@ class FoldOptions:
     ----------
     n_folds : int
         Parts of the samples, each judged by weights learned from the others.
-    least_rows : int
-        Fewer samples are not split.
     least_learned_from : int
-        Nor are samples of which the largest group leaves fewer, which leave-one-out needs.
+        Samples of which the largest fold leaves fewer are not split: leave-one-out needs so many.
     rows_per_parameter : float
-        Samples for each weight that is learned, above which weights that saw a sample judge it as others would.
+        Samples, or groups, for each weight that is learned. Where there are more, weights that saw a sample judge it as
+        others would.
     alignment_rows : int
         Most samples that the effective number of kernels is computed from,
     alignment_entries : float
@@ -112,13 +112,17 @@ class FoldOptions:
     """
 
     n_folds: int = 5
-    least_rows: int = 3
     least_learned_from: int = 2
     rows_per_parameter: float = 50.0
     alignment_rows: int = 200
     alignment_entries: float = 2.0**22
     tol: float = 3e-3
 
+
+#: Learns weights from kernels and targets, with some options, from a start.
+Learner = Callable[
+    [MatrixStack | FeatureStack, RidgeTargets, RidgeOptions, RidgeLearned | RidgeStart | None], RidgeLearned
+]
 
 RULE = StrengthRule()
 FOLDS = FoldOptions()
@@ -191,6 +195,8 @@ def effective_number(stack: MatrixStack | FeatureStack, order: Indices) -> float
 def make_folds(targets: RidgeTargets, most_rows: int | None = None) -> list[Fold]:
     """Return folds of equal shares of every class, or of small and large numbers, that keep groups together.
 
+    There are none where one of them would leave fewer than `FoldOptions.least_learned_from` samples to learn from.
+
     Parameters
     ----------
     targets : RidgeTargets
@@ -199,8 +205,7 @@ def make_folds(targets: RidgeTargets, most_rows: int | None = None) -> list[Fold
         Most samples of other folds that the weights of a fold are learned from.
     """
     values = targets.Y[:, 0] if targets.labels is None else targets.labels
-    n_units = len(targets.Y) if targets.groups is None else len(targets.groups)
-    n_folds = min(FOLDS.n_folds, n_units)
+    n_folds = min(FOLDS.n_folds, targets.n_units)
     fold_of_row = deal_into_folds(targets.content_order, n_folds, values, targets.group_numbers)
     folds = []
     for k in range(n_folds):
@@ -208,32 +213,61 @@ def make_folds(targets: RidgeTargets, most_rows: int | None = None) -> list[Fold
         if most_rows is not None and len(rest) > most_rows:
             rest = rest[targets.take(rest).spread(most_rows)]
         folds.append(Fold(rest, np.flatnonzero(fold_of_row == k)))
-    return folds
+    least_learned_from = min(len(fold.learned_from) for fold in folds)
+    return folds if least_learned_from >= FOLDS.least_learned_from else []
+
+
+def needs_folds(n_units: int, n_parameters: int) -> bool:
+    """Return whether weights, and widths, so fit the samples they are learned from that others have to judge them.
+
+    Parameters
+    ----------
+    n_units : int
+        Samples, or groups of samples, that the parameters are learned from.
+    n_parameters : int
+        Weights and widths that are learned.
+    """
+    return n_units < FOLDS.rows_per_parameter * n_parameters
 
 
 def cross_fit(
-    targets: RidgeTargets, folds: Sequence[Fold], residuals_by: Callable[[Fold], Sequence[Array]]
+    targets: RidgeTargets,
+    folds: Sequence[Fold],
+    tried: Sequence[RidgeOptions],
+    learn: Learner,
+    stack_for: Callable[[Fold], tuple[MatrixStack | FeatureStack, RidgeLearned | None]],
 ) -> list[CrossFitted]:
     """Return residuals of samples left out, by weights learned without their folds, for every candidate.
+
+    The ridges that the first fold finds best to start from are those of the other folds, too.
 
     Parameters
     ----------
     targets : RidgeTargets
         Targets, weights and groups of all samples.
     folds : sequence of Fold
-        Every sample is judged in one of them.
-    residuals_by : callable
-        Returns, for a fold, one array for every candidate: the residuals of all samples left out, by the weights that
-        the candidate learns from the samples of the fold.
+        Every sample that counts is judged in one of them.
+    tried : sequence of RidgeOptions
+        The candidates.
+    learn : callable
+        Learns weights from the kernels and targets of a fold, with the options of a candidate, from a start.
+    stack_for : callable
+        Returns, for a fold, the kernels of all samples, and what was learned with their widths, if it was.
     """
-    residuals: list[Array] = []
+    quick = [replace(options, tol=max(options.tol, FOLDS.tol)) for options in tried]
+    starts: list[RidgeStart | None] = [None] * len(tried)
+    residuals = [np.empty_like(targets.Y) for _ in tried]
     for fold in folds:
-        of_fold = residuals_by(fold)
-        if not residuals:
-            residuals = [np.empty_like(targets.Y) for _ in of_fold]
-        for all_residuals, found in zip(residuals, of_fold, strict=True):
-            all_residuals[fold.judged] = found[fold.judged]
-    return [CrossFitted(found, left_out_loss(targets, found)) for found in residuals]
+        stack, learned_with_widths = stack_for(fold)
+        fold_stack, fold_targets = stack_of(stack, fold.learned_from), targets_of(targets, fold.learned_from)
+        for k, options in enumerate(quick):
+            start = starts[k] if learned_with_widths is None else learned_with_widths
+            learned = learn(fold_stack, fold_targets, options, start)
+            starts[k] = learned.first
+            point = RidgePoint(learned.weights, learned.alpha, learned.scale, {})
+            left_out = make_form(stack, targets, {}, options).residuals_left_out(point)
+            residuals[k][fold.judged] = left_out[fold.judged]
+    return [CrossFitted(of_candidate, left_out_loss(targets, of_candidate)) for of_candidate in residuals]
 
 
 def left_out_loss(targets: RidgeTargets, residuals: Array) -> float:
@@ -288,24 +322,23 @@ def learn_weights(
     options : RidgeOptions
         All but criterion and prior.
     """
-    n = len(targets.Y)
     n_effective = effective_number(stack, targets.content_order)
-    strength = RULE.strength(n_effective, stack.n_kernels, n)
+    strength = RULE.strength(n_effective, stack.n_kernels, targets.n_units)
     tried = candidates(options, "loo" if isinstance(stack, PairStack) else "auto", strength, False)
+
+    def learn(
+        fold_stack: MatrixStack | FeatureStack,
+        fold_targets: RidgeTargets,
+        fold_options: RidgeOptions,
+        start: RidgeLearned | RidgeStart | None,
+    ) -> RidgeLearned:
+        return learn_ridge(fold_stack, fold_targets, options=fold_options, start=start)
+
     chosen = 0
-    if len(tried) > 1 and n >= FOLDS.least_rows:
-
-        def residuals_by(fold: Fold) -> list[Array]:
-            part, part_stack = targets_of(targets, fold.learned_from), stack_of(stack, fold.learned_from)
-            residuals = []
-            for of_candidate in tried:
-                quick = replace(of_candidate, tol=max(of_candidate.tol, FOLDS.tol))
-                learned = learn_ridge(part_stack, part, options=quick)
-                point = RidgePoint(learned.weights, learned.alpha, learned.scale, {})
-                residuals.append(make_form(stack, targets, {}, of_candidate).residuals_left_out(point))
-            return residuals
-
-        chosen = choose(cross_fit(targets, make_folds(targets), residuals_by), RULE.gain(targets))
+    folds = make_folds(targets) if len(tried) > 1 and needs_folds(targets.n_units, stack.n_kernels) else []
+    if folds:
+        fits = cross_fit(targets, folds, tried, learn, lambda fold: (stack, None))
+        chosen = choose(fits, RULE.gain(targets))
     return learn_ridge(stack, targets, options=tried[chosen])
 
 

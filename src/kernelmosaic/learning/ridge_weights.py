@@ -239,6 +239,11 @@ class RidgeTargets:
             numbers[S] = number
         return numbers
 
+    @property
+    def n_units(self) -> int:
+        """The number of groups, or of samples where every sample is left out alone."""
+        return len(self.Y) if self.groups is None else len(self.groups)
+
     def spread(self, count: int) -> Indices:
         """Return the numbers of some samples, evenly spread over sorted targets, of all classes and groups."""
         categories: list[Indices] = []
