@@ -39,7 +39,7 @@ def test_counts():
 def test_positive_numbers_or_a_word():
     assert check_positive("alpha", 2, word="learn") == 2.0
     assert check_positive("alpha", "learn", word="learn") == "learn"
-    with pytest.raises(ValueError, match="alpha='best': give a positive number, or 'learn'"):
+    with pytest.raises(ValueError, match="alpha='best': give a positive, finite number, or 'learn'"):
         check_positive("alpha", "best", word="learn")
-    with pytest.raises(TypeError, match="alpha='learn': give a number"):
+    with pytest.raises(TypeError, match="alpha='learn': give a positive, finite number"):
         check_positive("alpha", "learn")

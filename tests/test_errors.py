@@ -8,11 +8,20 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from tests.calls import recorded
 
-from kernelmosaic import LocalizedMKLClassifier, MKLClassifier, MKLOneClass, MKLRegressor
+from kernelmosaic import (
+    LocalizedMKLClassifier,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLOneClass,
+    MKLRegressor,
+    MKLSurvival,
+    PosteriorMKLClassifier,
+)
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Precomputed, Spectrum
 
@@ -37,10 +46,10 @@ def each(estimators, *cases):
         *each([MKLClassifier], ({"n_jobs": 0}, ValueError, "n_jobs == 0")),
         *each(
             ALL,
-            ({"tol": 0}, ValueError, "tol=0: must be positive"),
-            ({"tol": -1e-3}, ValueError, "tol=-0.001: must be positive"),
+            ({"tol": 0}, ValueError, "tol=0: give a positive, finite number"),
+            ({"tol": -1e-3}, ValueError, "tol=-0.001: give a positive, finite number"),
             ({"tol": np.nan}, ValueError, "tol=nan"),
-            ({"tol": "small"}, TypeError, "tol='small': give a number"),
+            ({"tol": "small"}, TypeError, "tol='small': give a positive, finite number"),
             ({"max_iter": 0}, ValueError, "max_iter=0: give a whole number of at least 1"),
             ({"max_iter": 2.5}, ValueError, "max_iter=2.5"),
             ({"normalize": "unit"}, ValueError, "normalize='unit': choose one of .*'trace'.*'diagonal'"),
@@ -59,15 +68,15 @@ def each(estimators, *cases):
             ({"penalties": [1.0, 0.0]}, ValueError, r"penalties=\[1.0, 0.0\]: .*positive"),
             ({"penalties": [-1.0, 2.0]}, ValueError, "penalties=.*positive"),
             ({"penalties": [1.0, 2.0, 3.0]}, ValueError, r"penalties has shape \(3,\), but there are 2 kernels"),
-            ({"memory_budget": -1}, ValueError, "memory_budget=-1: must be positive"),
-            ({"memory_budget": "1 GB"}, TypeError, "memory_budget='1 GB': give a number"),
+            ({"memory_budget": -1}, ValueError, "memory_budget=-1: give a positive, finite number"),
+            ({"memory_budget": "1 GB"}, TypeError, "memory_budget='1 GB': give a positive, finite number"),
         ),
         *each(
             PENALISED,
-            ({"C": 0}, ValueError, "C=0: must be positive"),
-            ({"C": -1.0}, ValueError, "C=-1.0: must be positive"),
-            ({"C": np.nan}, ValueError, "C=nan: .*finite"),
-            ({"C": None}, TypeError, "C=None: give a number"),
+            ({"C": 0}, ValueError, "C=0: give a positive"),
+            ({"C": -1.0}, ValueError, "C=-1.0: give a positive"),
+            ({"C": np.nan}, ValueError, "C=nan: give a positive"),
+            ({"C": None}, TypeError, "C=None: give a positive"),
             ({"slack": 3}, ValueError, "slack=3: .*give 1 or 2"),
         ),
         *each(
@@ -81,14 +90,14 @@ def each(estimators, *cases):
         *each(
             [MKLRegressor],
             ({"C": np.inf}, ValueError, "C=inf: .*finite"),
-            ({"epsilon": -0.1}, ValueError, "epsilon=-0.1: must be zero or positive"),
+            ({"epsilon": -0.1}, ValueError, "epsilon=-0.1: give a finite number of at least zero"),
             ({"epsilon": None}, TypeError, "epsilon=None"),
-            ({"C": "1"}, TypeError, "C='1': give a number"),
+            ({"C": "1"}, TypeError, "C='1': give a positive, finite number"),
         ),
         *each(
             [MKLOneClass],
-            ({"nu": 0}, ValueError, "nu=0: must be positive"),
-            ({"nu": 1.5}, ValueError, r"nu=1.5: must lie in \(0, 1\]"),
+            ({"nu": 0}, ValueError, "nu=0: give a positive, finite number"),
+            ({"nu": 1.5}, ValueError, "nu=1.5: with slack=1 .*; give a number above 0, up to 1"),
             ({"nu": "half"}, TypeError, "nu='half'"),
             ({"normalize": "centered"}, ValueError, "normalize='centered': .*origin.*'trace'"),
         ),
@@ -337,3 +346,41 @@ def test_an_empty_cell_names_what_fills_it_in_one_sentence(model):
         model.fit(broken, Y)
     assert "HistGradientBoosting" not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+# C over all estimators -----------------------------------------------------------------------------------------------
+
+TIMES = [(i % 3 > 0, 1.0 + i) for i in range(60)]
+WITH_C = {
+    "classes": (MKLClassifier(ONE), Y),
+    "classes in one problem": (MKLClassifier(ONE, multi_class="joint"), np.arange(60) % 3),
+    "numbers": (MKLRegressor(ONE), X[:, 0]),
+    "numbers, Huber": (MKLRegressor(ONE, loss="huber"), X[:, 0]),
+    "numbers, squared": (MKLRegressor(ONE, loss="squared"), X[:, 0]),
+    "times": (MKLSurvival(ONE), np.array(TIMES, dtype=[("event", bool), ("time", float)])),
+    "times, Cox": (MKLSurvival(ONE, loss="cox"), np.array(TIMES, dtype=[("event", bool), ("time", float)])),
+    "gates": (LocalizedMKLClassifier(ONE), Y),
+    "posteriors": (PosteriorMKLClassifier(ONE), Y),
+}
+
+
+@pytest.mark.parametrize("name", sorted(WITH_C))
+def test_every_C_that_cannot_be_is_answered_by_what_can(name):
+    model, y = WITH_C[name]
+    for C in (0, -1.0, np.nan, -np.inf):
+        with pytest.raises(ValueError, match=rf"^C={C!r}: give a positive"):
+            clone(model).set_params(C=C).fit(X, y)
+    for C in (None, True, [1.0]):
+        with pytest.raises(TypeError, match=r"^C=.*: give a positive"):
+            clone(model).set_params(C=C).fit(X, y)
+    if name != "classes":
+        with pytest.raises(ValueError, match=r"^C=inf.* multi_class='ovr'"):
+            clone(model).set_params(C=np.inf).fit(X, y)
+
+
+@pytest.mark.parametrize("Cs", [0, 2.0, True, [0.0, 1.0], [np.inf], [[1.0]], "many", None])
+def test_values_to_search(Cs):
+    with pytest.raises(
+        ValueError, match=r"^Cs=.*: give (a whole number|how many values to try, or a list of positive)"
+    ):
+        MKLClassifierCV(ONE, Cs=Cs, cv=2).fit(X, Y)

@@ -36,15 +36,45 @@ def check_choice(name: str, value: Any, choices: Iterable[Any], other: str = "")
 
 def check_positive(name: str, value: Any, *, zero: bool = False, word: str | None = None) -> Any:
     """Return a finite positive number, or the word that may be given in its place, or raise."""
-    if word is not None and isinstance(value, str):
-        if value != word:
-            raise ValueError(f"{name}={value!r}: give a positive number, or {word!r}.")
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise TypeError(f"{name}={value!r}: give a number.")
+    remedy = "give a finite number of at least zero" if zero else "give a positive, finite number"
+    if word is not None:
+        remedy = f"{remedy}, or {word!r}"
+        if isinstance(value, str):
+            if value != word:
+                raise ValueError(f"{name}={value!r}: {remedy}.")
+            return value
+    if not _is_number(value):
+        raise TypeError(f"{name}={value!r}: {remedy}.")
     if not np.isfinite(value) or value < 0 or (value == 0 and not zero):
-        raise ValueError(f"{name}={value!r}: must be {'zero or ' if zero else ''}positive and finite.")
+        raise ValueError(f"{name}={value!r}: {remedy}.")
     return float(value)
+
+
+def check_C(value: Any, *, infinite: bool = False) -> float:
+    """Return the weight of the slack, or raise.
+
+    Parameters
+    ----------
+    value : object
+        The parameter C.
+    infinite : bool, default=False
+        Whether it may be infinite, which allows no slack.
+    """
+    if infinite:
+        if _is_number(value) and value > 0:
+            return float(value)
+        wrong: type[Exception] = ValueError if _is_number(value) else TypeError
+        raise wrong(f"C={value!r}: give a positive number; np.inf allows no slack.")
+    if _is_number(value) and np.isposinf(value):
+        raise ValueError(
+            f"C={value!r}: give a positive, finite number, such as 1000.0; only MKLClassifier with multi_class='ovr' "
+            "learns without slack."
+        )
+    return float(check_positive("C", value))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def check_share(name: str, value: Any) -> float:

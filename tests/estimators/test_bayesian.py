@@ -252,12 +252,12 @@ def test_matrices_that_do_not_fit_are_recomputed():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"noise": 0.0}, "noise=0.0: must be positive"),
-        ({"margin": -1.0}, "margin=-1.0: must be zero or positive"),
+        ({"noise": 0.0}, "noise=0.0: give a positive, finite number"),
+        ({"margin": -1.0}, "margin=-1.0: give a finite number of at least zero"),
         ({"weight_prior": 1.0}, "weight_prior=1.0: give two positive numbers, the shape and the rate"),
-        ({"sample_prior": (1.0, -1.0)}, r"sample_prior\[1\]=-1.0: must be positive"),
+        ({"sample_prior": (1.0, -1.0)}, r"sample_prior\[1\]=-1.0: give a positive, finite"),
         ({"max_iter": 0}, "max_iter=0: give a whole number of at least 1"),
-        ({"tol": 0.0}, "tol=0.0: must be positive"),
+        ({"tol": 0.0}, "tol=0.0: give a positive, finite number"),
     ],
 )
 def test_errors(parameters, message):

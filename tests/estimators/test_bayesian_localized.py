@@ -252,7 +252,7 @@ def test_a_projection_of_digits_keeps_the_classes_apart():
     [
         ({"n_components": 2}, "n_components=2: a kernel has at most as many components as there are outputs, 1"),
         ({"n_init": 0}, "n_init=0: give a whole number of at least 1"),
-        ({"margin": -1.0}, "margin=-1.0: must be zero or positive"),
+        ({"margin": -1.0}, "margin=-1.0: give a finite number of at least zero"),
         ({"gate_prior": 1.0}, "gate_prior=1.0: give two positive numbers, the shape and the rate"),
         ({"kernels": [Precomputed(np.eye(40)), Precomputed(np.eye(40))]}, "gating_columns=None: gates read numbers"),
     ],

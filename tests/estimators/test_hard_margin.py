@@ -123,7 +123,7 @@ def test_joint_machines_need_a_slack():
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match="C=inf needs multi_class='ovr', not multi_class='joint'"):
         MKLClassifier(C=np.inf, multi_class="joint").fit(X, y)
-    with pytest.raises(ValueError, match="C=-inf: must be positive"):
+    with pytest.raises(ValueError, match=r"C=-inf: give a positive number; np\.inf allows no slack"):
         MKLClassifier(C=-np.inf).fit(X, y)
 
 

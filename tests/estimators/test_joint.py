@@ -149,7 +149,7 @@ def test_a_class_that_no_kernel_tells_apart_has_no_weights():
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (BilinearMKLClassifier(kappa=0.0), "kappa=0.0: must be positive"),
+        (BilinearMKLClassifier(kappa=0.0), "kappa=0.0: give a positive, finite number"),
         (BilinearMKLClassifier(solver="silp"), "solver='silp': choose one of 'newton', 'quasi_newton'"),
         (BilinearMKLClassifier(max_iter=0), "max_iter=0"),
         (MKLClassifier(multi_class="joint", slack=2), "slack=2: multi_class='joint'"),
@@ -157,8 +157,8 @@ def test_a_class_that_no_kernel_tells_apart_has_no_weights():
         (MKLClassifier(multi_class="all"), "multi_class='all': choose one of 'ovr'"),
         (PosteriorMKLClassifier(n_neighbors=0), "n_neighbors=0"),
         (PosteriorMKLClassifier(estimate="parzen"), "estimate='parzen': choose one of 'neighbors', 'density'"),
-        (PosteriorMKLClassifier(bandwidth="wide"), "bandwidth='wide': give a positive number, or 'scott'"),
-        (PosteriorMKLClassifier(bandwidth=0.0), "bandwidth=0.0: must be positive"),
+        (PosteriorMKLClassifier(bandwidth="wide"), "bandwidth='wide': give a positive, finite number, or 'scott'"),
+        (PosteriorMKLClassifier(bandwidth=0.0), "bandwidth=0.0: give a positive, finite number"),
     ],
 )
 def test_wrong_parameters_are_named(model, words):

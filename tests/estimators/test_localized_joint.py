@@ -197,7 +197,7 @@ def test_classes_share_their_projections(multi_class):
     [
         ({"multi_class": "all"}, ValueError, "multi_class='all': choose one of 'ovr', 'ovr-shared', 'joint', 'pair"),
         ({"multi_class": "joint", "slack": 2}, ValueError, "slack=2: multi_class='joint'"),
-        ({"C": "learn", "slack": 2}, TypeError, "C='learn': give a number"),
+        ({"C": "learn", "slack": 2}, TypeError, "C='learn': give a positive, finite number"),
         ({"n_iter_no_change": 0}, ValueError, "n_iter_no_change=0: give a whole number"),
     ],
 )

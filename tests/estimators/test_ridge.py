@@ -252,7 +252,7 @@ def test_fitted_kernels_serve_other_estimators():
     ("params", "message"),
     [
         ({"criterion": "aic"}, "criterion='aic': choose one of 'auto', 'loo', 'evidence'"),
-        ({"alpha": "best"}, "alpha='best': give a positive number, or 'learn'"),
+        ({"alpha": "best"}, "alpha='best': give a positive, finite number, or 'learn'"),
         ({"alpha": -1.0}, "alpha=-1.0"),
         ({"n_init": 0}, "n_init=0"),
         ({"weights": [1.0]}, "weights"),

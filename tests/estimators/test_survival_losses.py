@@ -361,7 +361,7 @@ WRONG = {
     "alignment": (MKLSurvival(loss="cox", solver="alignment"), Y, "use solver='newton'"),
     "scoring": (MKLSurvivalCV(scoring="accuracy"), Y, "scoring='accuracy' with loss='cox': give"),
     "likelihood": (MKLSurvivalCV(loss="rank", scoring="likelihood"), Y, "scoring='likelihood' with loss='rank'"),
-    "C": (MKLSurvival(loss="cox", C=-1.0), Y, "C=-1.0: must be positive"),
+    "C": (MKLSurvival(loss="cox", C=-1.0), Y, "C=-1.0: give a positive, finite number"),
     "subsets": (MKLSurvival(Subsets(Gaussian(), size=2), loss="cox"), Y, "needs all kernels at once"),
 }
 

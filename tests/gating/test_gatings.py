@@ -121,5 +121,5 @@ def test_a_gating_of_ones_own_has_parameters_as_they_are():
 
 @pytest.mark.parametrize("gating", [Softmax(-1.0), Sigmoid(np.inf), GaussianGating(np.nan)])
 def test_the_spread_at_the_start_is_a_finite_number(gating):
-    with pytest.raises(ValueError, match=r"scale=.*: must be zero or positive and finite"):
+    with pytest.raises(ValueError, match=r"scale=.*: give a finite number of at least zero"):
         start(gating)

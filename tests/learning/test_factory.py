@@ -59,6 +59,9 @@ def test_given_weights_combine_the_kernels_once_for_all_classes():
         ({"norm": "elastic", "l1_ratio": 1.5}, r"l1_ratio=1.5: give a number from 0 .* to 1"),
         ({"norm": "elastic", "l1_ratio": "half"}, "l1_ratio='half'"),
         ({"norm": "elastic", "learns_C": True}, "C='learn' needs norm=1, not norm='elastic'"),
+        ({"solver": "easymkl", "easymkl_lambda": 0.0}, "easymkl_lambda=0.0: give a number above 0, .* up to 1"),
+        ({"solver": "easymkl", "easymkl_lambda": 1.5}, "easymkl_lambda=1.5"),
+        ({"solver": "easymkl", "easymkl_lambda": "even"}, "easymkl_lambda='even'"),
         ({"max_iter": 0}, "max_iter=0"),
         ({"max_iter": 2.5}, "max_iter=2.5"),
         ({"weights": "equal"}, "weights='equal'"),
@@ -70,6 +73,16 @@ def test_given_weights_combine_the_kernels_once_for_all_classes():
 def test_refusals(changes, message):
     with pytest.raises(ValueError, match=message):
         make_learner(asked(**changes), BANK)
+
+
+def test_the_lambda_of_easymkl_reaches_the_weights():
+    even = MKLClassifier(solver="easymkl", easymkl_lambda=1.0).fit(X, Y)
+    # At 1 the mixtures are the means of the classes.
+    mixtures = np.where(Y == 1, 1.0 / np.sum(Y == 1), -1.0 / np.sum(Y != 1))
+    shares = [mixtures @ MKLClassifier(weights=w).fit(X, Y).kernel_matrix(X) @ mixtures for w in np.eye(5)]
+    np.testing.assert_allclose(even.weights_, np.divide(shares, np.sum(shares)), atol=1e-12)
+    default = MKLClassifier(solver="easymkl").fit(X, Y).weights_
+    assert np.abs(even.weights_ - default).max() > 0.01
 
 
 def test_estimators_pass_refusals_on():

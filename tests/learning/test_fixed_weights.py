@@ -134,7 +134,12 @@ def test_what_views_add_to_those_that_do_not_compete():
 WRONG = {
     "no dict": ([1.0], {}, TypeError, "give a dict from the names of kernels"),
     "unknown": ({"genes": 1.0}, {}, ValueError, "'genes' is not a kernel or a view; the kernels are clinical, a, b, c"),
-    "negative": ({"clinical": -1.0}, {}, ValueError, r"fixed_weights\['clinical'\]=-1.0: must be positive"),
+    "negative": (
+        {"clinical": -1.0},
+        {},
+        ValueError,
+        r"fixed_weights\['clinical'\]=-1.0: give a positive, finite number",
+    ),
     "all": (dict.fromkeys("abc", 1.0) | {"clinical": 1.0}, {}, ValueError, "fixes all kernels"),
     "given": ({"clinical": 1.0}, {"weights": np.ones(4)}, ValueError, "fixed_weights needs weights=None"),
     "silp": ({"clinical": 1.0}, {"solver": "silp"}, ValueError, "solver='silp' supports norm=1, not norm=1 with fixed"),

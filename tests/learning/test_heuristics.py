@@ -58,9 +58,10 @@ def test_weights_obey_the_norm(norm):
         assert np.linalg.norm(found.weights * d**2, ord=norm) == pytest.approx(1.0)
 
 
-def test_margin_shares_against_a_generic_optimiser():
+@pytest.mark.parametrize("lam", [1e-3, 0.1, 0.9, 1.0])
+def test_margin_shares_against_a_generic_optimiser(lam):
     Ks, machine, _ = make_problem("svc", 0, n=20, P=3)
-    y, lam = machine.program.target, 0.1
+    y = machine.program.target
     n = len(y)
     Q = (1 - lam) * np.outer(y, y) * Ks.sum(axis=0) + lam * np.eye(n)
     one_each = LinearConstraint(np.array([y > 0, y < 0], dtype=float), 1.0, 1.0)
@@ -76,7 +77,7 @@ def test_margin_shares_against_a_generic_optimiser():
     )
     b = y * found.x
     shares = np.array([b @ K @ b for K in Ks])
-    learned = EasyMKL(options(3)).learn(StoredStack(Ks), machine)
+    learned = EasyMKL(options(3), lam).learn(StoredStack(Ks), machine)
     assert_allclose(learned.weights, shares / shares.sum(), atol=1e-4)
 
 

@@ -307,3 +307,25 @@ def test_what_an_estimator_without_penalties_is_searched_over_is_said(toy):
     X, y = toy
     with pytest.raises(ValueError, match=r"no parameter 'penalties'; give .* such as on=\['kappa'\]"):
         ResponseSurfaceSearchCV(BilinearMKLClassifier([Linear(), Gaussian()])).fit(X, y)
+
+
+@pytest.mark.parametrize("gap", [np.nan, None], ids=["NaN", "None"])
+@pytest.mark.parametrize("model", [MKLRegressor(THREE), make_pipeline(StandardScaler(), MKLClassifier(THREE))])
+def test_samples_without_a_target_are_counted(toy, model, gap):
+    X, y = toy
+    y = y.astype(object)
+    y[[3, 5]] = gap
+    on = "penalties" if isinstance(model, MKLRegressor) else ["mklclassifier__C"]
+    with pytest.raises(ValueError, match=r"2 of 40 samples have no target, the first of them sample 3; leave them out"):
+        ResponseSurfaceSearchCV(model, on=on, cv=2).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
+def test_a_score_that_no_fold_defines_is_named(toy):
+    X, _ = toy
+    model = MKLOneClass([Gaussian(1.0), Gaussian(4.0)])
+    with pytest.raises(ValueError, match=r"y has the values \[1\.0\]: MKLOneClass .* give both, or another scoring"):
+        ResponseSurfaceSearchCV(model, cv=2).fit(X, np.ones(len(X)))
+    undefined = ResponseSurfaceSearchCV(model, cv=2, scoring=lambda model, X, y: np.nan)
+    with pytest.raises(ValueError, match="the score is NaN at every point of the design"):
+        undefined.fit(X, np.ones(len(X)))

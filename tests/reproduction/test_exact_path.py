@@ -77,7 +77,7 @@ def test_no_sample_at_the_margin():
         ({"y": [1] * 60}, "y holds 1 classes: the path is that of two"),
         ({"K": np.ones((3, 2))}, r"K has the shape \(3, 2\): give a finite square matrix"),
         ({"C_max": 1e-3}, "C_max=0.001: must be finite and above C_min=0.01"),
-        ({"C_min": 0.0}, "C_min=0.0: must be positive"),
+        ({"C_min": 0.0}, "C_min=0.0: give a positive, finite number"),
         ({"max_steps": 2}, "max_steps=2: the path is at C="),
         (
             {"K": np.tile(problem(30)[0], (2, 2)), "y": np.tile(problem(30)[1], 2)},

@@ -79,7 +79,7 @@ def test_a_class_of_two_clusters_is_not_drawn_together():
         ({"n_components": 5}, "n_components=5: give at most the number of features, n_features=4"),
         ({"n_components": 0}, "n_components=0: give a whole number"),
         ({"n_neighbors": 1.5}, "n_neighbors=1.5: give a whole number"),
-        ({"shrinkage": -1.0}, "shrinkage=-1.0: must be zero or positive"),
+        ({"shrinkage": -1.0}, "shrinkage=-1.0: give a finite number of at least zero"),
     ],
 )
 def test_errors(parameters, message):

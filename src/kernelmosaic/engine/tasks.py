@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from kernelmosaic._checks import check_choice, check_count, check_positive, warn_caller
+from kernelmosaic._checks import check_C, check_choice, check_count, check_positive, warn_caller
 from kernelmosaic._typing import AnyArray, Array, Indices, SampleWeight, TargetLike
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.training_set import TrainingSet
@@ -112,12 +112,12 @@ class PathRule:
             unit = 1.0 if self.unit is None else self.unit(given)
             return np.logspace(low, high, check_count("Cs", Cs)) * unit
         try:
-            values = np.unique(np.asarray(Cs, dtype=np.float64))
+            values = np.asarray(Cs, dtype=np.float64)
         except (TypeError, ValueError):
             values = np.empty(0)
         if values.ndim != 1 or len(values) == 0 or not np.all(np.isfinite(values) & (values > 0)):
-            raise ValueError(f"Cs={Cs!r}: give how many values to try, or a list of positive numbers.")
-        return values
+            raise ValueError(f"Cs={Cs!r}: give how many values to try, or a list of positive, finite numbers.")
+        return np.unique(values)
 
 
 # Tasks ---------------------------------------------------------------------------------------------------------------
@@ -245,7 +245,9 @@ class Classes(ClassTask):
         positive = self.classes[1:] if len(self.classes) == 2 else self.classes
         if self.is_hard:
             if self.multi_class != "ovr" and len(positive) > 1:
-                raise ValueError(f"C=inf needs multi_class='ovr', not multi_class={self.multi_class!r}.")
+                raise ValueError(
+                    f"C=inf needs multi_class='ovr', not multi_class={self.multi_class!r}; give a finite C, or 'ovr'."
+                )
             return [SVC(np.where(y == c, 1.0, -1.0), sample_weight=(weight > 0).astype(np.float64)) for c in positive]
         sample_C = weight
         if self.class_weight is not None:
@@ -261,10 +263,10 @@ class Classes(ClassTask):
                     f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1 only, as printed; "
                     "give slack=1, or multi_class='ovr' or 'ovr-shared'."
                 )
-            C = check_positive("C", self.C)
+            C = check_C(self.C)
             return [JOINT[self.multi_class](self.labels(y), C, len(self.classes), sample_C, constants=True)]
         # A C to be learned is a factor of these.
-        C = 1.0 if isinstance(self.C, str) else self.C
+        C = 1.0 if isinstance(self.C, str) else check_C(self.C, infinite=True)
         machines = [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
         return [SharedMachines(machines)] if shared else machines
 
@@ -294,7 +296,7 @@ class Posteriors(ClassTask):
         return self
 
     def machines(self, y: TargetLike, weight: Array) -> list[Any]:
-        return [posterior_machine(y[:, 1:], check_positive("C", self.C), weight, y[:, 0].astype(np.intp))]
+        return [posterior_machine(y[:, 1:], check_C(self.C), weight, y[:, 0].astype(np.intp))]
 
     def decide(self, outputs: Array, intercept: Array) -> AnyArray:
         if outputs.shape[1] == 1:

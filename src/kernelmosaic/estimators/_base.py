@@ -557,7 +557,18 @@ class KernelEstimator(BaseEstimator, ABC):
 _OBJECTS = {"graphs", "objects"}
 
 #: The parameters of weights that are learned for machines.
-WEIGHTS = ("norm", "l1_ratio", "weights", "fixed_weights", "penalties", "penalty_power", "slack", "solver", "missing")
+WEIGHTS = (
+    "norm",
+    "l1_ratio",
+    "weights",
+    "fixed_weights",
+    "penalties",
+    "penalty_power",
+    "slack",
+    "solver",
+    "easymkl_lambda",
+    "missing",
+)
 
 
 @parameters
@@ -599,6 +610,8 @@ class BaseMKL(KernelEstimator):
         """Return how the weights are to be learned."""
         same = ("max_iter", "verbose", "solver", "weights", "norm", "l1_ratio", "penalties", "penalty_power")
         own = {parameter: getattr(self, parameter) for parameter in same}
+        if hasattr(self, "easymkl_lambda"):
+            own["easymkl_lambda"] = self.easymkl_lambda
         parameters = Parameters(AIM * self.tol, **own, learns_C=getattr(self, "C", None) == "learn")
         return WeightMethod(parameters, self.tol, self.fixed_weights, drops_idle=True, n_jobs=self.n_jobs)
 

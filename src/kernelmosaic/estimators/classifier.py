@@ -159,6 +159,9 @@ class MKLClassifier(KernelClassifier, BaseMKL):
     solver : str, default="newton"
         How the weights are learned: ``"newton"``, ``"reduced_gradient"``, ``"silp"``, ``"qcqp"``, ``"sdp"``, or the
         heuristics ``"alignment"`` and ``"easymkl"``.
+    easymkl_lambda : float, default=0.1
+        With ``solver="easymkl"``, the λ of Aiolli and Donini, above 0 and at most 1: the weights are in proportion to
+        γᵀYK_mYγ, where γ minimises (1 − λ) γᵀY(Σ K_m)Yγ + λ‖γ‖² over one mixture of samples per class.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale: mean diagonal 1 on the training set; unit diagonal; centred, then mean
         diagonal 1. A kernel that is constant on the training set is zero once centred; one of which rounding leaves
@@ -261,6 +264,7 @@ class MKLClassifier(KernelClassifier, BaseMKL):
     class_weight: Any = None
     calibration: str | None = None
     n_jobs: int | None = None
+    easymkl_lambda: float = 0.1
 
     path_rule: ClassVar[PathRule | None] = PathRule(score=accuracy)
 

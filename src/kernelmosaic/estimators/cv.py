@@ -294,9 +294,9 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
     calibration : {"sigmoid", "isotonic"}, default="sigmoid"
         How decision values become probabilities: p ∝ exp(h(f_c)) with one increasing, piecewise linear h for all
         classes, or one monotone function per class.
-    l1_ratio, fixed_weights, penalties, penalty_power, slack, solver, multi_class, normalize, approximation, rank
+    l1_ratio, fixed_weights, penalties, penalty_power, slack, solver, easymkl_lambda, multi_class, normalize
         As in :class:`MKLClassifier`.
-    missing, class_weight, tol, max_iter, memory_budget, device, random_state
+    approximation, rank, missing, class_weight, tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLClassifier`.
     verbose : bool, default=False
         Show how many folds are done, and the progress of the last fit.

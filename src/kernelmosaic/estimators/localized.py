@@ -11,7 +11,7 @@ from sklearn.utils import Tags, TransformerTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._checks import check_count, check_positive
+from kernelmosaic._checks import check_C, check_count
 from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, Seed, TargetLike
 from kernelmosaic.engine.fit import Recipe
 from kernelmosaic.engine.gates import GateMethod
@@ -307,7 +307,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         # A learned C is a weight of the identity, and there are no weights here.
-        check_positive("C", self.C)
+        check_C(self.C)
 
 
 @parameters
@@ -364,15 +364,14 @@ class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
     """One-class support vector machine on a locally weighted sum of kernels.
 
     Minimises ½ Σ_m ‖w_m‖² + 1/(ν n) Σ ξ_i + b over the gates and f(x) = Σ_m η_m(x) ⟨w_m, φ_m(x)⟩ + b, subject to
-    f(x_i) ≥ −ξ_i.
+    f(x_i) ≥ −ξ_i; with ``slack=2``, 1/(2ν) Σ ξ_i² in place of 1/(ν n) Σ ξ_i.
 
     Parameters
     ----------
     kernels : list, default=None
         As in :class:`MKLOneClass`.
     nu : float, default=0.5
-        In (0, 1]: at most this share of the training samples is called novel, at least this share supports the
-        boundary.
+        As in :class:`MKLOneClass`.
     gating : {"softmax", "sigmoid", "constant", "gaussian"} or Gating, default="sigmoid"
         As in :class:`LocalizedMKLClassifier`. Softmax gates divide the class into regions that no longer resemble one
         another, and detect fewer novelties.

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_array
 
-from kernelmosaic._checks import check_choice, check_count, check_positive
+from kernelmosaic._checks import check_C, check_choice, check_count, check_positive
 from kernelmosaic._typing import AnyArray, Array, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.backend import row_strips, to_host
 from kernelmosaic.engine.tasks import Labels, PathRule, Posteriors, find_classes, per_class
@@ -47,7 +47,7 @@ class PosteriorMKLClassifier(MKLClassifier):
     bandwidth : float or "scott", default="scott"
         Standard deviation of the Gaussians, one for all classes. ``"scott"`` is s n^(−1/(d+4)), with s² the variance
         within the classes, averaged over the d features, and n the mean number of samples per class.
-    norm, weights, fixed_weights, penalties, penalty_power, solver, normalize
+    norm, weights, fixed_weights, penalties, penalty_power, solver, easymkl_lambda, normalize
         As in `MKLClassifier`; for more than two classes ``solver="newton"``.
     approximation, rank, random_state
         As in `MKLClassifier`. Samples in Parquet files or Dask collections must come with their posteriors.
@@ -106,7 +106,7 @@ class PosteriorMKLClassifier(MKLClassifier):
         -------
         self
         """
-        check_positive("C", self.C)
+        check_C(self.C)
         check_count("n_neighbors", self.n_neighbors)
         check_positive("bandwidth", self.bandwidth, word="scott")
         check_choice("estimate", self.estimate, ("neighbors", "density"))

@@ -372,11 +372,11 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         Where k(x, x) grows with the distance from the origin, as with linear and polynomial kernels, far samples are
         not called novel: `fit` warns of such kernels unless ``normalize="diagonal"``.
     nu : float, default=0.5
-        In (0, 1]: at most this share of the training samples is called novel, at least this share supports the
-        boundary. With ``slack=2`` it is what is added to the diagonal of the combined kernel, and bounds no share: the
-        samples called novel are those that support the boundary.
+        With ``slack=1``, above 0 and at most 1: at most this share of the training samples is called novel, at least
+        this share supports the boundary. With ``slack=2`` any positive number: it is added to the diagonal of the
+        combined kernel and bounds no share; the samples called novel are those that support the boundary.
     slack : {1, 2}, default=1
-        Norm of the slack.
+        Whether a sample below the boundary costs its distance ξ_i, or half of the square.
     norm, l1_ratio, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
         As in :class:`MKLClassifier`, except that ``normalize="centered"`` is refused: the origin would be the mean of
         the samples.
@@ -425,8 +425,10 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if check_positive("nu", self.nu) > 1:
-            raise ValueError(f"nu={self.nu!r}: must lie in (0, 1].")
+        if check_positive("nu", self.nu) > 1 and self.slack == 1:
+            raise ValueError(
+                f"nu={self.nu!r}: with slack=1 it bounds the share of novel samples; give a number above 0, up to 1."
+            )
         if self.normalize == "centered":
             raise ValueError(
                 "normalize='centered': a one-class machine separates the samples from the origin, and centring moves "

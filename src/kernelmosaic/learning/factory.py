@@ -74,6 +74,7 @@ class Parameters:
     l1_ratio: Any = 0.5
     penalties: Any = None
     penalty_power: Any = 0.5
+    easymkl_lambda: Any = 0.1
     learns_C: bool = False
     fixed: Weights | None = None
     family: str = "plain"
@@ -123,7 +124,20 @@ def make_learner(
     if parameters.fixed is not None:
         # Weights that are kept are no part of a norm, and the norm reads all kernels by their places.
         options = replace(options, penalties=np.where(np.isnan(parameters.fixed), penalties, 1.0), near=0.0)
+    if learner is EasyMKL:
+        return EasyMKL(options, _read_lambda(parameters.easymkl_lambda))
     return learner(options)
+
+
+def _read_lambda(value: Any) -> float:
+    """Return the λ of EasyMKL, or raise."""
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not is_number or not 0 < value <= 1:
+        raise ValueError(
+            f"easymkl_lambda={value!r}: give a number above 0, near which the mixtures are the nearest points of the "
+            "classes, up to 1, where they are the means."
+        )
+    return float(value)
 
 
 def _check_generated(parameters: Parameters, norm: WeightNorm) -> None:

@@ -124,11 +124,9 @@ class EasyMKL(WeightsByRule):
     ----------
     options : LearnerOptions
         Penalties divide the weights: η_m d_m² is in proportion to the share of the distance over d_m².
-
-    Attributes
-    ----------
-    lam : float
-        λ, between 0 and 1: how evenly the mixtures spread over their class.
+    lam : float, default=0.1
+        λ, above 0 and at most 1: how evenly the mixtures spread over their class. At 1 they are the means of the
+        classes; towards 0 the nearest points of their convex hulls.
 
     References
     ----------
@@ -136,17 +134,26 @@ class EasyMKL(WeightsByRule):
     """
 
     machine_needs = ("has_one_output", "has_labels")
-    lam: float = 0.1
+
+    def __init__(self, options: LearnerOptions, lam: float = 0.1) -> None:
+        super().__init__(options)
+        self.lam = lam
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
         d2 = self.options.penalties**2
-        # The nearest points of two hulls are, up to scale, the coefficients of the machine with the hardest margin,
-        # whose 2-norm slack has the ridge λ / (1 − λ): they are Yγ up to a factor.
-        hard = SVC(machine.program.target, (1.0 - self.lam) / self.lam, slack=2)
-        # An error δ in the value is one of √δ in the mixtures, and so in the weights.
-        tol = max(self.options.tol**2, 10 * self.options.sharpest)
-        beta = hard.solve(stack.combine(np.ones(stack.n_kernels)), tol=tol).beta
-        shares = np.maximum(stack.quadratic_forms(beta), 0.0) / d2
+        mixtures = self._mixtures(stack, machine.program.target)
+        shares = np.maximum(stack.quadratic_forms(mixtures), 0.0) / d2
         shares = shares if np.any(shares > 0) else np.ones(stack.n_kernels)
         eta = self.options.norm.retract(shares) / d2
         return replace(FixedWeights(eta, self.options.tol)._learn(stack, machine, start), n_solves=2)
+
+    def _mixtures(self, stack: GramStack, target: Array) -> Array:
+        """Return Yγ, up to a factor."""
+        if self.lam == 1.0:
+            return np.where(target > 0, 1.0 / np.sum(target > 0), -1.0 / np.sum(target < 0))
+        # The nearest points of two hulls are, up to scale, the coefficients of the machine with the hardest margin,
+        # whose 2-norm slack has the ridge λ / (1 − λ): they are Yγ up to a factor.
+        hard = SVC(target, (1.0 - self.lam) / self.lam, slack=2)
+        # An error δ in the value is one of √δ in the mixtures, and so in the weights.
+        tol = max(self.options.tol**2, 10 * self.options.sharpest)
+        return np.asarray(hard.solve(stack.combine(np.ones(stack.n_kernels)), tol=tol).beta)

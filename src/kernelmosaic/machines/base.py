@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelmosaic._checks import check_positive
+from kernelmosaic._checks import check_C, check_positive
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import as_gram
@@ -133,7 +133,7 @@ def slack_terms(C: float, slack: int, n_samples: int, sample_weight: Vector | No
     A 1-norm slack bounds the coefficients by the sample_C Cᵢ; a 2-norm slack leaves them unbounded and adds 1/Cᵢ to the
     kernel's diagonal, and the papers write its problem without the factor ½.
     """
-    sample_C = check_positive("C", C) * (np.ones(n_samples) if sample_weight is None else sample_weight)
+    sample_C = check_C(C) * (np.ones(n_samples) if sample_weight is None else sample_weight)
     if slack == 1:
         return sample_C, np.zeros(n_samples), 1.0
     if slack == 2:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelmosaic._checks import check_positive
+from kernelmosaic._checks import check_C
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.machines.base import Machine
@@ -181,7 +181,7 @@ class SmoothMachine(Machine):
 
     def __init__(self, time: AnyArray, event: AnyArray, C: float = 1.0, sample_weight: Array | None = None) -> None:
         weight = np.ones(len(time)) if sample_weight is None else sample_weight
-        self.program = type(self)._loss(time, event, weight, check_positive("C", C))
+        self.program = type(self)._loss(time, event, weight, check_C(C))
 
     def solve(self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3) -> SmoothSolution:
         """Return the solution for a kernel; the last digits cost one Newton step more, since these converge fast."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
@@ -15,13 +16,15 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from sklearn.base import is_classifier, is_outlier_detector
+from sklearn.base import is_classifier, is_outlier_detector, is_regressor
 from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import _check_method_params, _num_samples
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import Array, ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic.engine.pipelines import last_step
+from kernelmosaic.engine.samples import read_targets
 from kernelmosaic.engine.search import check_one_score, read_folds, resolution
 from kernelmosaic.engine.training_set import SharedKernels
 from kernelmosaic.estimators._base import parameters
@@ -586,6 +589,9 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         """
         check_one_score(self.scoring)
         check_row_names(X, y=y, sample_weight=params.get("sample_weight"), groups=params.get("groups"))
+        # Some models learn each of several targets from the samples that have it.
+        if y is not None and not getattr(last_step(self.estimator), "per_target", False):
+            read_targets(y, is_regressor(self.estimator))
         # scikit-learn reads the parameters of what it fits: a copy, which prints no line of its own beside the bar.
         quiet = copy(self)
         quiet.scoring = self._one_score(y)
@@ -622,6 +628,12 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
             raise ValueError(
                 f"scoring=None: {type(self.estimator).__name__} has no score of its own; give y, 1 for inliers and -1 "
                 "for outliers, for the area under the ROC curve, or a function of an estimator and X."
+            )
+        values = np.unique(np.asarray(y))
+        if len(values) != 2:
+            raise ValueError(
+                f"y has the values {reprlib.repr(values.tolist())}: {type(self.estimator).__name__} is scored by the "
+                "area under the ROC curve between inliers, 1, and outliers, -1; give both, or another scoring."
             )
         return "roc_auc"
 
@@ -679,6 +691,11 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
             show(f"{done}/{total} points{state}", done, total)
         if error is not None and run.outcomes is None:
             raise error  # not one point of the design could be fitted
+        if not np.any(np.isfinite(run.responses)):
+            raise ValueError(
+                f"scoring={self.scoring!r}: the score is NaN at every point of the design, so there is no surface to "
+                "fit; give a score that the held-out samples of every fold define, or other folds by cv."
+            )
         return np.array(run.responses[-len(Z) :])
 
     def _responses_of_newest(self, results: Settings, n: int) -> list[float]:
