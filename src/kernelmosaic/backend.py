@@ -512,7 +512,7 @@ def _lower(libraries: Iterable[Any]) -> list[tuple[Any, int]]:
         if former is None or former <= 1:
             continue
         library.set_num_threads(1)
-        # Another thread that limits the library by threadpoolctl itself has the say until it ends.
+        # The library disobeys where another thread limits it by threadpoolctl: only that thread can change the number.
         if library.num_threads == 1:
             lowered.append((library, former))
     return lowered
@@ -521,8 +521,8 @@ def _lower(libraries: Iterable[Any]) -> list[tuple[Any, int]]:
 def _restore(lowered: Iterable[tuple[Any, int]]) -> None:
     """Give libraries back the numbers of threads that they had."""
     for library, former in lowered:
-        # From 3.8 on, threadpoolctl listens to nobody but the thread that set a number first: that was another one, or
-        # it is this one, which must not keep the say.
+        # From version 3.8 on, threadpoolctl obeys only the thread that set a number first, until its claim is released.
+        # Released before, another thread's claim does not stand in the way; released after, this thread leaves none.
         release = getattr(library, "clear_controlling_thread", None)
         if release is not None:
             release(force=True)

@@ -398,3 +398,20 @@ def test_the_gate_of_a_missing_view_is_zero(gating):
     shares = later.contributions(partial)
     assert np.all(shares[~has] == 0)
     np.testing.assert_array_equal(later.predict(partial), shares.sum(axis=1) + later.intercept_ > 0)
+
+
+@pytest.mark.parametrize(("n", "digits"), [(60, 0), (330, 3)])
+def test_completion_does_not_depend_on_the_order_of_the_samples(n, digits):
+    X, target, there = draw(n, share=0.2)
+    # Of coarse numbers many samples are equally near. Of more than 300 samples the scales are measured on some.
+    X = np.round(X, digits)
+    partial, y = hidden_views(X, there), target > 0
+    by_class = np.argsort(y, kind="stable")
+    models = [
+        MKLClassifier(KERNELS, weights="uniform").fit(partial[rows], y[rows]) for rows in (by_class, by_class[::-1])
+    ]
+    first, second = [model.function_.expansion.sums.missing for model in models]
+    np.testing.assert_allclose(first._measured()[0], second._measured()[0], rtol=1e-9)
+    np.testing.assert_allclose(first._measured()[1], second._measured()[1], rtol=1e-9)
+    completed = [model.kernel_matrix(partial[:20], X[:20]) for model in models]
+    np.testing.assert_allclose(completed[0], completed[1], atol=1e-9)

@@ -139,7 +139,11 @@ def run(argv: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
     except Exception as error:
         if os.environ.get("KERNELMOSAIC_TRACEBACK"):
             raise
-        _fail(f"{type(error).__name__}: {error}. This should not happen; KERNELMOSAIC_TRACEBACK=1 shows where it did.")
+        # A model of the user's classes may refuse a table by any error.
+        _fail(
+            f"{type(error).__name__}: {str(error).rstrip('.')}. This error was not foreseen: either a table holds what "
+            "the model cannot read, or kernelmosaic is at fault; KERNELMOSAIC_TRACEBACK=1 shows where it arose."
+        )
         return 1
     if code == 130:  # what Typer makes of an interrupt
         print("kernelmosaic: stopped.", file=sys.stderr)

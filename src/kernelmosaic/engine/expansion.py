@@ -207,7 +207,8 @@ class Expansion:
     device : str or None
         Where it was fitted, and is evaluated as long as that device is there.
     skip : bool
-        Whether to leave out what rounding hides; False evaluates everything.
+        Whether a kernel is left out for samples whose gates are too small to change an output; False evaluates every
+        kernel for every sample.
     """
 
     sums: SupportSums | FeatureSums

@@ -260,7 +260,7 @@ class Recipe:
 
 
 class Lead(NamedTuple):
-    """What a similar fit to other samples may take from a fit.
+    """The weights and slopes of a fit that the same fit to other samples may start from.
 
     Attributes
     ----------
@@ -343,7 +343,7 @@ class Fit:
 
     @property
     def lead(self) -> Lead:
-        """What a like fit to other samples is led by."""
+        """The weights and slopes that the same fit to other samples may start from."""
         single = [machine.has_one_output for machine in self.machines]
         each = zip(self.learned, single, strict=True)
         # Of kernels that are not stored, the slopes of those with a weight alone are known.
@@ -527,7 +527,11 @@ def follow(
 
 
 def _led(before: Sequence[Start] | None, found: Sequence[Fit], like: Sequence[Lead]) -> list[Start]:
-    """Return where a fit starts that a like one leads: at its weights, moved as those of the like path did."""
+    """Return where every machine of a fit on a path starts, given the same path on other samples.
+
+    The weights are those of the other path at this place. If this path has a fit already, they are its last weights,
+    changed as the other path changed them in the last step.
+    """
     own = like[-1].weights
     guess = own
     if found and found[-1].weights.shape == own.shape:
@@ -544,8 +548,9 @@ def _led(before: Sequence[Start] | None, found: Sequence[Fit], like: Sequence[Le
 
 
 def certify(fits: Sequence[Fit], numbers: int = 2**24) -> list[Fit]:
-    """Return the fits with what they prove; those whose rounding hides it are learned again in double precision.
+    """Return the fits with certified objectives and gaps.
 
+    A fit that met `tol` by its learner's bounds and does not by its certificate is learned again in double precision.
     Plain fits to one training set are certified together: entries are computed once for as many of them as have
     `numbers` products at most.
     """

@@ -172,7 +172,7 @@ class HeldOut:
     fit : Fit or None
         The fit without its matrices, where its function follows from its coefficients.
     lead : Lead or None
-        What the same fit of another fold is led by.
+        The weights and slopes that the same fit in another fold may start from.
     prepared : PreparedFold or None
         The training samples, of a pipeline, and the steps that have prepared them.
     """

@@ -460,7 +460,9 @@ class BaseRidge(KernelEstimator):
             )
         if not self.stationarity_ <= self.tol and not is_exact:
             ended = self.n_iter_ > self.max_iter
-            remedy = "raise max_iter, or accept a larger tol" if ended else "rounding hides further progress"
+            remedy = "raise max_iter, or accept a larger tol"
+            if not ended:
+                remedy = "no step lowers the criterion further; accept a larger tol"
             warn_caller(
                 f"{name} stopped at a slope of {self.stationarity_:.2g} per sample, above tol={self.tol:g}: {remedy}.",
                 ConvergenceWarning,

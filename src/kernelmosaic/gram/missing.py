@@ -13,6 +13,7 @@ from kernelmosaic.backend import row_strips
 from kernelmosaic.gram.kernel_set import KernelSet, Views, read_columns, take_rows, take_view
 from kernelmosaic.kernels.base import named
 from kernelmosaic.kernels.matrices import MatrixRows, NewRows
+from kernelmosaic.row_order import content_hashes, on_grid
 
 #: What `missing` may be; and what it is under gates, which are zero then.
 RULES = ("neighbors", "zero")
@@ -133,6 +134,7 @@ class MissingViews:
         # Only neighbours are looked for among them.
         self.views = self.views_of(X, present) if rule == "neighbors" else Views()
         self._constants: tuple[Array, Array] | None = None
+        self._order: Indices | None = None
 
     def views_of(self, X: MatrixLike, present: Mask | None) -> Views:
         """Return samples as the kernels read them, with stand-ins where they lack a view."""
@@ -156,6 +158,7 @@ class MissingViews:
         """
         P, n = len(self.kernel_set), len(self.present)
         spreads, likeness = self._measured()
+        order = self._content_order()
         there = self.kernel_set.diagonals(self.views)
         own = self.present.astype(np.float64)
         if isinstance(views[0], NewRows):
@@ -176,7 +179,7 @@ class MissingViews:
                 shared = (present[rows][at] * weight) @ own.T
                 # As if one more were shared, at the mean distance: with few in common, samples are near by chance.
                 D = np.where(shared > 0, (D + 1.0) / (shared + 1.0), np.inf)
-                found[m].append(_nearest(D, at, np.flatnonzero(self.present[:, m]), apart.shape[1:]))
+                found[m].append(_nearest(D, at, order[self.present[order, m]], apart.shape[1:]))
         return [sparse.vstack(parts, format="csr") if parts else None for parts in found]
 
     def complete(self, matrices: AnyArray) -> list[Any]:
@@ -237,7 +240,7 @@ class MissingViews:
             P, n = len(self.kernel_set), len(self.present)
             # At most 300 training samples, and fewer of many kernels, whose matrices have 2²² entries together.
             most = min(300, max(int((2**22 / P) ** 0.5), 1))
-            some = np.arange(n)[:: -(-n // most)]
+            some = np.arange(n) if n <= most else self._content_order()[:most]
             both = np.array([np.outer(own, own).ravel() for own in self.present[some].T], dtype=np.float64)
             spreads, flat = np.ones(P), np.zeros(both.shape)
             views = take_rows(self.views, some)
@@ -258,10 +261,36 @@ class MissingViews:
             self._constants = spreads, likeness
         return self._constants
 
+    def _content_order(self) -> Indices:
+        """Return the training samples in an order of what they hold, which the order of the rows does not change."""
+        if self._order is None:
+            hashes = np.zeros(len(self.present), dtype=np.uint64)
+            for number, view in enumerate(self.views.distinct):
+                has_view = self.present[:, self.views.which.index(number)]
+                # Sums beyond 64 bits start again from zero.
+                hashes += np.where(has_view, _hashes_of_samples(view, seed=number), np.uint64(0))
+            self._order = np.argsort(hashes, kind="stable")
+        return self._order
+
+
+def _hashes_of_samples(view: Any, seed: int) -> AnyArray:
+    """Return a number for every sample of a view that follows from what it holds."""
+    if hasattr(view, "dtype"):
+        table = view[:, np.newaxis] if view.ndim == 1 else view
+        return content_hashes(on_grid(table), seed)
+    samples = np.empty(len(view), dtype=object)
+    for i in range(len(view)):
+        samples[i] = view[i : i + 1]
+    return content_hashes(samples, seed)
+
 
 def _nearest(D: Array, at: Indices, having: Indices, shape: tuple[int, int]) -> MatrixLike:
-    """Return the shares of the six nearest training samples that have a view in what stands in for it, in some rows."""
-    E = D[:, having]
+    """Return the shares of the six nearest training samples that have a view in what stands in for it, in some rows.
+
+    Of samples that are equally near, the first in `having` are taken.
+    """
+    # In units of a mean distance: what differs by rounding only is equally near.
+    E = np.round(D[:, having], 10)
     order = np.argsort(E, axis=1, kind="stable")[:, :6]
     near = np.zeros(E.shape, dtype=bool)
     np.put_along_axis(near, order, np.isfinite(np.take_along_axis(E, order, axis=1)), axis=1)
