@@ -209,7 +209,6 @@ SMALLER = {
         r"0.01, 0.1, 1.0": "0.1, 1.0",
         r"GroupKFold\(5\)": "GroupKFold(2)",
         "n_resamples=50": "n_resamples=2",
-        "n_permutations=199": "n_permutations=2",
     },
     "survival.md": {r":150\]": ":60]", "Cs=5, cv=3": "Cs=2, cv=2", '"cv": 3': '"cv": 2'},
     "uncertainty.md": {r"\[:300\]": "[:60]", "Cs=5": "Cs=2, cv=2"},

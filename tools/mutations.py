@@ -1125,18 +1125,10 @@ MUTATIONS = (
     _m(
         "conditional-intercept",
         "leave-one-out errors without the intercept",
-        "inspection/significance.py",
+        "inspection/conditional.py",
         "self.eigenvectors: Array = eigenvectors - eigenvectors.mean(axis=0)",
         "self.eigenvectors: Array = eigenvectors",
-        "inspection/test_significance.py",
-    ),
-    _m(
-        "alignment-of-stand-ins",
-        "alignments count what stands in for a view",
-        "inspection/significance.py",
-        "weight_of_view = weight * has_view",
-        "weight_of_view = weight",
-        "inspection/test_significance.py",
+        "inspection/test_conditional.py",
     ),
     _m(
         "exchanged-stand-ins",

@@ -8,7 +8,7 @@ from sklearn.datasets import load_iris
 
 from kernelmosaic import MKLClassifier
 from kernelmosaic.kernels import Gaussian
-from kernelmosaic.plots import KernelImportanceDisplay, KernelSignificanceDisplay, StabilityDisplay
+from kernelmosaic.plots import KernelImportanceDisplay, StabilityDisplay
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
@@ -22,32 +22,12 @@ def texts(ax):
     return [text.get_text() for text in ax.texts]
 
 
-def test_significance_of_two_classes():
-    display = KernelSignificanceDisplay.from_estimator(MODEL, X, TWO, n_permutations=4, level=0.2, random_state=0)
-    result = display.result
-    assert [dot.get_xdata()[0] for dot in display.dots_] == pytest.approx(result.weights.tolist())
-    filled = [dot.get_markerfacecolor() != "white" for dot in display.dots_]
-    assert filled == (result.weight_pvalues <= 0.2).tolist()
-    assert texts(display.ax_) == [*(f"{p:.2g}" for p in result.weight_pvalues), "p-value"]
-    assert [label.get_text() for label in display.ax_.get_yticklabels()] == ["sepal", "petal"]
-    again = KernelSignificanceDisplay(result).plot(display.ax_, statistic="alignment")
-    assert [dot.get_xdata()[0] for dot in again.dots_] == pytest.approx(result.alignments.tolist())
-    assert again.ax_ is display.ax_
-    with pytest.raises(ValueError, match="statistic='p'"):
-        display.plot(statistic="p")
-
-
 def test_classes_with_weights_of_their_own_are_a_map_or_one_of_them():
-    display = KernelSignificanceDisplay.from_estimator(MODEL, X, Y, n_permutations=2, random_state=0)
-    np.testing.assert_allclose(display.image_.get_array(), display.result.weight_pvalues.T)
-    one = KernelSignificanceDisplay(display.result).plot(of_class=1)
-    assert one.dots_[0].get_xdata()[0] == pytest.approx(display.result.weights[1, 0])
-    assert one.ax_.get_xlabel() == "weight, class 1"
-    with pytest.raises(ValueError, match="of_class=7: the classes are"):
-        display.plot(of_class=7)
     stable = StabilityDisplay.from_estimator(MODEL, X, Y, n_resamples=2, random_state=0)
     np.testing.assert_allclose(stable.image_.get_array(), stable.result.selection_frequencies.T)
     assert StabilityDisplay(stable.result).plot(of_class=2).dots_.get_xdata() == pytest.approx(stable.result.weights[2])
+    with pytest.raises(ValueError, match="of_class=7: the classes are"):
+        stable.plot(of_class=7)
 
 
 def test_stability_and_importance_of_two_classes():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV, plots
-from kernelmosaic.inspection import kernel_importance, kernel_significance, stability
+from kernelmosaic.inspection import kernel_importance, stability
 from kernelmosaic.kernels import Gaussian
 
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -66,13 +66,9 @@ def test_regions_and_projections(fitted):
 def test_inspections_compare_shares(fitted):
     model, y = fitted
     share = model.weights_ / model.weights_.sum()
-    found = kernel_significance(model, X, y, n_permutations=4, random_state=0)
-    np.testing.assert_allclose(found.weights, share)
-    np.testing.assert_allclose(found.null_weights.sum(axis=1), 1.0)
     again = stability(model, X, y, n_resamples=2, random_state=0)
     np.testing.assert_allclose(again.weights, share)
     np.testing.assert_allclose(again.resampled_weights.sum(axis=1), 1.0)
-    plots.KernelSignificanceDisplay(found).plot()
     plots.StabilityDisplay(again).plot()
 
 

@@ -22,7 +22,7 @@ from kernelmosaic.cli.predict import add_waterfall, first_lacking
 from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.inspection import conditional_pvalue, feature_importance
-from kernelmosaic.inspection.significance import LEAST_SAMPLES_TO_PERMUTE
+from kernelmosaic.inspection.conditional import LEAST_SAMPLES_TO_PERMUTE
 from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier, usual_times
 from kernelmosaic.plots.drawing import colour, line_style, open_frame
 from kernelmosaic.reports import Page

@@ -29,7 +29,7 @@ from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor, MKLSurvival
 from kernelmosaic.gram.kernel_set import FittedKernel
 from kernelmosaic.gram.missing import filled, present_views
-from kernelmosaic.inspection.significance import fit, frame, last_step, prepare, text_table
+from kernelmosaic.inspection.refits import fit, frame, last_step, prepare, text_table
 from kernelmosaic.kernels.base import StatisticKernel, is_missing
 from kernelmosaic.kernels.distances import pairwise_statistic
 from kernelmosaic.kernels.views import KernelSpec, lay_specs

@@ -1,4 +1,4 @@
-"""Kernels: learned weights, relevances and shares; significance, stability and importance."""
+"""Kernels: learned weights, relevances and shares; stability and importance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from kernelmosaic import inspection, stacking
-from kernelmosaic._checks import check_choice, check_count
+from kernelmosaic._checks import check_count
 from kernelmosaic._typing import Array, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.plots import drawing
 from kernelmosaic.plots.drawing import MARKERS, Display, colour, fitted_model, title_left_out
@@ -429,81 +429,6 @@ class InspectionDisplay(Display):
         """Draw numbers between 0 and 1 of every class and kernel as a heat map."""
         drawn = KernelWeightsDisplay(values, self.result.kernel_names, self.result.classes, name).plot(ax, vmax=1.0)
         self.ax_, self.figure_, self.image_ = drawn.ax_, drawn.figure_, drawn.image_
-        return self
-
-
-@dataclass
-class KernelSignificanceDisplay(InspectionDisplay):
-    """The weight or alignment of each kernel beside what permuted targets give, with p-values.
-
-    Make it by :meth:`from_estimator`, or of a result: ``KernelSignificanceDisplay(result).plot()``. Grey boxes hold the
-    middle half of the null distribution and grey lines reach to its 95th percentile; dots are the targets as they are,
-    filled where the p-value is at most `level`. Where every class has weights of its own, p-values are drawn as a heat
-    map, unless `of_class` names one.
-
-    Parameters
-    ----------
-    result : KernelSignificance
-        What to draw.
-
-    Attributes
-    ----------
-    ax_, figure_
-        Where it was drawn.
-    dots_ : list of Line2D or None
-        One per kernel.
-    image_ : AxesImage or None
-        The heat map.
-
-    Examples
-    --------
-    >>> from kernelmosaic import MKLClassifier, inspection, plots
-    >>> from kernelmosaic.datasets import make_gaussians
-    >>> X, y = make_gaussians(n_samples=50, random_state=0)
-    >>> options = {"n_permutations": 19, "random_state": 0}
-    >>> found = inspection.kernel_significance(MKLClassifier(), X, y, **options)
-    >>> plots.KernelSignificanceDisplay(found).plot().figure_.savefig("significance.png")
-    """
-
-    result: inspection.KernelSignificance
-    _inspect = staticmethod(inspection.kernel_significance)
-
-    def plot(
-        self, ax: AxesOrNone = None, *, statistic: str = "weight", level: float = 0.05, of_class: Any = None
-    ) -> Self:
-        """Draw, on the given axes or in a new figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure by default.
-        statistic : {"weight", "alignment"}, default="weight"
-            What to draw.
-        level : float, default=0.05
-            P-values up to it are significant.
-        of_class : label, optional
-            Whose weights to draw, where every class has its own.
-        """
-        self.dots_ = self.image_ = None
-        one = self.result
-        found = (one.null_weights, one.weights, one.weight_pvalues)
-        if check_choice("statistic", statistic, ("weight", "alignment")) == "alignment":
-            found = (one.null_alignments, one.alignments, one.alignment_pvalues)
-        what = "p-value" if one.correction is None else f"p-value ({one.correction})"
-        if one.classes is not None and of_class is None:
-            return self._draw_classes(ax, found[2], what)
-        null, observed, p = _of_class(one.classes, of_class, *found)
-        ax, self.dots_ = _kernel_axes(self, ax, one.kernel_names), []
-        low, middle, high, most = np.quantile(null, [0.25, 0.5, 0.75, 0.95], axis=0)
-        for m, value in enumerate(observed):
-            ax.barh(m, high[m] - low[m], left=low[m], height=0.5, color="0.72", label="permuted" if m == 0 else None)
-            ax.plot([high[m], most[m]], [m, m], color="0.72", linewidth=1.5, label="to 95 %" if m == 0 else None)
-            ax.plot([middle[m]] * 2, [m - 0.25, m + 0.25], color="white", linewidth=1.2)
-            style = {"markerfacecolor": colour(4) if p[m] <= level else "white", "markeredgecolor": colour(4)}
-            label = "as they are" if m == 0 else None
-            self.dots_ += ax.plot([value], [m], "o", markersize=6, zorder=3, label=label, **style)
-        _write_right(ax, [f"{value:.2g}" for value in p], what)
-        ax.set_xlabel(statistic if of_class is None else f"{statistic}, class {of_class}")
         return self
 
 
