@@ -1187,7 +1187,18 @@ def changed(mutation: Mutation, tree: Path) -> Iterator[None]:
 
 def run_tests(tree: Path, tests: Iterable[str], timeout: float) -> Outcome:
     """Run tests in a copy of the tree up to the first that fails."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not torch", *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not torch and not campaign",
+        *tests,
+    ]
     path = os.pathsep.join(filter(None, [str(tree / "src"), os.environ.get("PYTHONPATH", "")]))
     threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     # Bytecode is written, if only here: most of it serves the next run.

@@ -45,8 +45,8 @@ def by_command_line(capsys, folder, views, y, *options):
 
 def test_classes_of_views_some_of_which_are_missing(capsys, tmp_path, omics):
     views, y = omics
-    pipeline, table, printed = by_command_line(capsys, tmp_path, views, y, "--method", "mkl")
-    model = MKLClassifierCV().fit(views, y)
+    pipeline, table, printed = by_command_line(capsys, tmp_path, views, y, "--method", "mkl", "--folds", "3")
+    model = MKLClassifierCV(cv=3).fit(views, y)
     noted = pipeline.training_
     assert noted["price"]["value"] == pytest.approx(model.C_, rel=1e-12)
     assert f"the best of {len(model.Cs_)} from" in printed
@@ -104,6 +104,7 @@ def test_the_other_methods_are_searched_as_by_the_search(capsys, tmp_path, omics
     pipeline, table, _ = by_command_line(capsys, tmp_path, views, y, "--method", "discriminant")
     model = clone_of(pipeline[-1])
     search = PathSearchCV(model).fit(table.to_numpy(), y)
+    assert pipeline.training_["score"]["folds"] == len(search.scores_) == 5
     assert pipeline.training_["price"]["value"] == pytest.approx(search.C_, rel=1e-12)
     np.testing.assert_allclose(pipeline[-1].weights_, search.best_estimator_.weights_, atol=5e-3)
 

@@ -103,14 +103,14 @@ def test_a_handful_of_samples(n):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scores_of_noise_are_those_of_new_samples():
-    """Twelve draws: the training score is what it is, the printed one has a mean of what new samples give."""
+    """Six draws, of one start each: the training score is what it is, the printed one that of new samples."""
     printed, trained = [], []
-    for seed in range(12):
+    for seed in range(6):
         kernels, A, y = make_noise(60, 40, seed)
-        model = MKLRidgeClassifierCV(kernels, weight_prior=0.2, criterion="loo").fit(A, y > 0)
+        model = MKLRidgeClassifierCV(kernels, weight_prior=0.2, criterion="loo", n_init=1).fit(A, y > 0)
         printed.append(model.best_score_)
         trained.append(model.training_score_)
-    # The larger class of sixty coin tosses has .55 of them; shares of 720 right guesses deviate by .019.
+    # The larger class of sixty coin tosses has .55 of them; shares of 360 right guesses deviate by .026.
     assert np.mean(printed) < 0.6
     assert np.mean(trained) > np.mean(printed) + 0.04
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.random_projection import GaussianRandomProjection
 from tests.calls import recorded
+from tests.sweeps import thinned
 from threadpoolctl import threadpool_info
 
 from kernelmosaic import (
@@ -363,13 +365,22 @@ FORMS_OF_FOLDS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS_OF_FOLDS)
-@pytest.mark.parametrize("kind", [MKLClassifier, MKLRegressor])
-def test_folds_are_row_numbers_or_masks_in_any_sequence(form, kind):
+@cache
+def searched_by_row_numbers(kind):
     X, y = two_classes(60)
     folds = list(KFold(3, shuffle=True, random_state=0).split(X))
+    return X, y, folds, PathSearchCV(kind(KERNELS), Cs=[0.3, 3.0], cv=folds).fit(X, y)
+
+
+#: Searches of every kind read folds in one place, and each has intervals or sets of its own from them.
+FOLDS_OF_KINDS = [(form, kind) for form in FORMS_OF_FOLDS for kind in (MKLClassifier, MKLRegressor)]
+READ_OFTEN = [(form, kind) for form, kind in FOLDS_OF_KINDS if kind is MKLClassifier or form == "masks"]
+
+
+@pytest.mark.parametrize(("form", "kind"), thinned(FOLDS_OF_KINDS, READ_OFTEN))
+def test_folds_are_row_numbers_or_masks_in_any_sequence(form, kind):
+    X, y, folds, expected = searched_by_row_numbers(kind)
     cv = [FORMS_OF_FOLDS[form](train, held) for train, held in folds]
-    expected = PathSearchCV(kind(KERNELS), Cs=[0.3, 3.0], cv=folds).fit(X, y)
     search = PathSearchCV(kind(KERNELS), Cs=[0.3, 3.0], cv=cv).fit(X, y)
     np.testing.assert_array_equal(search.scores_, expected.scores_)
     np.testing.assert_array_equal(search.predict(X), expected.predict(X))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from sklearn.base import clone
+from tests.sweeps import thinned
 
 from kernelmosaic import MKLClassifier
 from kernelmosaic.datasets import make_gaussians
@@ -42,10 +45,16 @@ def assert_alike(found, expected, tol):
     np.testing.assert_allclose(found.decision_function(X), expected.decision_function(X), atol=30 * np.sqrt(tol))
 
 
-@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
-@pytest.mark.parametrize("normalize", ["trace", "centered"])
 # A gap of g moves the value by about g²: below √ε double precision does not see whether a step pays.
-@pytest.mark.parametrize("tol", [1e-3, 8 * np.sqrt(np.finfo(float).eps)])
+TOLERANCES = (1e-3, 8 * np.sqrt(np.finfo(float).eps))
+FULL_RANK = list(product(TOLERANCES, ["trace", "centered"], [False, True]))
+
+
+#: Every two settings meet at each commit.
+@pytest.mark.parametrize(
+    ("tol", "normalize", "weighted"),
+    thinned(FULL_RANK, [(tol, name, (tol == 1e-3) == (name == "centered")) for tol, name, _ in FULL_RANK]),
+)
 def test_full_rank_is_exact(tol, normalize, weighted):
     weight = np.random.RandomState(1).randint(0, 3, len(X)).astype(float) if weighted else None
     model = MKLClassifier(KERNELS, C="learn", slack=2, normalize=normalize, tol=tol)
