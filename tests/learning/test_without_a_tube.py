@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from tests.learning.problems import learn, options
+from tests.sweeps import later
 
 from kernelmosaic import MKLRegressor
 from kernelmosaic.gram.stack import StoredStack
@@ -24,16 +25,18 @@ def few_samples(seed):
     return rng.standard_normal((n, 2)), rng.randint(-1, 2, n).astype(float), 10.0 ** rng.uniform(-2, 2)
 
 
-def test_estimator_fits_and_certifies_small_problems():
-    for seed in range(60):
+@pytest.mark.parametrize("seeds", [range(20), later(range(20, 60))], ids=str)
+def test_estimator_fits_and_certifies_small_problems(seeds):
+    for seed in seeds:
         X, y, C = few_samples(seed)
         model = MKLRegressor([Linear(), Gaussian(1.0)], C=C, epsilon=0.0).fit(X, y)
         assert model.duality_gap_ <= 1e-3, seed
 
 
-def test_objectives_against_conic_optima():
+@pytest.mark.parametrize("seeds", [range(10), later(range(10, 25))], ids=str)
+def test_objectives_against_conic_optima(seeds):
     conic = pytest.importorskip("tests.reference.conic", reason="needs clarabel", exc_type=ImportError)
-    for seed in range(25):
+    for seed in seeds:
         X, y, C = few_samples(seed)
         D = ((X[:, np.newaxis] - X) ** 2).sum(-1)
         Ks = np.array([X @ X.T, np.exp(-D), np.exp(-D / 9)])

@@ -16,16 +16,18 @@ def by_hand(trace, stroke, size, pen):
     low, high = trace.min(axis=0), trace.max(axis=0)
     extent = max(high - low)
     scale = (1 - pen) * side / extent if extent > 0 else 0.0
-    placed = side / 2 + scale * (trace - (low + high) / 2) * [1, -1]
+    # Complex numbers for points: a product of one by the conjugate of another has their inner product as its real part.
+    placed = [complex(x, y) for x, y in side / 2 + scale * (trace - (low + high) / 2) * [1, -1]]
+    lines = zip(placed[:-1], placed[1:], stroke[:-1], stroke[1:], strict=True)
+    segments = [(a, b - a) for a, b, of_a, of_b in lines if of_a == of_b and a != b]
     image = np.zeros((size, size))
     for row in range(side):
         for column in range(side):
-            centre = np.array([column + 0.5, row + 0.5])
-            nearest = min(np.linalg.norm(centre - point) for point in placed)
-            for a, b, of_a, of_b in zip(placed[:-1], placed[1:], stroke[:-1], stroke[1:], strict=True):
-                if of_a == of_b and (a != b).any():
-                    share = np.clip((centre - a) @ (b - a) / ((b - a) @ (b - a)), 0, 1)
-                    nearest = min(nearest, np.linalg.norm(centre - a - share * (b - a)))
+            centre = complex(column + 0.5, row + 0.5)
+            nearest = min(abs(centre - point) for point in placed)
+            for start, along in segments:
+                share = ((centre - start) * along.conjugate()).real / abs(along) ** 2
+                nearest = min(nearest, abs(centre - start - min(max(share, 0.0), 1.0) * along))
             image[row // fine, column // fine] += nearest <= pen * side / 2
     return image.ravel() / fine**2
 
