@@ -1113,17 +1113,6 @@ def _draw_files(rng: np.random.Generator) -> Trial:
     return Trial("files", make, X, facts)
 
 
-def _write(table: Any, path: Path) -> Path:
-    """Write a table by pandas and NumPy alone."""
-    if path.suffix == ".parquet":
-        table.to_parquet(path)
-    elif path.suffix == ".npz":
-        np.savez(path, **{name: np.asarray(table[name].tolist()) for name in table})
-    else:
-        table.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
-    return path
-
-
 def _command(*arguments: object) -> tuple[int, str]:
     """Run the command line in this process; return its exit status and what it said."""
     from kernelmosaic.cli import main
@@ -1136,6 +1125,7 @@ def _command(*arguments: object) -> tuple[int, str]:
 
 def _answer_files(trial: Trial) -> dict[str, Any]:
     import pandas as pd
+    from tests.cli.tables import write_as
 
     facts = trial.facts
     table = pd.DataFrame({"id": facts["ids"], "a": trial.X[:, 0], "b": trial.X[:, 1], "site": facts["site"]})
@@ -1145,7 +1135,7 @@ def _answer_files(trial: Trial) -> dict[str, Any]:
     task = "classification" if facts["classes"] else "regression"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        learned = _write(table.assign(y=facts["y"]), folder / f"train.{facts['learned from']}")
+        learned = write_as(table.assign(y=facts["y"]), folder / f"train.{facts['learned from']}")
         model = folder / "model.skops"
         fit = ["fit", learned, "--target", "y", "--task", task, *views]
         fitted = _command(*fit, "--C", "1", "--folds", "0", "-o", model)
@@ -1153,12 +1143,12 @@ def _answer_files(trial: Trial) -> dict[str, Any]:
             return {"said": fitted}
         outputs = {}
         for ending in ("csv", facts["predicted from"]):
-            given = _write(new, folder / f"new.{ending}")
+            given = write_as(new, folder / f"new.{ending}")
             predicted = _command("predict", model, given, "--id", "id", "-o", folder / "out.csv")
             if predicted[0] != 0:
                 return {"said": predicted}
             outputs[ending] = pd.read_csv(folder / "out.csv", dtype=str, na_filter=False)
-        whole = _write(table, folder / "whole.csv")
+        whole = write_as(table, folder / "whole.csv")
         predicted = _command("predict", model, whole, "--id", "id", "-o", folder / "out.csv")
         if predicted[0] != 0:
             return {"said": predicted}

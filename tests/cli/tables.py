@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -79,6 +80,18 @@ def strings(n=40, seed=0):
     label = np.arange(n) % 2
     texts = [text[:8] + "GATTACA" + text[15:] if one else text for text, one in zip(texts, label, strict=True)]
     return pd.DataFrame({"dna": texts, "motif": np.where(label, "yes", "no")})
+
+
+def write_as(table, path):
+    """Write a table of texts and numbers in the format of its name, by pandas and NumPy alone; return the path."""
+    path = Path(path)
+    if path.suffix == ".parquet":
+        table.to_parquet(path)
+    elif path.suffix == ".npz":
+        np.savez(path, **{name: np.asarray(table[name].tolist()) for name in table})
+    else:
+        table.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+    return path
 
 
 def write(table, path):

@@ -193,7 +193,8 @@ def progress(
     The value is called with what is done next and how many steps are done. Without a terminal, progress is
     printed in lines, at most one in ten seconds by the clock.
     """
-    console = console or Console(stderr=True)
+    # FORCE_COLOR asks for colours, also in the log of a build, where a bar would be written again and again.
+    console = console or Console(stderr=True, force_terminal=sys.stderr.isatty())
     start = last = clock()
     if not console.is_terminal:
 
