@@ -314,7 +314,7 @@ MUTATIONS = (
         "return constant - self.norm.support(slopes[at.known])",
         "return constant - float(slopes[at.known].max())",
         "contracts/test_norms.py",
-        "learning/test_elastic.py",
+        "learning/test_newton.py",
     ),
     _m(
         "witness-infeasible",
@@ -586,15 +586,6 @@ MUTATIONS = (
         "        return float(q.mean())\n",
         "contracts/test_norms.py",
         "contracts/test_learners.py",
-    ),
-    _m(
-        "elastic-support",
-        "wrong root in the support of the elastic norm",
-        "learning/norms.py",
-        "return top * float(C / (B + root))",
-        "return top * float(C / (B + 2.0 * root))",
-        "contracts/test_norms.py",
-        "learning/test_elastic.py",
     ),
     _m(
         "class-wise-balance",

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from tests.reference.conic import solve_mkl_conic, solve_mkl_elastic, solve_mkl_lp_generic, solve_program_conic
+from tests.reference.conic import solve_mkl_conic, solve_mkl_lp_generic, solve_program_conic
 from tests.reference.discriminant import solve_matrix_fractional
 from tests.reference.joint import solve_bilinear_conic, solve_joint_conic, solve_joint_mkl_conic
 
@@ -173,8 +173,6 @@ def _check_norm(problem: Any, model: Any) -> None:
 
 def _norm(p: dict[str, Any], theta: np.ndarray) -> float:
     norm = p.get("norm", 1)
-    if norm == "elastic":
-        return 0.5 * float(theta.sum()) + 0.5 * float(np.linalg.norm(theta))
     return float(np.linalg.norm(theta, ord=norm))
 
 
@@ -183,15 +181,7 @@ def _support(p: dict[str, Any], q: np.ndarray) -> float:
     norm, top = p.get("norm", 1), float(q.max())
     if norm == 1 or top <= 0:
         return top
-    if norm != "elastic":
-        return top * float(np.linalg.norm(q / top, ord=norm / (norm - 1.0)))
-    # ‖(q − λ/2)₊‖ falls with λ and is λ/2 at the value sought.
-    low, high = 0.0, 2.0 * float(q.sum())
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        above = np.linalg.norm(np.maximum(q - 0.5 * middle, 0.0)) > 0.5 * middle
-        low, high = (middle, high) if above else (low, middle)
-    return high
+    return top * float(np.linalg.norm(q / top, ord=norm / (norm - 1.0)))
 
 
 # Samples and kernels -------------------------------------------------------------------------------------------------
@@ -464,8 +454,6 @@ def _optimum(p: dict[str, Any], Ks: np.ndarray, program: SimpleNamespace) -> flo
         _, beta = solve_program_conic(Ks[0], program)
     elif norm == 1:
         _, theta, beta = solve_mkl_conic(Ks, program)
-    elif norm == "elastic":
-        _, theta, beta = solve_mkl_elastic(Ks, program, 0.5)
     else:
         _, theta, beta = solve_mkl_lp_generic(Ks, program, norm)
     theta = np.maximum(theta, 0.0)

@@ -306,8 +306,6 @@ def _learner(rng: np.random.Generator, name: str, p: dict[str, Any]) -> None:
     if name != "PosteriorMKLClassifier":
         solver = p["solver"] = _solver(rng, name, p)
     norms = {1: 4, 2: 1, 1.2: 0.5, 8.0: 0.5}
-    if name != "PosteriorMKLClassifier":
-        norms["elastic"] = 1
     p["norm"] = 1 if solver in ("reduced_gradient", "silp", "qcqp", "sdp") else _pick(rng, norms)
     learnable = name == "MKLClassifier" and p["slack"] == 2 and p["norm"] == 1 and solver == "newton"
     if learnable and rng.random() < 0.2:

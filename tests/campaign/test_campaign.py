@@ -158,7 +158,7 @@ def test_false_statements_are_found():
 CONIC = {
     "sum": ("MKLClassifier", {"C": 2.0, "norm": 1}),
     "power": ("MKLRegressor", {"C": 2.0, "norm": 2, "loss": "huber", "slack": 1, "epsilon": 0.1}),
-    "elastic": ("MKLRegressor", {"C": 5.0, "norm": "elastic", "loss": "epsilon", "slack": 2, "epsilon": 0.1}),
+    "squared slack": ("MKLRegressor", {"C": 5.0, "norm": 1.5, "loss": "epsilon", "slack": 2, "epsilon": 0.1}),
     "all classes": ("MKLClassifier", {"C": 2.0, "norm": 1, "multi_class": "joint"}),
     "pairs of classes": ("MKLClassifier", {"C": 2.0, "norm": 1, "multi_class": "pairwise"}),
     "bilinear": ("BilinearMKLClassifier", {"kappa": 1.0}),

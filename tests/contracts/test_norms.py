@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.learning
-from kernelmosaic.learning.norms import BesideFixed, ElasticNorm, PowerNorm, SumNorm, WeightNorm, make_norm
+from kernelmosaic.learning.norms import BesideFixed, PowerNorm, SumNorm, WeightNorm, make_norm
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,9 @@ def p_norm(p: float) -> Callable[[np.ndarray], float]:
     return lambda theta: float(np.sum(np.abs(theta) ** p) ** (1.0 / p))
 
 
-def elastic(a: float) -> Callable[[np.ndarray], float]:
-    return lambda theta: a * float(np.abs(theta).sum()) + (1.0 - a) * float(np.sum(theta**2)) ** 0.5
-
-
 EXAMPLES: dict[type[WeightNorm], list[Example]] = {
     SumNorm: [Example(SumNorm(), lambda theta: float(np.abs(theta).sum()))],
     PowerNorm: [Example(PowerNorm(p), p_norm(p)) for p in (1.25, 2.0, 4.0)],
-    ElasticNorm: [Example(ElasticNorm(a), elastic(a)) for a in (0.1, 0.5, 0.9)],
 }
 EVERY = [
     pytest.param(example, id=f"{kind.__name__}-{k}")
@@ -57,7 +52,6 @@ def test_every_norm_has_an_example(kind):
 def test_the_parameter_of_estimators_names_them():
     assert isinstance(make_norm(1), SumNorm)
     assert isinstance(make_norm(3), PowerNorm)
-    assert isinstance(make_norm("elastic"), ElasticNorm)
 
 
 def random(seed: int, P: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -207,7 +207,6 @@ def test_repeated_and_constant_columns(samples):
     ("changes", "says"),
     [
         ({"norm": 2}, "norm=2 needs all kernels"),
-        ({"norm": "elastic"}, "norm='elastic' needs all kernels"),
         ({"solver": "silp"}, "solver='silp' needs all kernels"),
         ({"weights": "uniform"}, "weights='uniform' needs all kernels"),
         ({"penalties": "eigenvalue"}, "penalties='eigenvalue' needs all kernels"),

@@ -28,7 +28,7 @@ SEARCHES = {
     "widths and scales of the fold": (MKLClassifierCV([Gaussian("median"), Linear()], norms=(1,)), Y, None, 3),
     "squared slack": (MKLClassifierCV(GIVEN, norms=(1,), slack=2, scale=False), Y, None, 1),
     "three classes": (MKLClassifierCV(GIVEN, norms=(1,), scale=False, class_weight="balanced"), THREE, None, 1),
-    "penalties": (MKLClassifierCV(GIVEN, norms=("elastic",), penalties=[1, 2, 0.5], scale=False), Y, None, 1),
+    "penalties": (MKLClassifierCV(GIVEN, norms=(2,), penalties=[1, 2, 0.5], scale=False), Y, None, 1),
     "weights and repetitions": (MKLClassifierCV(GIVEN, norms=(1,), scale=False), Y, WEIGHT, 1),
     "regression": (MKLRegressorCV(GIVEN, norms=(1,), epsilon=0.05, scale=False), TARGET, None, 1),
     "Huber": (MKLRegressorCV(GIVEN, norms=(2,), loss="huber", scale=False), TARGET, None, 1),

@@ -32,7 +32,7 @@ def draw(seed: int) -> tuple[Any, np.ndarray, np.ndarray | None]:
     kernels = _kernels(rng)
     C = float(10.0 ** rng.uniform(-3, 9))
     p: dict[str, Any] = {"normalize": rng.choice(np.array([None, "trace", "diagonal", "centered"], dtype=object))}
-    norm = rng.choice(np.array([1, 1, 1, 2, 1.5, "elastic"], dtype=object))
+    norm = rng.choice(np.array([1, 1, 1, 2, 1.5, 3], dtype=object))
     tol = float(rng.choice([1e-3, 1e-3, 1e-6, 1e-9]))
     if rng.rand() < 0.5:
         p["tol"] = tol

@@ -47,9 +47,9 @@ def make_problem(kind, seed, n=40, P=6):
     return Ks, machine, np.exp(0.5 * rng.standard_normal(P)) if seed % 2 else np.ones(P)
 
 
-def options(P, norm=1, penalties=None, tol=1e-6, max_iter=500, l1_ratio=0.5, **tuning):
+def options(P, norm=1, penalties=None, tol=1e-6, max_iter=500, **tuning):
     penalties = np.ones(P) if penalties is None else penalties
-    return LearnerOptions(make_norm(norm, l1_ratio), penalties, tol, max_iter, **tuning)
+    return LearnerOptions(make_norm(norm), penalties, tol, max_iter, **tuning)
 
 
 def learn(learner, Ks, machine, **changes):

@@ -64,7 +64,7 @@ def test_weights_of_other_penalties_are_no_end():
     assert MachineProblem(stack, machine, options(4, penalties=np.array([1.0, 2.0, 0.5, 1.0]))).known(start) is None
 
 
-@pytest.mark.parametrize("norm", [1, 1.5, 2, 4, "elastic"])
+@pytest.mark.parametrize("norm", [1, 1.5, 2, 4])
 def test_a_kernel_without_weight_at_the_start_is_learned_like_any_other(norm):
     """Steps of a power norm are relative to the weights: from zero they went nowhere."""
     stack, machine, learner = StoredStack(KERNELS), SVC(SIGNS, 100.0), SOLVERS["plain"]["newton"]

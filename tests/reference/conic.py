@@ -146,23 +146,3 @@ def solve_mkl_lp_generic(Ks, program, p):
     forms = np.array([max(beta @ K @ beta, 0.0) for K in Ks])
     weights = forms ** (q - 1.0)
     return -solution.obj_val, weights / np.linalg.norm(weights, ord=p), beta
-
-
-def solve_mkl_elastic(Ks, program, l1_ratio):
-    """Return optimum, weights and β of min over {η ≥ 0, a Σ η + (1 − a) ‖η‖₂ = 1} of the program's value for Σ η_m K_m.
-
-    By the minimax theorem that is max ⟨t, β⟩ − … − λ over β, λ and r with ½ βᵀK_mβ ≤ aλ + r_m and ‖r‖ ≤ (1 − a) λ; the
-    multipliers of the former are the weights.
-    """
-    P = len(Ks)
-    model = Model(program, 1 + P)
-    model.c[model.first_extra] = 1.0
-    for m, K in enumerate(Ks):
-        bound = l1_ratio * model.extra(0) + model.extra(1 + m)
-        rows = wide(factor(K).T, model.width)
-        model.require(clarabel.SecondOrderConeT, *quadratic_rows(rows, bound, 0.0, 2.0))
-    ball = np.vstack([(1.0 - l1_ratio) * model.extra(0), *(model.extra(1 + m) for m in range(P))])
-    model.require(clarabel.SecondOrderConeT, -ball, np.zeros(1 + P))
-    solution, duals = model.solve()
-    weights = np.array([z[0] + z[1] for z in duals[-P - 1 : -1]])
-    return -solution.obj_val, weights, np.array(solution.x[: len(program.target)])

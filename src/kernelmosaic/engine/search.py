@@ -788,7 +788,7 @@ class FoldSearch:
         """Raise if the model has no such norm of weights, or weights."""
         settings = variant(self.model, norm)
         if settings.get("norm") is not None:
-            make_norm(settings["norm"], getattr(self.model, "l1_ratio", 0.5))
+            make_norm(settings["norm"])
 
     def along(self, first: int, end: int) -> list[int]:
         """Return the numbers of values from `first` to before `end`, smooth models before rough ones."""
@@ -919,7 +919,7 @@ class FoldSearch:
             return 1.0
         # Fits to a single class have no weights.
         n_kernels = max(fit.weights.shape[-1] for path in self.fits["uniform"] for fit in path if fit.weights.ndim)
-        equal_weights = make_norm(settings["norm"], getattr(self.model, "l1_ratio", 0.5)).start(n_kernels)
+        equal_weights = make_norm(settings["norm"]).start(n_kernels)
         return float(equal_weights.sum())
 
 

@@ -559,7 +559,6 @@ _OBJECTS = {"graphs", "objects"}
 #: The parameters of weights that are learned for machines.
 WEIGHTS = (
     "norm",
-    "l1_ratio",
     "weights",
     "fixed_weights",
     "penalties",
@@ -578,7 +577,6 @@ class BaseMKL(KernelEstimator):
     kernels: KernelsLike = None
     _: KW_ONLY
     norm: float | str = 1
-    l1_ratio: float = 0.5
     weights: ArrayOrTensor = None
     fixed_weights: Any = None
     penalties: Any = None
@@ -608,7 +606,7 @@ class BaseMKL(KernelEstimator):
 
     def _method(self) -> Method:
         """Return how the weights are to be learned."""
-        same = ("max_iter", "verbose", "solver", "weights", "norm", "l1_ratio", "penalties", "penalty_power")
+        same = ("max_iter", "verbose", "solver", "weights", "norm", "penalties", "penalty_power")
         own = {parameter: getattr(self, parameter) for parameter in same}
         if hasattr(self, "easymkl_lambda"):
             own["easymkl_lambda"] = self.easymkl_lambda

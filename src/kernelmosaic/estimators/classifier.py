@@ -137,11 +137,8 @@ class MKLClassifier(KernelClassifier, BaseMKL):
     n_jobs : int, default=None
         Classes separated from the rest at the same time, on threads, each with its own combined matrix; None
         means one after the other, -1 all cores.
-    norm : float or "elastic", default=1
-        1 for sparse weights (Σ d_m² η_m = 1), p > 1 for weights of p-norm one, ``"elastic"`` for sparse weights that
-        are less uneven: l1_ratio · Σ θ_m + (1 − l1_ratio) · ‖θ‖₂ = 1 with θ_m = d_m² η_m.
-    l1_ratio : float, default=0.5
-        With ``norm="elastic"``, from 0 (that of ``norm=2``) to 1 (that of ``norm=1``).
+    norm : float, default=1
+        1 for sparse weights (Σ d_m² η_m = 1), p > 1 for weights θ_m = d_m² η_m of p-norm one.
     weights : "uniform", "loo", array-like of shape (P,) or None, default=None
         None learns the weights; ``"uniform"`` gives each kernel 1/P; ``"loo"`` takes those of
         :class:`MKLRidgeClassifierCV`, or :class:`MKLRidgeCV` for numbers, divided by their sum; an array is kept.

@@ -260,7 +260,7 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
     Cs : int or array-like, default=11
         The values of C to try, or their number: that many from 0.01 to 1000, evenly spaced on a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
-        The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
+        The norms of the weights to try; ``"uniform"`` gives all kernels the same weight, and
         ``"loo"`` those that :class:`MKLRidgeClassifierCV` learns from the training samples of each fold, divided by
         their sum. The studies show whether these help a support vector machine. Where equal weights are among them,
         learned ones are chosen only if their best mean score is higher than that of equal weights by more than one
@@ -294,7 +294,7 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
     calibration : {"sigmoid", "isotonic"}, default="sigmoid"
         How decision values become probabilities: p ∝ exp(h(f_c)) with one increasing, piecewise linear h for all
         classes, or one monotone function per class.
-    l1_ratio, fixed_weights, penalties, penalty_power, slack, solver, easymkl_lambda, multi_class, normalize
+    fixed_weights, penalties, penalty_power, slack, solver, easymkl_lambda, multi_class, normalize
         As in :class:`MKLClassifier`.
     approximation, rank, missing, class_weight, tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLClassifier`.
@@ -367,7 +367,7 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
         The values of C to try, or their number: that many from 0.01 to 1000 standard deviations of y, evenly spaced on
         a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
-        The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
+        The norms of the weights to try; ``"uniform"`` gives all kernels the same weight, and
         ``"loo"`` those that :class:`MKLRidgeCV` learns from the training samples of each fold, divided by their sum.
         Learned weights must win by more than one standard error, as in :class:`MKLClassifierCV`.
     cv : int, splitter or iterable, default=5
@@ -379,7 +379,7 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
         As in :class:`MKLClassifierCV`.
     epsilon : float or "auto", default="auto"
         As in :class:`MKLRegressor`; ``"auto"`` is a tenth of the standard deviation of y.
-    loss, quantile, l1_ratio, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
+    loss, quantile, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
         As in :class:`MKLRegressor`.
     missing, tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLRegressor`.
@@ -436,7 +436,7 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
     Cs : int or array-like, default=10
         The values of C to try, or their number: that many from 0.001 to 100, evenly spaced on a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
-        The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight.
+        The norms of the weights to try; ``"uniform"`` gives all kernels the same weight.
         Learned weights must win by more than one standard error, as in :class:`MKLClassifierCV`.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are stratified by whether the
@@ -451,7 +451,7 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
         As in :class:`MKLClassifierCV`.
     loss : {"cox", "censored", "rank"}, default="cox"
         As in :class:`MKLSurvival`.
-    epsilon, l1_ratio, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
+    epsilon, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
         As in :class:`MKLSurvival`.
     tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLSurvival`.

@@ -20,7 +20,7 @@ from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
 from kernelmosaic.stacking import check_row_names
 
 
-@parameters(without=("multi_class", "missing", "slack", "l1_ratio", "class_weight", "calibration", "n_jobs"))
+@parameters(without=("multi_class", "missing", "slack", "class_weight", "calibration", "n_jobs"))
 class PosteriorMKLClassifier(MKLClassifier):
     """Classification from class posteriors, on a weighted sum of kernels.
 

@@ -54,7 +54,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         crosses another: the sum of their pinball losses becomes no larger by it (Chernozhukov et al. 2010), whereas
         constraints in the problem would hold at the training samples alone. `contributions`, `objective_` and
         `duality_gap_` are those of the functions before they are put in order.
-    norm, l1_ratio, weights, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
+    norm, weights, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
         As in :class:`MKLClassifier`.
     missing, tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
@@ -174,7 +174,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     epsilon : float, default=0.1
         With ``loss="censored"``, half-width ε of the tube in which errors are free, on the scale of log t: 0.1 is about
         10 % of the time.
-    norm, l1_ratio, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
+    norm, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
         As in :class:`MKLClassifier`.
     slack : {1, 2}, default=1
         Norm of the loss l_i of ``loss="censored"``: with 2 the objective is (Σ_m d_m ‖w_m‖)² + C Σ l_i².
@@ -377,7 +377,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         combined kernel and bounds no share; the samples called novel are those that support the boundary.
     slack : {1, 2}, default=1
         Whether a sample below the boundary costs its distance ξ_i, or half of the square.
-    norm, l1_ratio, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
+    norm, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
         As in :class:`MKLClassifier`, except that ``normalize="centered"`` is refused: the origin would be the mean of
         the samples.
     tol, max_iter, memory_budget, device, random_state, verbose

@@ -71,7 +71,6 @@ class Parameters:
     solver: Any = "newton"
     weights: ArrayOrTensor = None
     norm: Any = 1
-    l1_ratio: Any = 0.5
     penalties: Any = None
     penalty_power: Any = 0.5
     easymkl_lambda: Any = 0.1
@@ -96,7 +95,7 @@ def make_learner(
     penalties : ndarray of shape (P,), optional
         Those that follow from the kernels; by default the ones that the parameters name.
     """
-    norm, learner = make_norm(parameters.norm, parameters.l1_ratio), solver_class(parameters)
+    norm, learner = make_norm(parameters.norm), solver_class(parameters)
     max_iter = check_count("max_iter", parameters.max_iter)
     if stack.is_implicit:
         _check_generated(parameters, norm)

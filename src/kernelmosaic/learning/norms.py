@@ -142,65 +142,6 @@ class PowerNorm(WeightNorm):
         return theta if theta.min() >= least else self.retract(np.maximum(theta, least))
 
 
-class ElasticNorm(WeightNorm):
-    """a Σ θ + (1 − a) ‖θ‖₂ = 1 with 0 < a < 1: sparse weights that are less uneven than those of a sum alone.
-
-    The left side is a norm, so that the set {θ ≥ 0, … ≤ 1} is convex, and its border at a = 1 and a = 0 is that of
-    `SumNorm` and of `PowerNorm` with p = 2. At the best weights θ ∝ (q − aλ)₊, where λ is the largest ⟨θ, q⟩ over the
-    set: kernels whose slope is below aλ get no weight.
-
-    Parameters
-    ----------
-    l1_ratio : float
-        a.
-    """
-
-    def __init__(self, l1_ratio: float) -> None:
-        self.l1_ratio = float(l1_ratio)
-
-    def __str__(self) -> str:
-        return "norm='elastic'"
-
-    def norm(self, theta: Weights) -> float:
-        """Return a Σ θ + (1 − a) ‖θ‖₂."""
-        return self.l1_ratio * float(theta.sum()) + (1.0 - self.l1_ratio) * float(np.linalg.norm(theta))
-
-    def start(self, n_kernels: int) -> Weights:
-        return self.retract(np.ones(n_kernels))
-
-    def support(self, q: Weights) -> float:
-        # The dual norm's unit ball is the sum of a cube of half-width a and a ball of radius b = 1 − a, so that its
-        # value λ solves ‖(q − aλ)₊‖ = bλ: for the k largest q a quadratic equation, k being as many as exceed aλ.
-        a, b = self.l1_ratio, 1.0 - self.l1_ratio
-        top = float(q.max())
-        if not 0.0 < top < np.inf:
-            return max(top, 0.0)
-        x = np.sort(q / top)[::-1]
-        k, sums, squares = np.arange(1, len(x) + 1), np.cumsum(x), np.cumsum(x**2)
-        # Where ‖(q − x_k)₊‖² is (b x_k / a)² or more, λ is at least x_k / a: the k-th is not among them.
-        outside = squares - 2.0 * x * sums + k * x**2 >= (b * x / a) ** 2
-        last = int(np.argmax(outside)) - 1 if outside.any() else len(x) - 1
-        B, C = a * sums[last], squares[last]
-        root = np.sqrt(max(B**2 - (k[last] * a**2 - b**2) * C, 0.0))
-        return top * float(C / (B + root))
-
-    def newton_direction(self, theta: Weights, q: Weights, H: Array) -> Weights:
-        """One step of sequential quadratic programming: the norm's tangent plane, its curvature in the model."""
-        size = float(np.linalg.norm(theta))
-        unit = theta / size
-        b = 1.0 - self.l1_ratio
-        A = damped(H)
-        # The multiplier of a constraint of degree one is ⟨θ, q⟩.
-        A += b * float(theta @ q) / size * (np.eye(len(q)) - np.outer(unit, unit))
-        # In the tangent plane ⟨c, θ⟩ = 1, that is, on the simplex of c ∘ θ.
-        c = self.l1_ratio + b * unit
-        return _simplex_step(c * theta, q / c, A / np.outer(c, c), np.diag(H) / c**2) / c
-
-    def retract(self, theta: Weights) -> Weights:
-        theta = np.where(theta > _ZERO, theta, 0.0)
-        return theta / self.norm(theta)
-
-
 class BesideFixed(WeightNorm):
     """The set of a norm for some kernels, beside others that keep their weights and are no part of the norm.
 
@@ -334,15 +275,10 @@ def damped(H: Array) -> Array:
     return A
 
 
-def make_norm(norm: Any, l1_ratio: Any = 0.5) -> WeightNorm:
+def make_norm(norm: Any) -> WeightNorm:
     """Return the set of an estimator's `norm`, or raise naming the known ones."""
-    if isinstance(norm, str) and norm == "elastic":
-        if isinstance(l1_ratio, bool) or not isinstance(l1_ratio, int | float | np.number) or not 0 <= l1_ratio <= 1:
-            raise ValueError(f"l1_ratio={l1_ratio!r}: give a number from 0 (norm=2) to 1 (norm=1).")
-        # The two ends have rules of their own: one is a polytope, on the other no weight vanishes.
-        return SumNorm() if l1_ratio == 1 else PowerNorm(2.0) if l1_ratio == 0 else ElasticNorm(float(l1_ratio))
     if isinstance(norm, bool) or not isinstance(norm, int | float | np.number) or not 1 <= norm < np.inf:
-        raise ValueError(f"norm={norm!r}: give 1 for sparse weights, a finite number above 1, or 'elastic'.")
+        raise ValueError(f"norm={norm!r}: give 1 for sparse weights, or a finite number above 1.")
     return SumNorm() if norm == 1 else PowerNorm(float(norm))
 
 

@@ -66,9 +66,6 @@ def penalties(p: dict[str, Any], P: int) -> Array:
 
 def norm_of(p: dict[str, Any], theta: Array) -> Any:
     norm = p.get("norm", 1)
-    if norm == "elastic":
-        ratio = Long(p["l1_ratio"])
-        return ratio * theta.sum() + (1 - ratio) * np.sqrt(theta @ theta)
     return (theta ** Long(norm)).sum() ** (1 / Long(norm))
 
 
@@ -77,17 +74,8 @@ def _support(p: dict[str, Any], q: Array) -> Any:
     norm, top = p.get("norm", 1), q.max()
     if norm == 1 or not top > 0:
         return top
-    if norm != "elastic":
-        dual = Long(norm) / (Long(norm) - 1)
-        return top * ((q / top) ** dual).sum() ** (1 / dual)
-    # The dual of the sum of two norms: the least t with q ≤ ratio t + (1 − ratio) t u for some u of 2-norm one.
-    ratio = Long(p["l1_ratio"])
-    low, high = Long(0), top / ratio
-    for _ in range(80):
-        t = (low + high) / 2
-        above = np.sqrt((np.maximum(q - ratio * t, 0) ** 2).sum()) > (1 - ratio) * t
-        low, high = (t, high) if above else (low, t)
-    return high
+    dual = Long(norm) / (Long(norm) - 1)
+    return top * ((q / top) ** dual).sum() ** (1 / dual)
 
 
 def taken_by_weights(p: dict[str, Any], data: Training, betas: list[Array]) -> tuple[Any, Any]:
@@ -125,14 +113,14 @@ def over_weights(
         theta = np.maximum(found[1], 0)
         return bounds(found[0], theta / theta.sum() / d2, found[2])
     theta, lower, upper = eta * d2, Long(-np.inf), Long(np.inf)
-    for _ in range(_TURNS if norm != "elastic" else 1):
+    for _ in range(_TURNS):
         combined = sum(t * form for t, form in zip(theta, forms, strict=True))
         found = maximise(replace(frame, forms=[combined]), size)
         if found is None:
             return None
         below, above = bounds(found[0], theta / d2, found[2])
         lower, upper = max(lower, below), min(upper, above)
-        if upper - lower <= 1e-10 * max(abs(lower), abs(upper)) or norm == "elastic":
+        if upper - lower <= 1e-10 * max(abs(lower), abs(upper)):
             break
         norms = np.array([t**2 * max(found[0] @ form @ found[0], 0) for t, form in zip(theta, forms, strict=True)])
         theta = norms ** (1 / (1 + Long(norm)))

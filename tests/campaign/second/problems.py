@@ -357,8 +357,6 @@ def _add_learner(rng: np.random.Generator, name: str, p: dict[str, Any], P: int)
         p["solver"] = _solver(rng, name, p)
     sums_to_one = p.get("solver") in ("reduced_gradient", "silp", "qcqp", "sdp")
     p["norm"] = 1 if sums_to_one else _pick(rng, {1: 3, 2: 1, 1.3: 0.5, 4.0: 0.5})
-    if not sums_to_one and name != "PosteriorMKLClassifier" and rng.random() < 0.1:
-        p |= {"norm": "elastic", "l1_ratio": float(rng.choice([0.1, 0.5, 0.9]))}
     if rng.random() < 0.2 and "weights" not in p and p.get("solver") != "sdp":
         p["penalties"] = (10.0 ** rng.uniform(-1.5, 1.5, P)).tolist()
 
