@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,13 +13,17 @@ from tests.learning.kinks import KINDS, draw_columns, primal_optimum
 from tests.sweeps import later, thinned
 
 from kernelmosaic import MKLClassifier, MKLRegressor
+from kernelmosaic.engine.fit import WeightMethod
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Linear, per_column
 from kernelmosaic.learning.certificate import Start
-from kernelmosaic.learning.interior_points import successor_of
+from kernelmosaic.learning.factory import Parameters
+from kernelmosaic.learning.interior_points import low_rank_factor, successor_of
+from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import BesideFixed, SumNorm
 from kernelmosaic.learning.problem import LearnerOptions, make_problem
 from kernelmosaic.machines.base import SVC, SVR, OneClass
+from kernelmosaic.solvers.weight_path import solve_shifted
 
 
 def fit_converged(estimator, X, y):
@@ -131,3 +137,80 @@ def test_weights_that_are_kept_stay_what_they_are():
     assert end.theta[3] == 0.5
     assert end.theta[7] == 0.0
     assert np.delete(end.theta, [3, 7]).sum() == pytest.approx(1.0)
+
+
+# Kernels of few features ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_free", [3, 6, 7])
+def test_free_samples_keep_their_digits_where_features_are_few(n_free):
+    # The rows of free samples grow without bound towards the end of a path; rotated, so that no feature is alone.
+    rng = np.random.default_rng(0)
+    V = np.linalg.qr(rng.normal(size=(7, 7)))[0][:n_free]
+    B = np.vstack([1e7 * V, np.zeros((40 - n_free, 7))])
+    right = rng.normal(size=40)
+    # The large rows are orthogonal: each is a system of its own.
+    wanted = right / np.where(np.arange(40) < n_free, 1.0 + 1e14, 1.0)
+    assert np.abs(solve_shifted(B)(right) / wanted - 1.0).max() < 1e-6
+
+
+@pytest.mark.parametrize("n", [20, 60])
+def test_systems_of_few_features_are_those_of_the_samples(n):
+    rng = np.random.default_rng(1)
+    B = rng.normal(size=(n, 6)) * 10.0 ** rng.uniform(-3, 3, (n, 1))
+    right = rng.normal(size=(n, 2))
+    wanted = np.linalg.solve(np.eye(n) + B @ B.T, right)
+    np.testing.assert_allclose(solve_shifted(B)(right), wanted, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(solve_shifted(B)(right[:, 1]), wanted[:, 1], rtol=1e-6, atol=1e-8)
+
+
+def test_kernels_in_factors():
+    rng = np.random.default_rng(2)
+    Z = rng.normal(size=(4, 30))
+    Ks = np.array([Z.T @ Z, np.zeros((30, 30)), np.eye(30), -Z.T @ Z])
+    stack = StoredStack(Ks)
+    factor = low_rank_factor(stack, 0, 4)
+    assert factor.shape == (4, 30)
+    np.testing.assert_allclose(factor.T @ factor, Ks[0], atol=1e-12)
+    assert low_rank_factor(stack, 0, 3) is None
+    assert not low_rank_factor(stack, 1, 1).any()
+    assert low_rank_factor(stack, 2, 7) is None
+    # Not positive semi-definite: its diagonal promises nothing.
+    assert low_rank_factor(StoredStack(np.array([[[1.0, 2.0], [2.0, 1.0]]])), 0, 2) is None
+
+
+def test_regression_at_a_large_C_reaches_tol():
+    # Few columns beside the samples: steps once ended at a gap of 0.01, where digits of free samples were lost.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 15)) + 0.7 * rng.normal(size=(80, 1))
+    X = np.column_stack([X, X + 1e-5 * rng.normal(size=X.shape)])
+    y = X[:, 0] - X[:, 3] + 0.3 * rng.normal(size=80)
+    model = fit_converged(MKLRegressor([per_column(Linear())], C=550.0, tol=1e-6), X, y)
+    assert model.solver_ == "interior_points"
+
+
+# More samples than a block of free ones may have ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_factored", [True, False])
+def test_many_samples_reach_tol_where_the_memory_has_room(is_factored):
+    X, labels, _ = draw_columns(0, "nearly duplicated", n=60)
+    Ks = X.T[:, :, np.newaxis] * X.T[:, np.newaxis]
+    if not is_factored:
+        Ks = np.concatenate([Ks, 1e-3 * np.eye(60)[np.newaxis]])
+    options = LearnerOptions(SumNorm(), np.ones(len(Ks)), most_free=50)
+    learned = Newton(options).learn(StoredStack(Ks), SVC(labels, 1000.0))
+    assert learned.gap <= options.tol
+    assert learned.ended_by == "interior_points"
+    assert learned.hindrance is None
+
+
+def test_what_is_too_large_for_interior_points_says_what_to_do():
+    X, labels, _ = draw_columns(0, "nearly duplicated", n=60)
+    Ks = np.concatenate([X.T[:, :, np.newaxis] * X.T[:, np.newaxis], 1e-3 * np.eye(60)[np.newaxis]])
+    learner = Newton(LearnerOptions(SumNorm(), np.ones(len(Ks)), most_free=50, most_path_samples=50))
+    learned = learner.learn(StoredStack(Ks), SVC(labels, 1000.0))
+    assert learned.gap > 0.1
+    fit = SimpleNamespace(learned=[learned], learner=learner, task=None, recipe=SimpleNamespace(tol=1e-3))
+    warning = WeightMethod(Parameters(), 1e-3).warning(fit, 100)
+    assert re.search(r"matrices of 60 samples, .* use fewer kernels, fewer samples", warning)

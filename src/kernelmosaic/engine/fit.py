@@ -93,7 +93,7 @@ class Method(ABC):
         if len(loosest.history) >= max_iter or remedy is None:
             remedy = fit.learner.advice
         elif remedy == ROUNDING and not self._is_hidden_by_rounding(loosest, fit.recipe.tol):
-            remedy = STALLED
+            remedy = loosest.hindrance or STALLED
         return f" stopped at a relative duality gap of {loosest.gap:.2g}, above tol={fit.recipe.tol:g}: {remedy}"
 
     @staticmethod

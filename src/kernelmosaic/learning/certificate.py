@@ -161,6 +161,8 @@ class Learned:
         ½ βᵀK_mβ, where the learner has computed all of them.
     ended_by : str or None
         What the learner handed over to, and found this; None where it found it itself.
+    hindrance : str or None
+        Why what might have closed the gap was not tried, and what to do; None where nothing was left out.
     unrounded_gap : float or None
         What `gap` would be if nothing were added to it for rounding; None where that is unknown.
     """
@@ -175,6 +177,7 @@ class Learned:
     start: Start = COLD
     slopes: Array | None = None
     ended_by: str | None = None
+    hindrance: str | None = None
     unrounded_gap: float | None = None
 
     def certified(

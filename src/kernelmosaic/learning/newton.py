@@ -11,7 +11,7 @@ import numpy as np
 from kernelmosaic._typing import Indices
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, Start
-from kernelmosaic.learning.interior_points import SearchWithSuccessor, successor_of
+from kernelmosaic.learning.interior_points import InteriorPoints, SearchWithSuccessor, successor_of
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
     ROUNDING,
@@ -44,9 +44,12 @@ class Newton(Learner):
     def search(self, stack: GramStack, machine: Any, start: Start) -> NewtonSearch:
         """Return the search for the weights once it has ended."""
         problem = make_problem(machine, stack, self.options, start)
-        weights = self._from_a_part(stack, machine) if start.weights is None else start.weights
+        successor, weights = successor_of(problem), start.weights
+        if weights is None and not (successor is not None and successor.comes_first):
+            weights = self._from_a_part(stack, machine)
         theta = None if weights is None else problem.norm.opened(problem.scaled(weights))
-        return NewtonSearch(problem, start.beta, theta, problem.known(start), start.weights is not None).improve()
+        is_like = start.weights is not None
+        return NewtonSearch(problem, start.beta, theta, problem.known(start), is_like, successor).improve()
 
     def _from_a_part(self, stack: GramStack, machine: Any, share: float = 0.2) -> Weights | None:
         """Return the weights of a share of the samples, which are near those of all and cost little; None if few."""
@@ -70,7 +73,8 @@ def polish(found: BoundTracker) -> Learned:
     if found.gap <= tol or found.known_gap > tol:
         return found.learned()
     try:
-        search = NewtonSearch(found.problem, found.best.solution.beta, found.best.theta).improve()
+        successor = successor_of(found.problem)
+        search = NewtonSearch(found.problem, found.best.solution.beta, found.best.theta, successor=successor).improve()
     except ExhaustedError:
         return found.learned()
     closer = search if search.gap < found.gap else found
@@ -92,6 +96,8 @@ class NewtonSearch(SearchWithSuccessor):
         What is known of both already; it is all there is to do if its gap is small enough.
     is_like : bool
         Whether the weights are those of a like problem.
+    successor : InteriorPoints or None
+        What takes over where steps do not close the gap.
     """
 
     def __init__(
@@ -101,6 +107,7 @@ class NewtonSearch(SearchWithSuccessor):
         theta: Weights | None = None,
         known: Evaluation | None = None,
         is_like: bool = True,
+        successor: InteriorPoints | None = None,
     ) -> None:
         options = problem.options
         self.tol, self.sharpest = options.tol, options.sharpest
@@ -110,24 +117,23 @@ class NewtonSearch(SearchWithSuccessor):
         self.inner = self.sharpest if problem.exact else max(first, self.sharpest)
         # Steps in a row that hardly closed the gap.
         self.n_flat = 0
-        successor = successor_of(problem)
-        self.hands_over_first = successor is not None and successor.is_faster
+        self.hands_over_first = successor is not None and successor.comes_first
         if known is None or not relative_gap(known.upper, problem.lower(known)) <= self.tol:
             theta = problem.start() if theta is None else theta
-            known = self._first_evaluation(problem, theta, warm_start)
+            known = self._first_evaluation(problem, theta, warm_start, successor)
         super().__init__(problem, known, successor)
         self.planes = [(*problem.plane(self.best), self.best.solution.beta)]
         self.idle = 0
 
-    def _first_evaluation(self, problem: WeightProblem, theta: Weights, warm_start: Weights | None) -> Evaluation:
+    def _first_evaluation(
+        self, problem: WeightProblem, theta: Weights, warm_start: Weights | None, successor: InteriorPoints | None
+    ) -> Evaluation:
         """Return the machine solved at θ, or where interior points come first what a β at hand is worth there."""
-        if not self.hands_over_first:
+        if successor is None or not self.hands_over_first:
             return problem.evaluate(theta, warm_start, self.inner)
         program = problem.machine.program
         beta = np.zeros(program.n_samples) if warm_start is None else warm_start
-        evaluation = problem.assess(theta, program.feasible(beta))
-        assert evaluation is not None
-        return evaluation
+        return successor.assess(theta, program.feasible(beta))
 
     def step(self) -> bool:
         """Lower the value by a Newton step, or hand over where steps do not close the gap; False at the end."""
@@ -141,7 +147,7 @@ class NewtonSearch(SearchWithSuccessor):
 
     def _is_at_a_kink(self) -> bool:
         """Whether so many steps hardly closed the gap that interior points take less time than more of them."""
-        if self.successor is None or self.n_flat == 0:
+        if self.successor is None or self.n_flat == 0 or self.successor.is_last_resort:
             return False
         return self.n_flat >= self.problem.options.n_flat or self.successor.factors is not None
 

@@ -80,6 +80,12 @@ class LearnerOptions:
     n_flat: int = 5  # Newton steps in a row that hardly close the gap: the value may have a kink
     least_path: int = 8  # iterations: interior points need more of them
     path_steps: int = 30  # iterations: interior points need no more of them
+    path_solves: int = 60  # machines solved: interior points take some 30 steps of twice the cost
+    factored_path_solves: int = 20  # the same for kernels of few features: all steps together cost a few machines
+    most_path_samples: int = 6_000  # a step over matrices of so many samples takes 4 seconds of a core
+    path_arrays: int = 6  # arrays as large as all features, or as all entries of a kernel, that a step works with
+    most_rank: int = 100  # features of a kernel: to look for more takes longer than a few machines
+    samples_per_feature: int = 4  # with fewer of them, features save little, and rounding hides more
     path_shares: tuple[float, ...] = (0.1, 3e-3, 1e-4)  # of tol, tried in turn: rounding to bounds costs the rest
 
     # Sizes.
@@ -585,6 +591,8 @@ class BoundTracker:
         self.lower, self.gap = -np.inf, np.inf
         #: What the last progress is owed to, where it is not the search itself.
         self.ended_by: str | None = None
+        #: Why what might close the gap further was not tried, and what to do; None if nothing was left out.
+        self.hindrance: str | None = None
         #: Whether the machine was solved in vain for so long that rounding is in its way.
         self.is_exhausted = False
         self.note(first)
@@ -700,7 +708,8 @@ class BoundTracker:
     def learned(self) -> Learned:
         """Return the best weights, with what is certified of them."""
         closest = self.proved if np.isfinite(self.gap) else self.best
-        return replace(self.problem.learned(closest, self.gap, self.history), ended_by=self.ended_by)
+        learned = self.problem.learned(closest, self.gap, self.history)
+        return replace(learned, ended_by=self.ended_by, hindrance=self.hindrance)
 
 
 # Progress: a bar where rich is installed, else plain lines on stdout -----------------------------------------------

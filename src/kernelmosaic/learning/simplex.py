@@ -44,7 +44,7 @@ class _Descent(SearchWithSuccessor):
 
     def step(self) -> bool:
         """Go down once, or solve the machine more exactly; False when rounding is all that is left."""
-        if self.is_short_of_steps and self.hand_over():
+        if (self.is_short_of_steps or self.is_slower_than_path) and self.hand_over():
             return True
         before = self.best
         # The steepest feasible direction when the largest weight balances all others, for the slopes −q.
@@ -152,7 +152,7 @@ class _Master(SearchWithSuccessor):
 
     def step(self) -> bool:
         """Solve the master problem and add the machine's plane there; False if it is not new."""
-        if self.is_short_of_steps and self.hand_over():
+        if (self.is_short_of_steps or self.is_slower_than_path) and self.hand_over():
             return True
         options, corner = self.problem.options, self.note_planes(self.planes)
         assert corner is not None  # of the simplex it is known

@@ -10,8 +10,8 @@ v_m = K_mβ, a Newton step on the conditions of optimality solves a system in th
     (diagonal of the box) + Σ_m θ_m K_m + Σ_m (θ_m / s_m) v_m v_mᵀ,
 
 so that a step costs one combined kernel and one Cholesky factorisation of order n, whatever the number of the kernels
-and their ranks. Nothing is lost where many β solve the machine at the best weights, which is where methods stop that
-read the slopes of the machine's value.
+and their ranks. Kernels of few features cost less: a step is then linear in n. Nothing is lost where many β solve the
+machine at the best weights, which is where methods stop that read the slopes of the machine's value.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dsytrf, dsytrs
 
 from kernelmosaic._typing import Array, Indices, Mask
 from kernelmosaic.backend import one_blas_thread
-from kernelmosaic.gram.linear_algebra import Cholesky
+from kernelmosaic.gram.linear_algebra import Cholesky, rounding
 from kernelmosaic.solvers.interior_point import SHORT, Bounds, centring, longest_step, middle, of_total
 from kernelmosaic.solvers.program import Matrix, Program, Vector, relative_gap
 
@@ -37,8 +38,8 @@ MOST_IDLE = 12
 SHORTEST = 1e-8
 #: The largest share by which a diagonal grows so that a matrix is positive definite in spite of rounding.
 LARGEST_JITTER = 1e-6
-#: Samples per kernel of rank one up to which the system of the samples is the smaller work.
-NARROW = 2
+#: Samples per feature up to which the system of the samples is solved: it is more work above two, but loses less.
+NARROW = 4
 
 
 #: From right-hand sides, one or more in columns, to the solutions of a linear system.
@@ -55,8 +56,11 @@ class WeightedKernels(ABC):
         """Return v_m = K_mβ, of shape (P, n)."""
 
     @abstractmethod
-    def factorise(self, theta: Vector, products: Matrix, factors: Vector, root: Vector) -> Solve:
-        """Return what solves systems in I + R H R, with R = diag root and H = Σ θ_m K_m + Σ factors_m v_m v_mᵀ."""
+    def factorise(self, theta: Vector, beta: Vector, products: Matrix, factors: Vector, root: Vector) -> Solve:
+        """Return what solves systems in I + R H R, with R = diag root and H = Σ θ_m K_m + Σ factors_m v_m v_mᵀ.
+
+        The v_m are the products of the kernels with β.
+        """
 
     @abstractmethod
     def mean_diagonal(self, theta: Vector) -> float:
@@ -80,7 +84,7 @@ class MatrixKernels(WeightedKernels):
     def products(self, beta: Vector) -> Matrix:
         return np.asarray(self.scale[:, np.newaxis] * self.stack.products(beta))
 
-    def factorise(self, theta: Vector, products: Matrix, factors: Vector, root: Vector) -> Solve:
+    def factorise(self, theta: Vector, beta: Vector, products: Matrix, factors: Vector, root: Vector) -> Solve:
         gram = self.stack.combine(theta * self.scale)
         H = np.asarray(gram.block(np.arange(gram.n_samples)), dtype=np.float64)
         H += (products.T * factors) @ products
@@ -93,46 +97,111 @@ class MatrixKernels(WeightedKernels):
         return float(self.stack.combine(theta * self.scale).diagonal().mean())
 
 
-class RankOneKernels(WeightedKernels):
-    """Kernels K_m = z_m z_mᵀ, such as linear kernels of one column each.
+class FactoredKernels(WeightedKernels):
+    """Kernels K_m = Z_mᵀZ_m of few features each, such as linear kernels of one column.
 
     Parameters
     ----------
-    factors : ndarray of shape (P, n)
-        The z_m.
+    features : ndarray of shape (R, n)
+        The rows of all Z_m, one kernel after the other.
+    kernels : ndarray of shape (R,)
+        The kernel of every feature, in ascending order; every kernel has one at least.
     """
 
-    def __init__(self, factors: Matrix) -> None:
-        self.Z, self.n_kernels = factors, len(factors)
-        self._sizes = np.einsum("mi,mi->m", factors, factors)
+    def __init__(self, features: Matrix, kernels: Indices) -> None:
+        self.Z, self.kernels, self.n_kernels = features, kernels, int(kernels[-1]) + 1
+        self.starts = np.searchsorted(kernels, np.arange(self.n_kernels))
+        self._mean_diagonals = np.add.reduceat(np.einsum("ri,ri->r", features, features), self.starts)
+        self._mean_diagonals /= features.shape[1]
 
     def products(self, beta: Vector) -> Matrix:
-        return np.asarray((self.Z @ beta)[:, np.newaxis] * self.Z)
+        sums = self.Z @ beta
+        if len(self.Z) == self.n_kernels:
+            return np.asarray(sums[:, np.newaxis] * self.Z)
+        ends = np.append(self.starts[1:], len(self.Z))
+        return np.array([sums[a:b] @ self.Z[a:b] for a, b in zip(self.starts, ends, strict=True)])
 
-    def factorise(self, theta: Vector, products: Matrix, factors: Vector, root: Vector) -> Solve:
-        # v_m is a multiple of z_m, so that H = Σ h_m z_m z_mᵀ.
-        inner = np.einsum("mi,mi->m", self.Z, products)
-        multiples = np.divide(inner, self._sizes, out=np.zeros(len(inner)), where=self._sizes > 0)
-        h = theta + factors * multiples**2
-        B = (self.Z * root).T * np.sqrt(h)
-        if B.shape[0] <= NARROW * B.shape[1]:
-            factor = Cholesky(B @ B.T, 1.0, most=LARGEST_JITTER)
-            return lambda right: np.asarray(factor.solve(right))
-        # (I + BBᵀ)⁻¹ = I − B (I + BᵀB)⁻¹ Bᵀ, where fewer kernels than samples make the smaller system.
-        small = Cholesky(B.T @ B, 1.0, most=LARGEST_JITTER)
-
-        def solve_once(right: Array) -> Array:
-            return np.asarray(right - B @ small.solve(B.T @ right))
-
-        def solve(right: Array) -> Array:
-            answer = solve_once(right)
-            # The difference cancels where B is large: what is left over is solved for again.
-            return answer + solve_once(right - answer - B @ (B.T @ answer))
-
-        return solve
+    def factorise(self, theta: Vector, beta: Vector, products: Matrix, factors: Vector, root: Vector) -> Solve:
+        # With c_m = Z_mβ, of which v_m = Z_mᵀc_m, the curvature of a kernel is Z_mᵀ(θ_m I + factors_m c_m c_mᵀ)Z_m. The
+        # root of the matrix in brackets is √θ_m I + a_m c_m c_mᵀ, with the a_m that follows.
+        sums = self.Z @ beta
+        squares = np.add.reduceat(sums**2, self.starts)
+        narrow, wide = np.sqrt(theta), np.sqrt(theta + factors * squares)
+        a = np.divide(wide - narrow, squares, out=np.zeros(len(theta)), where=squares > 0)
+        roots = narrow[self.kernels, np.newaxis] * self.Z
+        roots += (a[self.kernels] * sums)[:, np.newaxis] * products[self.kernels]
+        roots *= root
+        return solve_shifted(roots.T)
 
     def mean_diagonal(self, theta: Vector) -> float:
-        return float(theta @ np.mean(self.Z**2, axis=1))
+        return float(theta @ self._mean_diagonals)
+
+
+def solve_shifted(B: Matrix) -> Solve:
+    """Return what solves systems in I + BBᵀ, for B of shape (n, R).
+
+    The identity is raised by the rounding of the diagonal of BBᵀ. Else the rounding of right-hand sides would be
+    multiplied without bound along directions in which many samples with large rows are free.
+    """
+    n, R = B.shape
+    if n <= NARROW * R:
+        factor = Cholesky(B @ B.T, 1.0, most=LARGEST_JITTER)
+        return lambda right: np.asarray(factor.solve(right))
+    raised = 1.0 + 0.5 * rounding(np.float64, n) * np.einsum("ir,ir->i", B, B)
+    root = 1.0 / np.sqrt(raised)
+    solve_by_features = _factorise_features(B * root[:, np.newaxis])
+
+    def solve(right: Array) -> Array:
+        sides = root if right.ndim == 1 else root[:, np.newaxis]
+        return np.asarray(sides * solve_by_features(sides * right))
+
+    return solve
+
+
+def _factorise_features(B: Matrix) -> Solve:
+    """Return what solves systems in I + BBᵀ where features are few beside the samples.
+
+    The system is that of (y, v) with y + Bv = f and Bᵀy − v = 0. Samples whose rows of B are small are eliminated. The
+    R samples and more of the largest rows stay beside v: free samples are that few, their rows grow without bound
+    towards the end of a path, and to eliminate them, as the formula of Sherman, Morrison and Woodbury does, would leave
+    of y the rounding of numbers that cancel.
+    """
+    n, R = B.shape
+    n_kept = min(n, R + R // 4 + 8)
+    order = np.argpartition(np.einsum("ir,ir->i", B, B), n - n_kept)
+    rest, kept = order[: n - n_kept], order[n - n_kept :]
+    B_rest, B_kept = B[rest], B[kept]
+    M = np.zeros((n_kept + R, n_kept + R))
+    M[:n_kept, n_kept:], M[n_kept:, :n_kept] = B_kept, B_kept.T
+    M[n_kept:, n_kept:] = -(B_rest.T @ B_rest)
+    diagonal = np.einsum("ii->i", M)
+    diagonal[:n_kept] += 1.0
+    diagonal[n_kept:] -= 1.0
+    # Rows and columns of one size, by powers of two, which round nothing.
+    scale = np.exp2(-np.round(0.5 * np.log2(np.abs(M).max(axis=1))))
+    M *= scale
+    M *= scale[:, np.newaxis]
+    factor, pivots, info = dsytrf(M, lower=True, overwrite_a=True)
+    if info != 0 or not np.isfinite(factor).all():
+        raise np.linalg.LinAlgError("The system of the features is singular to machine precision.")
+
+    def solve_both(f: Array, g: Array) -> tuple[Array, Array]:
+        """Return y and v with y + Bv = f and Bᵀy − v = g, for right-hand sides in columns."""
+        right = np.concatenate([f[kept], g - B_rest.T @ f[rest]])
+        answer, _ = dsytrs(factor, pivots, scale[:, np.newaxis] * right, lower=True)
+        answer *= scale[:, np.newaxis]
+        y, v = np.empty(f.shape), answer[n_kept:]
+        y[kept], y[rest] = answer[:n_kept], f[rest] - B_rest @ v
+        return y, v
+
+    def solve(right: Array) -> Array:
+        f = right.reshape(n, -1)
+        y, v = solve_both(f, np.zeros((R, f.shape[1])))
+        # What both equations leave over is solved for again.
+        y_left, _ = solve_both(f - y - B @ v, v - B.T @ y)
+        return np.asarray((y + y_left).reshape(right.shape))
+
+    return solve
 
 
 @dataclass(frozen=True)
@@ -339,7 +408,7 @@ class WeightPath:
         self.factors = self.theta[learned] / self.slack
         spread = np.zeros(len(self.theta))
         spread[learned] = self.factors
-        self.solve_scaled = self.kernels.factorise(self.theta, self.products, spread, self.root)
+        self.solve_scaled = self.kernels.factorise(self.theta, self.beta, self.products, spread, self.root)
         # The answers of β to γ and to the intercept.
         self.pushed = self.products[learned].T @ self.factors
         both = np.column_stack([self.pushed, np.ones(len(self.E))])
