@@ -384,3 +384,24 @@ def test_values_to_search(Cs):
         ValueError, match=r"^Cs=.*: give (a whole number|how many values to try, or a list of positive)"
     ):
         MKLClassifierCV(ONE, Cs=Cs, cv=2).fit(X, Y)
+
+
+# Weights and tables -------------------------------------------------------------------------------------------------
+
+
+def test_complex_weights_are_refused():
+    with pytest.raises(ValueError, match=r"^sample_weight=.*: give one number per sample"):
+        MKLClassifier(ONE).fit(X, Y, sample_weight=Y * 1j + 1.0)
+
+
+def test_tables_for_a_model_of_one_table():
+    model = MKLClassifier(ONE).fit(X, Y)
+    with pytest.raises(ValueError, match=r"X has the tables 'v', but .* one table; give an array or a data frame"):
+        model.predict({"v": X})
+
+
+@pytest.mark.parametrize("factor", [2.0**-1070, 2.0**1000])
+def test_one_class_machines_know_no_unit_of_weights(factor):
+    model = MKLOneClass([("bell", Gaussian(1.0))], tol=1e-6)
+    extreme, usual = (clone(model).fit(X, sample_weight=np.full(60, unit)) for unit in (factor, 2.0))
+    np.testing.assert_allclose(extreme.decision_function(X), usual.decision_function(X), atol=1e-12)

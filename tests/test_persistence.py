@@ -12,7 +12,7 @@ import sys
 import tracemalloc
 import warnings
 import zipfile
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 
@@ -653,3 +653,10 @@ def test_without_skops_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "skops.io", None)
     with pytest.raises(ImportError, match=r"kernelmosaic\[persistence\]"):
         save(MKLClassifier(), tmp_path / "m")
+
+
+@pytest.mark.parametrize("path", [None, 5])
+def test_what_is_no_path_is_named(path):
+    for ask in (load, kernelmosaic.persistence.info, partial(save, MKLClassifier())):
+        with pytest.raises(TypeError, match=f"path={path}: give the name of a file"):
+            ask(path)

@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import re
+import reprlib
 import warnings
 import zipfile
 import zlib
@@ -109,6 +110,7 @@ def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterabl
     """
     if not isinstance(estimator, BaseEstimator):
         raise TypeError(f"estimator={estimator!r}: give an estimator object; save writes nothing else.")
+    path = _read_path(path)
     skops_io = _skops_io()
     trusted = _names(trusted)
     try:
@@ -183,7 +185,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
     """
     skops_io = _skops_io()
     trusted = _names(trusted)
-    data = existing_file(Path(path), _MODEL).read_bytes()
+    data = existing_file(_read_path(path), _MODEL).read_bytes()
     header = _read_header(path, data, max_bytes)
     try:
         held = skops_io.get_untrusted_types(data=data)
@@ -224,7 +226,14 @@ def info(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> ModelFi
     ...     info(f"{folder}/model.skops").estimator
     'kernelmosaic.estimators.classifier.MKLClassifier'
     """
-    return _read_header(path, existing_file(Path(path), _MODEL).read_bytes(), max_bytes)
+    return _read_header(path, existing_file(_read_path(path), _MODEL).read_bytes(), max_bytes)
+
+
+def _read_path(path: Any) -> Path:
+    """Return the path of a model file, or raise if it is none."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path={reprlib.repr(path)}: give the name of a file, such as 'model.skops'.")
+    return Path(path)
 
 
 @cache

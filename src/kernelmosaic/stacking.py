@@ -326,7 +326,8 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
         if not tables or not {*tables} <= {*fitted}:
             raise ValueError(
                 f"X has the tables {', '.join(map(repr, tables))}, but the estimator was fitted to "
-                f"{', '.join(map(repr, fitted)) or 'one table'}; give these."
+                f"{', '.join(map(repr, fitted)) or 'one table'}; give "
+                f"{'tables with these names' if fitted else 'an array or a data frame'}."
             )
         _check_widths({name: _width(table) for name, table in tables.items() if not _is_frame(table)}, fitted)
         like = next(iter(tables.values()))

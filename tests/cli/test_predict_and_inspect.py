@@ -11,11 +11,11 @@ import pytest
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
-from tests.cli.tables import PLAIN, curve, done, flowers, write
+from tests.cli.tables import PLAIN, curve, done, flowers, run, write
 
 import kernelmosaic
 from kernelmosaic import MKLClassifier, MKLRegressor, load, save
-from kernelmosaic.kernels import Linear
+from kernelmosaic.kernels import Categorical, Linear
 
 
 @pytest.fixture(scope="module")
@@ -184,3 +184,20 @@ def test_inspect_summarises_gates(capsys, tmp_path):
     X = pipeline.named_steps["prepare"].transform(flowers())
     low, high = np.quantile(pipeline.named_steps["model"].gate(X)[:, 0], (0.1, 0.9))
     assert f"{low:.3f} to {high:.3f}" in done(capsys, "inspect", tmp_path / "m.skops").out
+
+
+def test_a_model_made_in_python_reads_text_and_lacks_views(capsys, tmp_path):
+    rng = np.random.RandomState(0)
+    table = pd.DataFrame({"site": list("abc") * 10, "age": rng.randn(30), "note": ["seen"] * 30, "bmi": rng.randn(30)})
+    y = np.where(table["age"] + (table["site"] == "a") > 0, "p", "n")
+    kernels = [("site", Categorical(), ["site"]), ("age", Linear(), ["age"]), ("bmi", Linear(), ["bmi"])]
+    model = MKLClassifier(kernels).fit(table, y)
+    save(model, tmp_path / "m.skops")
+    new = table.iloc[:6].assign(bmi=[0.1, np.nan, 0.3, np.nan, 0.5, 0.6])
+    write(new[["bmi", "note", "age", "site"]], tmp_path / "new.csv")
+    done(capsys, "predict", tmp_path / "m.skops", tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    assert pd.read_csv(tmp_path / "out.csv")["prediction"].tolist() == model.predict(new).tolist()
+    write(new.assign(age="old"), tmp_path / "wrong.csv")
+    line = run(capsys, "predict", tmp_path / "m.skops", tmp_path / "wrong.csv").error
+    assert "column 'age': 'old' is not a number" in line
+    assert "site" not in line

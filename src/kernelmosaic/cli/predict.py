@@ -28,8 +28,10 @@ from kernelmosaic.cli.training_table import (
 )
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.engine.tasks import Labels
+from kernelmosaic.estimators._base import KernelEstimator
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.frames import is_number
+from kernelmosaic.kernels.views import lay_specs
 from kernelmosaic.reports import Page
 
 
@@ -102,7 +104,9 @@ class NewRows:
                     "frame, or with `kernelmosaic fit`."
                 )
             tables.require(raw, names, path)
-            table = tables.read_columns(raw, names, [], path)
+            texts, views = _texts_and_views(estimator, raw[names])
+            numbers = [name for name in names if name not in texts]
+            table = tables.read_columns(raw, numbers, texts, path, views)[names]
             return cls(request, estimator, model, training, None, raw, table, carried, joined)
         _check_files(plan, training, raw)
         raw = raw.iloc[keep_rows(plan, raw, request.on, path, request.drop_empty)]
@@ -207,6 +211,20 @@ class NewRows:
                 unseen = f"{strange[0]!r}, which is not in the training table: it matches no training category."
                 notes.append(f"column {name!r} holds {unseen}")
         say(*notes)
+
+
+def _texts_and_views(estimator: Estimator, table: Any) -> tuple[list[str], list[list[str]]]:
+    """Return what a model made in Python reads as text, and the columns that a row may lack together.
+
+    What the steps of a pipeline read is not known: these are taken for numbers.
+    """
+    if not isinstance(estimator, KernelEstimator):
+        return [], []
+    names = list(table.columns)
+    texts = [names[j] for j in estimator.columns_without_numbers(table)]
+    specs = lay_specs(estimator.read_kernels(table), table)
+    views = [[names[j] for j in spec.columns] for spec in specs if spec.columns is not None]
+    return texts, views if estimator.missing is not None else []
 
 
 def run_prediction(request: PredictRequest) -> None:

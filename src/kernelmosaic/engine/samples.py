@@ -263,7 +263,10 @@ def read_sample_weight(sample_weight: SampleWeight, X: MatrixLike) -> Array:
     """Return the weights of samples, or raise saying what is wrong."""
     sample_weight = to_host(sample_weight)
     try:
-        given = np.asarray(sample_weight, dtype=np.float64)
+        given = np.asarray(sample_weight)
+        if given.dtype.kind == "c":
+            raise TypeError("complex numbers")
+        given = given.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"sample_weight={reprlib.repr(sample_weight)}: give one number per sample, or None.") from None
     if given.size > 0 and not given.any():

@@ -455,6 +455,9 @@ class Novelty(Task):
 
     def machines(self, y: TargetLike, weight: Array) -> list[Machine]:
         # A price per share of the samples bounds how many are novel; of squared slacks it would have all of them be.
+        if self.slack == 1:
+            # By a power of two, which rounds nothing: the largest weight is of the order of one.
+            weight = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
         counted = float(weight.sum()) if self.slack == 1 else 1.0
         return [OneClass(len(weight), 1.0 / (self.nu * counted), weight, self.slack)]
 

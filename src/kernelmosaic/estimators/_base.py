@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod, update_abstractmethods
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import KW_ONLY, MISSING, dataclass, field, replace
 from functools import partial
@@ -353,16 +353,16 @@ class KernelEstimator(BaseEstimator, ABC):
         """Raise if a column that is read as numbers holds dates, spans of time, periods or intervals."""
         times = time_columns(X)
         if reset:
-            self._rules["times"] = self._columns_of_other_kinds(times, X, views) if times else []
+            self._rules["times"] = self.columns_without_numbers(X, views) if times else []
         refuse_times(X, {j: kind for j, kind in times.items() if j not in self._rules["times"]})
 
-    def _columns_of_other_kinds(self, columns: Iterable[int], X: MatrixLike, views: Settings | None) -> list[int]:
-        """Return those columns that no kernel of numbers reads."""
+    def columns_without_numbers(self, X: MatrixLike, views: Settings | None = None) -> list[int]:
+        """Return the numbers of the columns that no kernel of numbers reads."""
         read: set[int] = set()
         for spec in lay_specs(self.read_kernels(X, views), X):
             if spec.kernel.input_kind == "numbers":
                 read.update(range(X.shape[-1]) if spec.columns is None else spec.columns.tolist())
-        return [j for j in columns if j not in read]
+        return [j for j in range(X.shape[-1]) if j not in read]
 
     def _marked(self, X: MatrixLike, lacking: Mapping[str, Mask]) -> MatrixLike:
         """Return sparse samples with NaN in every view of the tables that they lack."""
