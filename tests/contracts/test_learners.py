@@ -32,7 +32,7 @@ PAIRS = [
     *product(("reduced_gradient",), ("svc", "svr squared", "one class")),
     *product(("silp",), ("svc squared", "svr", "one class")),
 ]
-OTHERS = {"SDP", "FixedWeights", "LearnedC", "ColumnGeneration"}
+OTHERS = {"SDP", "FixedWeights", "LearnedC"}
 
 
 def all_learners():

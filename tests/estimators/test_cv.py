@@ -42,7 +42,7 @@ from kernelmosaic.backend import allowed_threads
 from kernelmosaic.engine import search as _path
 from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.inspection import kernel_importance
-from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum, Subsets, per_column
+from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum, per_column
 from kernelmosaic.machines.base import SVC, SVR
 from kernelmosaic.model_selection import PairSplit, PathSearchCV, ResponseSurfaceSearchCV, SharedKernels
 from kernelmosaic.solvers.program import Program
@@ -798,12 +798,3 @@ def test_features_are_shared_where_the_draws_are_the_same(seed):
     with SharedKernels():
         values = [clone(model).fit(X, y).decision_function(X) for _ in range(2)]
     assert np.array_equal(*values) == (seed == 0)
-
-
-def test_families_of_subsets_are_shared():
-    X, y = two_classes()
-    model = MKLClassifier(Subsets(Gaussian(), size=2))
-    alone = clone(model).fit(X, y).decision_function(X)
-    with SharedKernels():
-        for _ in range(2):
-            np.testing.assert_allclose(clone(model).fit(X, y).decision_function(X), alone, atol=1e-9)

@@ -22,7 +22,7 @@ from kernelmosaic import (
     MKLRidgeCV,
     PosteriorMKLClassifier,
 )
-from kernelmosaic.kernels import Gaussian, Linear, Subsets
+from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.model_selection import PathSearchCV, SharedKernels
 
@@ -150,7 +150,6 @@ def test_kernels_are_weighed_once_for_the_same_targets():
     [
         MKLOneClass(KERNELS, weights="loo"),
         PosteriorMKLClassifier(KERNELS, weights="loo"),
-        MKLClassifier(Subsets(Gaussian()), weights="loo"),
     ],
 )
 def test_others_refuse_it(model):

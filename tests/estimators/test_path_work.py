@@ -20,7 +20,7 @@ from kernelmosaic.engine.search import (
     search_paths,
 )
 from kernelmosaic.gram.stack import ComputedStack
-from kernelmosaic.kernels import Gaussian, Linear, Subsets, per_column
+from kernelmosaic.kernels import Gaussian, Linear, per_column
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import damped, simplex_minimiser
 from kernelmosaic.learning.problem import MachineProblem, Problem
@@ -186,10 +186,8 @@ def test_kernels_whose_number_depends_on_the_columns_are_several():
     pipeline = make_pipeline(StandardScaler(), MKLClassifier(columns))
     search = PathSearchCV(pipeline, norms=(1, "uniform"), **options).fit(X, y)
     assert list(search.scores_by_norm_) == [1, "uniform"]
-    # A single column has one kernel, and families of subsets have weights of norm one alone.
+    # A single column has one kernel.
     assert list(MKLClassifierCV(columns, **options).fit(X[:, :1], y).scores_by_norm_) == [1]
-    subsets = MKLClassifierCV(Subsets(Gaussian(), size=2), **options).fit(X, y)
-    assert list(subsets.scores_by_norm_) == [1]
 
 
 def test_an_unknown_norm_is_refused_before_the_first_fit():

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import MKLSurvival, MKLSurvivalCV, load, save
 from kernelmosaic.engine.calibration import LocationScale
-from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Subsets
+from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial
 from kernelmosaic.machines.survival import Cox, OrderedPairs, Ranking
 from kernelmosaic.metrics import StepFunction, concordance_index, integrated_brier_score, kaplan_meier
 
@@ -356,7 +356,6 @@ WRONG = {
     "scoring": (MKLSurvivalCV(scoring="accuracy"), Y, "scoring='accuracy' with loss='cox': give"),
     "likelihood": (MKLSurvivalCV(loss="rank", scoring="likelihood"), Y, "scoring='likelihood' with loss='rank'"),
     "C": (MKLSurvival(loss="cox", C=-1.0), Y, "C=-1.0: give a positive, finite number"),
-    "subsets": (MKLSurvival(Subsets(Gaussian(), size=2), loss="cox"), Y, "needs all kernels at once"),
 }
 
 

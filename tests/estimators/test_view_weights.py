@@ -27,7 +27,7 @@ from kernelmosaic import (
     save,
     stack_views,
 )
-from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Subsets, by_group, per_column
+from kernelmosaic.kernels import Gaussian, Linear, Precomputed, by_group, per_column
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 5))
@@ -131,11 +131,6 @@ def test_every_matrix_is_a_view():
     kernels = [("one", Precomputed(X @ X.T)), ("two", Precomputed(np.outer(Y, Y)))]
     model = MKLRegressor(kernels).fit(np.arange(40), Y)
     assert model.view_weights_ == dict(zip(["one", "two"], model.weights_, strict=True))
-
-
-def test_kernels_that_are_not_stored_are_one_view():
-    model = MKLClassifier(Subsets(Gaussian(), size=2)).fit(X, TWO)
-    assert list(model.view_weights_.values()) == [pytest.approx(1.0)]
 
 
 def test_an_estimator_that_is_not_fitted_has_none():

@@ -18,7 +18,7 @@ from kernelmosaic import (
 )
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.inspection import kernel_importance
-from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Subsets, by_group
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial, by_group
 from kernelmosaic.learning.certificate import Start
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import BesideFixed, make_norm
@@ -143,7 +143,6 @@ WRONG = {
     "all": (dict.fromkeys("abc", 1.0) | {"clinical": 1.0}, {}, ValueError, "fixes all kernels"),
     "given": ({"clinical": 1.0}, {"weights": np.ones(4)}, ValueError, "fixed_weights needs weights=None"),
     "silp": ({"clinical": 1.0}, {"solver": "silp"}, ValueError, "solver='silp' supports norm=1, not norm=1 with fixed"),
-    "subsets": ({"clinical": 1.0}, {"kernels": Subsets(Gaussian(), size=2)}, ValueError, "not stored one by one"),
 }
 
 

@@ -137,7 +137,7 @@ class WeightMethod(Method):
         parameters = self.parameters
         if self.fixed:
             parameters = replace(parameters, fixed=read_fixed(self.fixed, *data.names()))
-        if isinstance(parameters.weights, str) and parameters.weights == "loo" and not data.stack.is_implicit:
+        if isinstance(parameters.weights, str) and parameters.weights == "loo":
             targets = task.ridge_targets(y, data.weight)
             if targets is not None:
                 parameters = replace(parameters, weights=data.loo_weights(targets))
@@ -182,7 +182,7 @@ class WeightMethod(Method):
         sparse = parameters.norm == 1 and parameters.weights is None and parameters.fixed is None
         if not (self.drops_idle and sparse and parameters.solver == "newton"):
             return fit
-        if parameters.learns_C or data.stack.is_implicit or self.states_gap(fit.task):
+        if parameters.learns_C or self.states_gap(fit.task):
             return fit
         # One step moves the weights that are left; a machine that takes more of them needs those that were left out.
         short, found = type(fit.learner)(replace(fit.learner.options, max_iter=2)), []
@@ -346,7 +346,6 @@ class Fit:
         """The weights and slopes that the same fit to other samples may start from."""
         single = [machine.has_one_output for machine in self.machines]
         each = zip(self.learned, single, strict=True)
-        # Of kernels that are not stored, the slopes of those with a weight alone are known.
         slopes = [one.slopes if own and np.shape(one.slopes) == one.weights.shape else None for one, own in each]
         return Lead(self.weights, slopes, single, self.task.classes)
 
@@ -578,7 +577,7 @@ def _groups(fits: Sequence[Fit], numbers: int) -> list[list[Fit]]:
     room = 0
     for fit in fits:
         stack = fit.data.stack
-        plain = all(type(one) is Learned for one in fit.learned) and not stack.is_implicit and fit.data.device is None
+        plain = all(type(one) is Learned for one in fit.learned) and fit.data.device is None
         columns = sum(one.solution.beta[0].size for one in fit.learned)
         if not groups or not plain or groups[-1][0].data is not fit.data or room < columns:
             groups.append([])

@@ -27,7 +27,6 @@ from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, gathered, open_ro
 from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
 from kernelmosaic.kernels.categorical import Clinical
 from kernelmosaic.kernels.pairs import Pairwise
-from kernelmosaic.kernels.subsets import SubsetFamily
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
 
 
@@ -389,11 +388,11 @@ def _categories_of(column: AnyArray) -> list[Any]:
     return list(dict.fromkeys(column[~is_missing(column)].tolist()))
 
 
-def _parts_of(kernel: Kernel | SubsetFamily, kinds: Any) -> Iterator[Any]:
+def _parts_of(kernel: Kernel, kinds: Any) -> Iterator[Any]:
     """Yield the kernels of some kinds in a kernel; what reads the members of pairs is no part of it."""
     if isinstance(kernel, kinds):
         yield kernel
-    elif not isinstance(kernel, Pairwise | SubsetFamily):
+    elif not isinstance(kernel, Pairwise):
         for part in kernel.get_params(deep=False).values():
             if isinstance(part, Kernel):
                 yield from _parts_of(part, kinds)
@@ -444,7 +443,7 @@ def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixL
     for spec in specs:
         key = None if spec.columns is None else spec.columns.tobytes()
         # Functions of products or distances of columns.
-        if key not in seen and any(_parts_of(spec.kernel, StatisticKernel | SubsetFamily)):
+        if key not in seen and any(_parts_of(spec.kernel, StatisticKernel)):
             V = take_columns(X, spec.columns)
             there = V if sparse.issparse(V) else V[~is_missing(V).all(axis=1)]
             seen[key] = _extremes(spec, spec.kernel.validate(there)) if there.shape[0] else None

@@ -926,8 +926,6 @@ class FoldSearch:
 def count_kernels(model: Any, given: FitInput | None) -> float:
     """Return how many kernels an estimator weighs; infinity where that depends on columns that are not known.
 
-    The kernels of a family of subsets, which have weights of norm one alone, count as one.
-
     Parameters
     ----------
     model : estimator

@@ -42,11 +42,9 @@ from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.pairs import PairStack, make_pair_stack
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
-from kernelmosaic.gram.subsets import SubsetKernels, SubsetStack
 from kernelmosaic.kernels.base import is_of_user, named
 from kernelmosaic.kernels.matrices import PROVED, Precomputed, check_gram_matrix
 from kernelmosaic.kernels.pairs import Pairwise
-from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, view_names
 from kernelmosaic.learning.certificate import COLD, CombinedKernel, Start
 from kernelmosaic.learning.cross_fitting import learn_weights
@@ -196,9 +194,7 @@ class TrainingSet(ABC):
         """Return the names of the kernels, and of the view that each reads."""
         kernels = getattr(self.kernel_set, "kernel_set", self.kernel_set)
         labels = list(getattr(self.table, "columns", range(self.samples.shape[1])))
-        fitted = getattr(kernels, "fitted", None)
-        # Kernels that are not stored are one view.
-        return kernels.names, ["all columns"] if fitted is None else view_names(fitted, labels)
+        return kernels.names, view_names(kernels.fitted, labels)
 
     def loo_weights(self, targets: RidgeTargets) -> Array:
         """Return weights of sum one by the leave-one-out error of least squares, learned once for the same targets."""
@@ -453,33 +449,6 @@ class ExactSet(TrainingSet):
         return sizes
 
 
-class GeneratedSet(ExactSet):
-    """Kernels of column subsets, too many to be stored: those that an expansion keeps are made anew."""
-
-    kernel_set: Any
-
-    def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
-        self.samples, self.missing = X, None
-        self.kernel_set = SubsetKernels.fit(specs, X, options.normalize)
-        self.views = self.kernel_set.views(X)
-
-    def _make_stack(self) -> GramStack:
-        return SubsetStack(self.kernel_set, self.views, self.dtype, self.budget, self.device)
-
-    def _check_kernels_of_user(self, stack: GramStack) -> None:
-        """Check nothing: the kernels of subsets are those of this library."""
-        return
-
-    def _stored_bytes(self) -> int:
-        return 0
-
-    def diagonals(self) -> Array:
-        # One for every sample, of shape (P, 1): a number per sample and kernel would fill the memory.
-        return np.ones((len(self.kernel_set), 1))
-
-    sizes = diagonals
-
-
 class FeatureSet(TrainingSet):
     """Kernels in features, of samples that may stay where they are."""
 
@@ -583,13 +552,6 @@ def read_training_set(
         X = X[counted.rows]
     X = in_double(X) if options.approximation is None else X
     kind: type[ExactSet | FeatureSet] = ExactSet if options.approximation is None else FeatureSet
-    if any(isinstance(entry.kernel, Subsets) for entry in options.entries):
-        if options.approximation is not None:
-            raise ValueError(
-                f"approximation={options.approximation!r}: kernels of Subsets(...) are exact; give approximation=None, "
-                "or a list of kernels."
-            )
-        kind = GeneratedSet
     with threads_for(len(counted.rows)):
         data = kind(options, specs, X, counted, table, present)
     warn_of_scales(options.estimator, specs, data.samples, table)

@@ -53,7 +53,6 @@ from kernelmosaic.gram.missing import GATED, RULES, first_columns
 from kernelmosaic.kernels.base import Kernel, object_table, refuse_text
 from kernelmosaic.kernels.graphs import graph_table
 from kernelmosaic.kernels.matrices import Precomputed, length_of, read_new_rows
-from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, lay_specs, read_kernels
 from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.factory import Parameters
@@ -112,8 +111,6 @@ class KernelEstimator(BaseEstimator, ABC):
     _stack_dtype: DType = None
     # The fitted function.
     function_: Any
-    # Whether kernels may be too many to be stored.
-    _takes_subsets: ClassVar[bool] = False
     # What samples the last fit took, which is what predictions take, and the scale it put them on.
     _rules: Settings
     _standardizer: Standardizer | None = None
@@ -390,11 +387,6 @@ class KernelEstimator(BaseEstimator, ABC):
     def _input_rules(self, X: MatrixLike) -> Settings:
         """What samples may be, by the parameters as they are now: what the kernels read, and whether in features."""
         entries = self.read_kernels(X)
-        if not self._takes_subsets and any(isinstance(entry.kernel, Subsets) for entry in entries):
-            raise ValueError(
-                f"kernels={self.kernels!r}: {type(self).__name__} needs all kernels at once, and those of Subsets(...) "
-                "are not stored; use MKLClassifier, MKLRegressor or MKLOneClass, or give a list of kernels."
-            )
         # After the kernels there may be that of the gates.
         names = [*(entry.name for entry in entries), "gating_kernel"]
         readers = zip(names, self._kernels_take("accepts_sparse", entries), strict=False)
@@ -406,7 +398,7 @@ class KernelEstimator(BaseEstimator, ABC):
             "approximation": self.approximation,
             "gated": self.missing == GATED,
             # Whether samples may lack what a kernel reads; else the kernels raise.
-            "views": self.missing is not None and not any(isinstance(entry.kernel, Subsets) for entry in entries),
+            "views": self.missing is not None,
         }
 
     def _lengths_of_matrices(self, entries: Sequence[Entry]) -> dict[str, int]:
@@ -594,7 +586,6 @@ class BaseMKL(KernelEstimator):
     random_state: Seed = None
     verbose: bool = False
 
-    _takes_subsets: ClassVar[bool] = True
     # Along which parameter a search goes; None where there is no such parameter.
     path_rule: ClassVar[PathRule | None] = None
 

@@ -115,9 +115,8 @@ class MKLClassifier(KernelClassifier, BaseMKL):
     ----------
     kernels : list, default=None
         Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
-        :class:`~sklearn.compose.ColumnTransformer`; or :class:`~kernelmosaic.kernels.Subsets`, for more kernels than
-        can be stored. None means linear, quadratic and Gaussians of 1, 2 and 4 times the median distance between
-        training samples.
+        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of 1, 2 and 4 times the
+        median distance between training samples.
     C : float or "learn", default=1.0
         Weight of the slack in the objective. ``"learn"``, with ``slack=2``, learns it with the weights: the identity is
         one more kernel. ``np.inf`` allows no slack: the hard margin, for classes that the kernels separate, one versus
@@ -348,7 +347,6 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
     calibration: str | None = None
 
     missing = None
-    _takes_subsets: ClassVar[bool] = False
     _has_normed_weights: ClassVar[bool] = False
     path_rule: ClassVar[PathRule | None] = PathRule("kappa", score=accuracy)
 

@@ -145,7 +145,6 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     tol: float = 5e-4
 
     missing = None
-    _takes_subsets: ClassVar[bool] = False
     # Single precision would leave nothing of a small λ.
     _stack_dtype = np.float64
     _knows_probabilities = True

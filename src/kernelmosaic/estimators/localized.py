@@ -103,7 +103,6 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     tol = 1e-2
     # The gate of a view that a sample lacks is zero.
     missing = GATED
-    _takes_subsets: ClassVar[bool] = False
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -257,11 +257,6 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     def _task(self) -> Times:
         return Times(type(self).__name__, None, self.loss, self.C, self.epsilon, self.slack)
 
-    @property
-    def _takes_subsets(self) -> bool:  # type: ignore[override]
-        """Whether kernels may be too many to be stored: where every point of the dual proves a bound."""
-        return self.loss == "censored"
-
     def fit_input(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
         """Fit, with the survival functions of the outputs for the training samples, or with those that are given."""
         super().fit_input(given, starts=starts, **known)

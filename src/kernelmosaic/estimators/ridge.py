@@ -652,11 +652,10 @@ class BaseRidge(KernelEstimator):
     def _written_out(self, given: FitInput) -> list[Entry]:
         """Return the kernels, with `PerColumn` expanded where widths are learned."""
         entries = self.read_kernels(given.table, given.views)
-        inner = [one.kernel.kernel if isinstance(one.kernel, PerColumn) else one.kernel for one in entries]
-        if not any(isinstance(kernel, Kernel) and width_learner(kernel) for kernel in inner):
+        kernels = [entry.kernel.kernel if isinstance(entry.kernel, PerColumn) else entry.kernel for entry in entries]
+        if not any(width_learner(kernel) for kernel in kernels):
             return entries
-        specs = lay_specs(entries, given.table)
-        return [Entry(one.name, one.kernel, one.columns) for one in specs if isinstance(one.kernel, Kernel)]
+        return [Entry(spec.name, spec.kernel, spec.columns) for spec in lay_specs(entries, given.table)]
 
     def _learn_widths(
         self,

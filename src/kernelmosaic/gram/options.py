@@ -32,8 +32,6 @@ class StackOptions:
         Share of the budget that the block of a working set may take: its solver copies a part of it.
     most_rank, rank_share : int, float
         Most columns of the low-rank factors of a kernel that is not stored, and the share of the budget they may take.
-    subset_numbers, subset_batch : int
-        Of kernels of column subsets: distances held at once, and kernels evaluated at once in double precision.
     few_pairs, pair_share : int, float
         Matrices of up to so many pairs are stored where there is room; and those of pairs with more members, on both
         sides together, than this share of their number are not made of their members'.
@@ -55,8 +53,6 @@ class StackOptions:
     block_share: float = 0.6
     most_rank: int = 1000
     rank_share: float = 0.1
-    subset_numbers: int = 2**19
-    subset_batch: int = 256
     few_pairs: int = 2000
     pair_share: float = 0.5
     pair_block: int = 3000

@@ -9,10 +9,9 @@ There are two kinds of stacks, each with one implementation of every operation:
   `ComputedFeatures` from the samples, and `DaskFeatures` from the workers of a cluster, where it has its own passes
   because a trip to the workers costs more than arithmetic.
 
-Two stacks are made of another: a `SubsetStack` makes `MatrixStack`s of a few of its many kernels, and `WithIdentity`
-(where C is learned) adds one kernel to those of a stack.
+`WithIdentity` (where C is learned) adds one kernel to those of another stack.
 
-`take` returns the stack of some samples, `take_kernels` that of some kernels.
+`take` returns the stack of some samples.
 """
 
 from __future__ import annotations
@@ -72,8 +71,6 @@ class GramStack(ABC):
     dtype: np.dtype[Any]
     backend: Backend = NUMPY
     writes_matrices: bool = True
-    #: Whether the kernels are too many to be stored: `quadratic_forms` serves all of them, `take_kernels` a few.
-    is_implicit: bool = False
     #: The number of features of every kernel; None where the kernels are matrices.
     widths: Indices | None = None
     #: Bytes of the matrices, or features, that are stored.

@@ -21,7 +21,6 @@ from kernelmosaic.estimators._base import BaseMKL, KernelEstimator
 from kernelmosaic.estimators.cv import PathSearch
 from kernelmosaic.estimators.ridge import BaseRidge
 from kernelmosaic.kernels.pairs import Pairwise
-from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.stacking import are_tables, check_row_names
 
@@ -36,8 +35,6 @@ def last_step(estimator: Estimator) -> Estimator:
             f"estimator={type(estimator).__name__}: give an estimator of kernelmosaic or a pipeline that ends in one; "
             "of a search its best_estimator_."
         )
-    if any(isinstance(entry.kernel, Subsets) for entry in model.read_kernels()):
-        raise ValueError("kernels: those of Subsets(...) are too many to inspect one by one; give a list.")
     return model
 
 

@@ -8,7 +8,6 @@ from kernelmosaic.kernels.matrices import Diffusion, Precomputed
 from kernelmosaic.kernels.numeric import Gaussian, Laplacian, Linear, Polynomial
 from kernelmosaic.kernels.pairs import Pairwise, pairwise
 from kernelmosaic.kernels.strings import SmithWaterman, Spectrum, WeightedDegree
-from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.tanimoto import Tanimoto, fingerprints
 from kernelmosaic.kernels.transformed import FFT, Correlation, Projected, Ranked, Rescaled
 from kernelmosaic.kernels.views import PerColumn, by_group, family, per_column, read_gmt
@@ -35,7 +34,6 @@ __all__ = [
     "ShortestPath",
     "SmithWaterman",
     "Spectrum",
-    "Subsets",
     "Sum",
     "Tanimoto",
     "WeightedDegree",

@@ -16,7 +16,6 @@ from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, Array, Indices, KernelsLike, MatrixLike
 from kernelmosaic.kernels.base import Block, Kernel, is_whole
 from kernelmosaic.kernels.distances import FitSamples
-from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, check_kernel, read_kernels
 
 #: Numbers or names of columns.
@@ -305,7 +304,7 @@ def _read_side(side: str, given: KernelsLike) -> list[tuple[Entry, Columns]]:
     """Return the items of one side with their columns as lists."""
     found = []
     for entry in read_kernels(given):
-        if isinstance(entry.kernel, PerColumn | Subsets):
+        if isinstance(entry.kernel, PerColumn):
             raise ValueError(f"{side}: {entry.kernel!r} stands for several kernels; write them out, one item each.")
         columns = entry.columns
         if isinstance(columns, str | Integral):

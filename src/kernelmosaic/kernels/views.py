@@ -22,7 +22,6 @@ from kernelmosaic.frames import category_columns, columns_of_category_type
 from kernelmosaic.kernels.base import Kernel, named, settings_of, shorten, shown, suggest_kernel
 from kernelmosaic.kernels.categorical import Categorical
 from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial
-from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
 from kernelmosaic.stacking import SEPARATOR, SparseTable, find_columns
 
 _FORMS = "a kernel, (name, kernel) or (name, kernel, columns)"
@@ -38,16 +37,16 @@ class Entry:
     """One item of the `kernels` parameter; the columns are still as the user wrote them, None for all."""
 
     name: str
-    kernel: Kernel | PerColumn | Subsets
+    kernel: Kernel | PerColumn
     columns: Any = None
 
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """One kernel, or a family that is not written out, with the numbers of the columns it reads; None for all."""
+    """One kernel with the numbers of the columns it reads; None for all."""
 
     name: str
-    kernel: Kernel | SubsetFamily
+    kernel: Kernel
     columns: Indices | None
 
 
@@ -116,11 +115,6 @@ def read_kernels(
             check_kernel("kernel", kernel.kernel, type(kernel).__name__)
     given = iter(name_kernels([one if isinstance(one, Kernel) else one.kernel for one in unnamed]))
     entries = [Entry(next(given) if name is None else name, kernel, columns) for name, kernel, columns in triples]
-    if len(entries) > 1 and any(isinstance(entry.kernel, Subsets) for entry in entries):
-        raise ValueError(
-            f"kernels: Subsets(...) must be the only kernel, but there are {len(entries)}; size=(1, 2) adds single "
-            "columns, and other kernels need a list without Subsets(...)."
-        )
     names = [entry.name for entry in entries]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
@@ -144,7 +138,7 @@ def _on_tables(entries: Sequence[Entry], tables: Mapping[str, list[int]]) -> lis
     return laid
 
 
-def _read_item(i: int, item: object) -> tuple[str | None, Kernel | PerColumn | Subsets, Any]:
+def _read_item(i: int, item: object) -> tuple[str | None, Kernel | PerColumn, Any]:
     if isinstance(item, _KINDS):
         return None, item, None
     if isinstance(item, str | type) or callable(item) or hasattr(item, "shape"):
@@ -172,14 +166,9 @@ def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
             continue
         numbers = np.arange(_n_columns(X)) if columns is None else columns
         labels = getattr(X, "columns", range(_n_columns(X)))
-        if isinstance(entry.kernel, PerColumn):
-            specs += [
-                KernelSpec(f"{entry.name}[{labels[c]}]", kernel, np.array([c]))
-                for c, kernel in zip(numbers, entry.kernel.expand([int(c) for c in numbers]), strict=True)
-            ]
-        else:
-            family = entry.kernel.expand(numbers, [labels[c] for c in numbers], entry.name)
-            specs.append(KernelSpec(entry.name, family, numbers))
+        kernels = entry.kernel.expand([int(c) for c in numbers])
+        for c, kernel in zip(numbers, kernels, strict=True):
+            specs.append(KernelSpec(f"{entry.name}[{labels[c]}]", kernel, np.array([c])))
     return specs
 
 
@@ -397,7 +386,7 @@ class PerColumn(BaseEstimator):
 
 
 #: What may stand in a list of kernels.
-_KINDS = (Kernel, PerColumn, Subsets)
+_KINDS = (Kernel, PerColumn)
 
 
 def per_column(kernel: Kernel) -> PerColumn:

@@ -199,26 +199,17 @@ class Learned:
             Products with the coefficients that are known already.
         """
         program, solution, weights = machine.program, self.solution, self.weights
-        used = np.flatnonzero(weights) if stack.is_implicit else np.arange(stack.n_kernels)
-        few = stack.take_kernels(used) if stack.is_implicit else stack
-        forms = exact_forms(few, sizes[used], machine, solution, weights[used], products)
-        if stack.is_implicit:
-            # The largest in the set of the weights is exact, which is all that its bound needs.
-            penalties = learner.options.penalties
-            spread = 0.5 * rounding(np.float64, stack.n_samples) * _spread(sizes, solution.beta) ** 2
-            q = stack.quadratic_forms(solution.beta, None, penalties**-2.0) * penalties**2
-            q = q + spread.reshape(len(q), -1).sum(axis=1)
-        else:
-            q = (forms.q + forms.q_error).reshape(len(used), -1).sum(axis=1)
+        forms = exact_forms(stack, sizes, machine, solution, weights, products)
+        q = (forms.q + forms.q_error).reshape(stack.n_kernels, -1).sum(axis=1)
         constant = machine.linear_bound(solution)
         lower = learner.lower_bound(constant, q, weights)
         if self.lower is not None:
             # Rounding may lift it above what the machine proves at these weights.
             lower = min(self.lower, constant - forms.quadratic) - forms.quadratic_error
         stated = self.state(program, forms, lower)
-        if stack.is_implicit or self.lower is not None:
+        if self.lower is not None:
             return stated
-        plain_q = forms.q.reshape(len(used), -1).sum(axis=1)
+        plain_q = forms.q.reshape(stack.n_kernels, -1).sum(axis=1)
         plain_lower = learner.lower_bound(machine.linear_value(solution), plain_q, weights)
         return replace(stated, unrounded_gap=relative_gap(stated.objective, plain_lower))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,8 +21,8 @@ from kernelmosaic.learning.discriminant import (
 )
 from kernelmosaic.learning.fixed import Alignment, EasyMKL, FixedWeights, given_weights
 from kernelmosaic.learning.hard_margin import LearnedC
-from kernelmosaic.learning.newton import ColumnGeneration, Newton
-from kernelmosaic.learning.norms import BesideFixed, WeightNorm, Weights, make_norm, make_penalties
+from kernelmosaic.learning.newton import Newton
+from kernelmosaic.learning.norms import BesideFixed, Weights, make_norm, make_penalties
 from kernelmosaic.learning.problem import Learner, LearnerOptions
 from kernelmosaic.learning.simplex import SILP, ReducedGradient
 
@@ -97,9 +96,6 @@ def make_learner(
     """
     norm, learner = make_norm(parameters.norm), solver_class(parameters)
     max_iter = check_count("max_iter", parameters.max_iter)
-    if stack.is_implicit:
-        _check_generated(parameters, norm)
-        learner = ColumnGeneration
     if parameters.weights is not None:
         if not isinstance(parameters.penalties, str):
             make_penalties(parameters.penalties, parameters.penalty_power, stack)
@@ -137,23 +133,6 @@ def _read_lambda(value: Any) -> float:
             "classes, up to 1, where they are the means."
         )
     return float(value)
-
-
-def _check_generated(parameters: Parameters, norm: WeightNorm) -> None:
-    """Raise a ValueError if kernels that are not stored are asked for what takes all of them at once."""
-    asked = {
-        f"{norm}": norm.sums_to_one,
-        f"solver={parameters.solver!r}": parameters.solver == "newton",
-        f"weights={reprlib.repr(parameters.weights)}": parameters.weights is None,
-        f"penalties={parameters.penalties!r}": not isinstance(parameters.penalties, str),
-        "C='learn'": not parameters.learns_C,
-    }
-    wrong = next((what for what, served in asked.items() if not served), None)
-    if wrong is not None:
-        raise ValueError(
-            f"{wrong} needs all kernels at once, and those of Subsets(...) are not stored: use norm=1, "
-            "solver='newton', weights=None, a number for C and no penalties by rule, or give a list of kernels."
-        )
 
 
 def solver_class(parameters: Parameters) -> type[Learner]:

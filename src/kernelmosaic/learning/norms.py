@@ -286,8 +286,6 @@ def read_fixed(given: object, names: Sequence[str], views: Sequence[str]) -> Wei
     """Return the weights that kernels keep, NaN for the others, from a dict by names of kernels or views."""
     if not isinstance(given, Mapping):
         raise TypeError(f"fixed_weights={given!r}: give a dict from the names of kernels, or of views, to weights.")
-    if len(views) < len(names):
-        raise ValueError("fixed_weights: kernels of Subsets(...) are not stored one by one; give a list of kernels.")
     fixed = np.full(len(names), np.nan)
     for name, weight in given.items():
         own = [m for m, both in enumerate(zip(names, views, strict=True)) if name in both]
