@@ -402,3 +402,9 @@ def test_a_view_whose_file_has_no_column_to_learn_from(capsys, tmp_path):
     path, other = write(table, tmp_path / "train.csv"), write(table[["id", "kind"]], tmp_path / "other.csv")
     line = refusal(capsys, tmp_path, path, "--target", "kind", "--on", "id", *SHAPE, "--view", f"more={other}")
     assert "has no column to learn from beside 'id' and the target" in line
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan"])
+def test_a_price_that_cannot_be_is_answered_by_what_can(capsys, tmp_path, value):
+    path = write(flowers(), tmp_path / "train.csv")
+    assert f"--C: {value}: give a positive, finite number." in refusal(capsys, tmp_path, path, "--C", value)

@@ -261,7 +261,7 @@ def test_intervals_are_refused_where_there_are_none(capsys, tmp_path):
         "has them."
     )
     said = run(capsys, "predict", tmp_path / "m.skops", tmp_path / "data.csv", "--interval", "1.5")
-    assert said.error == "kernelmosaic: --interval: 1.5 is not between 0 and 1."
+    assert said.error == "kernelmosaic: --interval: 1.5: give a number between 0 and 1."
 
 
 # Mistakes ------------------------------------------------------------------------------------------------------------

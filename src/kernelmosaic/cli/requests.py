@@ -34,9 +34,9 @@ def _refuse_unless(holds: Callable[[Any], bool], message: str) -> Callable[[Any]
     return check
 
 
-_positive = _refuse_unless(lambda value: 0 < value < float("inf"), "{:g} is not a positive number.")
-_finite = _refuse_unless(lambda value: value < float("inf"), "{:g} is not a finite number.")
-_share = _refuse_unless(lambda value: 0 < value < 1, "{:g} is not between 0 and 1.")
+_positive = _refuse_unless(lambda value: 0 < value < float("inf"), "{:g}: give a positive, finite number.")
+_finite = _refuse_unless(lambda value: value < float("inf"), "{:g}: give a finite number.")
+_share = _refuse_unless(lambda value: 0 < value < 1, "{:g}: give a number between 0 and 1.")
 _parts = _refuse_unless(
     lambda value: value != 1, "1 part leaves nothing to learn from; give at least 2, or 0 for no cross-validation."
 )
