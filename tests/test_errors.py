@@ -405,3 +405,8 @@ def test_one_class_machines_know_no_unit_of_weights(factor):
     model = MKLOneClass([("bell", Gaussian(1.0))], tol=1e-6)
     extreme, usual = (clone(model).fit(X, sample_weight=np.full(60, unit)) for unit in (factor, 2.0))
     np.testing.assert_allclose(extreme.decision_function(X), usual.decision_function(X), atol=1e-12)
+
+
+def test_bytes_are_text_where_numbers_are_needed():
+    with pytest.raises(ValueError, match=r"X: column 0 holds text \('ab'\) where numbers are needed: name the columns"):
+        MKLClassifier(ONE).fit(np.full((60, 1), b"ab"), Y)

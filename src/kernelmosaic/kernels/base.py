@@ -385,8 +385,9 @@ def first_text(X: MatrixLike) -> tuple[Any, str] | None:
     table = np.asarray(X, dtype=object)
     for j, values in enumerate(table.T if table.ndim == 2 else [table.ravel()]):
         for value in values:
-            if isinstance(value, str) and not is_number(value):
-                return (list(X.columns)[j] if hasattr(X, "columns") else j), str(value)
+            text = value.decode("latin-1") if isinstance(value, bytes) else value
+            if isinstance(text, str) and not is_number(text):
+                return (list(X.columns)[j] if hasattr(X, "columns") else j), str(text)
     return None
 
 
