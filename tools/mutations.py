@@ -829,6 +829,22 @@ MUTATIONS = (
         "estimators/test_cross_fitting.py",
     ),
     _m(
+        "folds-by-samples-alone",
+        "weights judged by themselves however many there are",
+        "learning/cross_fitting.py",
+        "return n_units < FOLDS.rows_per_parameter * n_parameters",
+        "return n_units < FOLDS.rows_per_parameter",
+        "estimators/test_cross_fitting.py",
+    ),
+    _m(
+        "samples-for-groups",
+        "samples counted as what weights are learned from where whole groups are left out",
+        "learning/ridge_weights.py",
+        "return len(self.Y) if self.groups is None else len(self.groups)",
+        "return len(self.Y)",
+        "estimators/test_cross_fitting.py",
+    ),
+    _m(
         "prior-of-one-table-for-all",
         "strength of the prior that does not rise with kernels that differ",
         "learning/cross_fitting.py",

@@ -9,12 +9,13 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
+from sklearn.base import clone
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, by_group, per_column
 from kernelmosaic.learning.cross_fitting import FOLDS, RULE, effective_number, make_folds
-from kernelmosaic.learning.ridge_weights import RidgeTargets
+from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets, search_ridge
 from kernelmosaic.row_order import content_order, on_grid
 
 RNG = np.random.default_rng(11)
@@ -40,16 +41,38 @@ def folds_of(samples, y, groups=None):
     return make_folds(replace(targets, order=content_order(on_grid(samples), *ties), groups=members))
 
 
+def learn_weights_of(samples, y, criterion, weight_prior):
+    """Return the weights and the ridge that the kernels learn from samples, without any folds."""
+    matrices = np.array([kernel.fit(samples)(samples) for kernel in map(clone, KERNELS)])
+    targets = RidgeTargets.of_numbers(y[:, np.newaxis], np.ones(len(y)))
+    options = RidgeOptions(criterion=criterion, weight_prior=weight_prior, tol=FOLDS.tol)
+    point = search_ridge(StoredStack(matrices), targets, options=options).point
+    return {"weights": point.weights, "alpha": point.alpha}
+
+
 # What is printed had not been seen ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("criterion", ["auto", "loo", "evidence"])
-@pytest.mark.parametrize("machine", [MKLRidgeCV, MKLRidgeClassifierCV])
-def test_a_group_of_all_samples_but_one_is_judged_by_weights_of_all(machine, criterion):
-    groups = np.arange(60) == 17
-    targets = Y if machine is MKLRidgeCV else Y > 0
-    model = machine(KERNELS, criterion=criterion).fit(X, targets, groups=groups)
-    assert model.best_score_ == pytest.approx(model.training_score_)
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
+@pytest.mark.parametrize("n_others", [1, 2])
+def test_a_group_of_nearly_all_samples_is_judged_by_the_prior(n_others, criterion):
+    """One or two samples say nothing about weights: equal ones, and the ridge of the prior, judge the others."""
+    others = np.arange(60) < n_others
+    model = MKLRidgeCV(KERNELS, **PLAIN, criterion=criterion).fit(X, Y, groups=others)
+    of_prior = MKLRidgeCV(KERNELS, **PLAIN, weights=np.full(3, 1 / 3), alpha=np.exp(-1.0))
+    refit = of_prior.fit(X, Y, groups=others).loo_predictions_
+    assert_allclose(model.loo_predictions_[~others], refit[~others], atol=2e-3)
+    # The weights of the group judge the others.
+    learned = learn_weights_of(X[~others], Y[~others], criterion, model.weight_prior_)
+    of_group = MKLRidgeCV(KERNELS, **PLAIN, **learned).fit(X[~others], Y[~others])
+    assert_allclose(model.loo_predictions_[others], of_group.predict(X[others]), atol=1e-6)
+
+
+def test_classes_of_a_group_of_all_samples_but_one():
+    model = MKLRidgeClassifierCV(KERNELS).fit(X, Y > 0, groups=np.arange(60) == 0)
+    assert np.all(np.isfinite(model.loo_probabilities_))
+    # Without the group the class of the other sample is all that is known.
+    assert np.all(model.loo_predictions_[1:] == (Y[0] > 0))
 
 
 def test_an_output_left_out_does_not_depend_on_its_own_target():
@@ -69,9 +92,8 @@ def test_outputs_left_out_are_those_of_refits_with_weights_of_other_folds(criter
     model = MKLRidgeCV(KERNELS, **settings).fit(X, Y)
     every = np.arange(60)
     for fold in folds_of(X, Y)[:2]:
-        part = MKLRidgeCV(KERNELS, **settings).fit(X[fold.learned_from], Y[fold.learned_from])
         # The targets of the fold's others are in units of their own: weights and ridge are relative to each other.
-        given = {"weights": part.weights_, "alpha": part.alpha_}
+        given = learn_weights_of(X[fold.learned_from], Y[fold.learned_from], criterion, 1.0)
         for i in fold.judged[:3]:
             others = np.delete(every, i)
             refit = MKLRidgeCV(KERNELS, **PLAIN, **given).fit(X[others], Y[others])
@@ -166,6 +188,14 @@ def test_many_samples_of_few_weights_are_not_split():
     assert fewer.best_score_ != pytest.approx(fewer.training_score_, abs=1e-12)
 
 
+def test_groups_count_where_they_are_left_out_together():
+    n = int(FOLDS.rows_per_parameter * len(KERNELS))
+    A = RNG.normal(size=(n, 3))
+    y = A[:, 0] + RNG.normal(size=n)
+    model = MKLRidgeCV(KERNELS).fit(A, y, groups=np.arange(n) % 40)
+    assert model.best_score_ != pytest.approx(model.training_score_, abs=1e-12)
+
+
 def test_given_weights_have_seen_nothing():
     model = MKLRidgeCV(KERNELS, weights="uniform").fit(X, Y)
     assert model.best_score_ == pytest.approx(model.training_score_, abs=1e-12)
@@ -206,6 +236,9 @@ def test_the_effective_number_of_kernels():
     assert effective_number(StoredStack(apart), np.arange(40)) == pytest.approx(3.0, rel=1e-5)
     with_constant = np.concatenate([apart, np.ones((1, 40, 40))])
     assert effective_number(StoredStack(with_constant), np.arange(40)) == pytest.approx(3.0, rel=1e-5)
+    # Sums of a tenth are rounded.
+    with_tenths = np.concatenate([apart, np.full((1, 40, 40), 0.1)])
+    assert effective_number(StoredStack(with_tenths), np.arange(40)) == pytest.approx(3.0, rel=1e-5)
 
 
 def test_the_strength_rises_with_kernels_that_differ_and_falls_with_samples():

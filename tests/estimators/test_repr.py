@@ -107,6 +107,16 @@ def test_a_fitted_estimator_shows_what_it_learned(name):
     assert ("certified" in page.words) == (hasattr(model, "duality_gap_") and not hasattr(model, "gate"))
 
 
+def test_weights_of_every_target_have_a_training_score():
+    targets = np.random.default_rng(0).normal(size=(len(X), 2))
+    model = kernelmosaic.MKLRidgeCV([Linear(), Gaussian()], per_target=True, n_candidates=20).fit(X, targets)
+    page = Page(summary_html(model))
+    assert f"{model.training_score_:.4f}" in page.words
+    assert "training score by leave-one-out, mean of 2 targets" in page.words
+    assert "weight by target" in page.words
+    assert model.best_score_ == model.training_score_ == pytest.approx(np.mean(model.loo_scores_))
+
+
 def _close(word, weight):
     try:
         return abs(float(word) - weight) <= max(0.06 * abs(weight), 1e-12)

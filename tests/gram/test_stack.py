@@ -14,7 +14,7 @@ from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import DenseGram
 from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.options import StackOptions
-from kernelmosaic.gram.stack import ComputedStack, StoredStack, make_stack
+from kernelmosaic.gram.stack import ComputedStack, StoredStack, TriangleStack, make_stack
 from kernelmosaic.kernels import Correlation, Gaussian, Kernel, Laplacian, Linear, Polynomial, Precomputed, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 
@@ -292,3 +292,48 @@ def test_compiled_products_of_gaussians_beside_other_kernels(dtype, columns):
     np.testing.assert_allclose(stack.products(beta), expected, **close)
     found = stack.combined_products(support, beta[support], weights)
     np.testing.assert_allclose(found, np.tensordot(weights, expected, axes=1), **close)
+
+
+class TestTriangles:
+    """The form that is combined with many weights, one after the other."""
+
+    @pytest.fixture
+    def triangles(self, whole):
+        stack = StoredStack(whole).for_many_combinations()
+        assert isinstance(stack, TriangleStack)
+        return stack
+
+    def test_combined_kernels(self, triangles, whole):
+        weights = np.arange(P, dtype=float)
+        np.testing.assert_allclose(triangles.combine(weights).matrix, np.tensordot(weights, whole, 1), rtol=1e-13)
+
+    def test_gated_kernels(self, triangles, whole):
+        gates = np.random.default_rng(1).normal(size=(57, P))
+        expected = sum(np.outer(gates[:, m], gates[:, m]) * whole[m] for m in range(P))
+        np.testing.assert_allclose(triangles.combine(gates).matrix, expected, atol=1e-12)
+
+    def test_inner_products(self, triangles, whole):
+        B = np.random.default_rng(1).normal(size=(57, 57))
+        G = B + B.T
+        expected = [np.sum(G * K) for K in whole]
+        for stack in (triangles, StoredStack(whole)):
+            np.testing.assert_allclose(stack.inner_products(G), expected, rtol=1e-12)
+            np.testing.assert_allclose(stack.inner_products(G, [1, 3])[[0, 1, 3]], [0.0, *np.take(expected, [1, 3])])
+
+    def test_some_samples(self, triangles, whole):
+        rows = np.array([2, 3, 11, 40, 56])
+        part = triangles.take(rows)
+        for m, block in part.blocks(range(P), slice(0, 5), slice(0, 5)):
+            np.testing.assert_array_equal(block, whole[m][np.ix_(rows, rows)])
+
+    def test_blocks_and_products(self, triangles, whole):
+        rows, columns = np.array([5, 1]), np.array([0, 7, 9])
+        for m, block in triangles.blocks([4, 0], rows, columns):
+            np.testing.assert_array_equal(block, whole[m][np.ix_(rows, columns)])
+        beta = np.random.default_rng(1).normal(size=57) * (np.arange(57) % 3 == 0)
+        np.testing.assert_allclose(triangles.products(beta), whole @ beta, atol=1e-12)
+
+    def test_matrices_stay_where_memory_is_short_or_digits_are_few(self, whole):
+        one_byte_short = StackOptions(triangle_bytes=8 * P * 57 * 58 // 2 - 1)
+        for stack in (StoredStack(whole, options=one_byte_short), StoredStack(whole.astype(np.float32))):
+            assert stack.for_many_combinations() is stack

@@ -51,6 +51,11 @@ class ModelCard:
         return hasattr(self.model, "stationarity_")
 
     @property
+    def has_targets(self) -> bool:
+        """Whether every target has weights and a ridge of its own."""
+        return self.is_ridge and np.ndim(self.model.alpha_) == 1
+
+    @property
     def has_support(self) -> bool:
         """Whether some samples may be no support vectors; a smooth loss gives all a coefficient."""
         return not self.is_ridge and getattr(self.model, "loss", "") not in ("cox", "rank", "squared")
@@ -82,6 +87,10 @@ class ModelCard:
     def choice(self) -> list[tuple[str, str]]:
         """Name and value of what a search or a ridge estimator chose, and its score."""
         model = self.model
+        if self.has_targets:
+            # The weights of a target were chosen by the score.
+            what = f"training score by leave-one-out, mean of {len(model.alpha_)} targets"
+            return [(what, f"{model.best_score_:.4f}"), ("alpha, median", f"{np.median(model.alpha_):.3g}")]
         if self.is_ridge:
             return [("leave-one-out score", f"{model.best_score_:.4f}"), ("alpha", f"{model.alpha_:.3g}")]
         if len(getattr(model, "scores_by_norm_", ())) < 2:
@@ -101,6 +110,11 @@ class ModelCard:
             return found + (
                 [("clusters", f"{model.n_clusters_} by {model.embedding}")] if hasattr(model, "labels_") else []
             )
+        if self.has_targets:
+            return [
+                ("criterion, in nats, mean", f"{np.mean(model.criterion_):.6g}"),
+                ("candidates", f"{model.n_iter_}"),
+            ]
         if self.is_ridge:
             return [
                 ("criterion, in nats", f"{model.criterion_:.6g}"),
@@ -154,8 +168,9 @@ def _weights(model: Estimator) -> str:
     weights = np.asarray(model.weights_, dtype=np.float64)
     names = model.kernel_names_
     title = "mean gate" if hasattr(model, "gate") else "weight"
+    of_targets = ModelCard(model).has_targets
     if weights.ndim == 2 and len(weights) > _MOST_CLASSES:
-        title = f"{title}, mean over {len(weights)} classes"
+        title = f"{title}, mean over {len(weights)} {'targets' if of_targets else 'classes'}"
         weights = weights.mean(axis=0)
     size = np.abs(weights) if weights.ndim == 1 else np.abs(weights).max(axis=0)
     shown = np.sort(np.argsort(-size, kind="stable")[:_MOST_KERNELS])
@@ -166,7 +181,8 @@ def _weights(model: Estimator) -> str:
     else:
         labels = [escape(str(label)) for label in getattr(model, "classes_", range(len(weights)))]
         columns = "".join(f'<th scope="col" class="km-number">{label}</th>' for label in labels)
-        head = f'<tr><th scope="col">kernel, {title} by class</th>{columns}</tr>'
+        output = "target" if of_targets else "class"
+        head = f'<tr><th scope="col">kernel, {title} by {output}</th>{columns}</tr>'
         rows = [_cell_row(str(names[m]), weights[:, m], scale) for m in shown]
     rest = len(names) - len(shown)
     foot = f"<p>and {rest} more of smaller weight</p>" if rest else ""

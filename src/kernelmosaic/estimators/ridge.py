@@ -64,10 +64,13 @@ from kernelmosaic.learning.ridge_weights import (
     FeatureForm,
     RidgeLearned,
     RidgeOptions,
+    RidgeSearch,
+    RidgeStart,
     RidgeTargets,
     centre_and_unit,
     learn_from_some,
     learn_ridge,
+    search_ridge,
 )
 from kernelmosaic.learning.target_weights import TargetOptions, TargetsLearned, join_targets, learn_target_weights
 from kernelmosaic.row_order import content_order, on_grid
@@ -164,6 +167,8 @@ class WeightSearch:
         good, or are such.
     seen_share : float
         How much residuals by weights that had seen the sample count where outputs are calibrated.
+    start : RidgeStart or None
+        What the folds learned in the mean, from where the weights of all samples are near.
     """
 
     options: RidgeOptions
@@ -171,6 +176,7 @@ class WeightSearch:
     judged: NDArray[np.intp] | None = None
     unseen: Array | None = None
     seen_share: float = 1.0
+    start: RidgeStart | None = None
 
 
 @dataclass(frozen=True)
@@ -397,7 +403,8 @@ class BaseRidge(KernelEstimator):
         first, targets = prepared.first, prepared.targets
         with prepared.data.threads():
             search = self._choose_candidate(prepared)
-            found = self._learn(prepared.data, targets, start=first, rows=prepared.some, options=search.options)
+            start = search.start if first is None else first
+            found = self._learn(prepared.data, targets, start=start, rows=prepared.some, options=search.options)
         learned = replace(
             found,
             beta=found.beta * targets.unit,
@@ -513,23 +520,25 @@ class BaseRidge(KernelEstimator):
         **start: Any,
     ) -> RidgeLearned:
         """Learn what the parameters leave open, on a training set's kernels, or on the same ones in another form."""
-        tied = self._weights_are_tied
-        given = None if self.weights is None or tied else given_weights(self.weights, len(data.kernel_set))
-        first = start.get("start")
-        if rows is not None and isinstance(data, FeatureSet) and first is not None:
-            given, tied = first.weights, False
         stack = data.stack if stack is None else stack
         if options is None:
             options = self._candidates(data, stack, targets, targets.n_units)[0][0]
-        known: Any = {
-            "alpha": None if self.alpha == "learn" else float(self.alpha) / targets.weight_unit,
-            "weights": given,
-            "ties": side_ties(data.kernel_set) if tied else None,
-            "options": options,
-        }
+        known = {"options": options, **self._known_parameters(data, targets), **start}
+        first = start.get("start")
+        if rows is not None and isinstance(data, FeatureSet) and first is not None:
+            known |= {"weights": first.weights, "ties": None}
         if rows is not None and isinstance(stack, MatrixStack) and not isinstance(stack, PairStack):
-            return learn_from_some(stack, targets, rows, **known, **start)
-        return learn_ridge(stack, targets, **known, **start)
+            return learn_from_some(stack, targets, rows, **known)
+        return learn_ridge(stack, targets, **known)
+
+    def _known_parameters(self, data: TrainingSet, targets: RidgeTargets) -> dict[str, Any]:
+        """Return what of ridge and weights is given, and which weights are tied, as `search_ridge` reads them."""
+        tied = self._weights_are_tied
+        return {
+            "alpha": None if self.alpha == "learn" else float(self.alpha) / targets.weight_unit,
+            "weights": None if self.weights is None or tied else given_weights(self.weights, len(data.kernel_set)),
+            "ties": side_ties(data.kernel_set) if tied else None,
+        }
 
     @property
     def _weights_are_tied(self) -> bool:
@@ -583,21 +592,20 @@ class BaseRidge(KernelEstimator):
         if not cross_fitting.needs_folds(n_learned, n_parameters):
             return WeightSearch(tried[0], n_effective)
         problem = self._fold_problem(prepared)
-        if not problem.folds:
-            return WeightSearch(tried[0], n_effective)
 
-        def learn(
+        def search(
             stack: MatrixStack | FeatureStack, part: RidgeTargets, options: RidgeOptions, start: Any
-        ) -> RidgeLearned:
-            return self._learn(problem.data, part, stack, options=options, start=start)
+        ) -> RidgeSearch:
+            known = self._known_parameters(problem.data, part)
+            return search_ridge(stack, part, options=options, start=start, **known)
 
         def stack_for(fold: Fold) -> tuple[MatrixStack | FeatureStack, RidgeLearned | None]:
             return self._stack_of_fold(prepared, problem, fold)
 
-        fits = cross_fitting.cross_fit(problem.targets, problem.folds, tried, learn, stack_for)
+        fits = cross_fitting.cross_fit(problem.targets, problem.folds, tried, search, stack_for)
         chosen = cross_fitting.choose(fits, cross_fitting.RULE.gain(targets))
         unseen = fits[chosen].residuals[problem.numbers_of_judged]
-        return WeightSearch(tried[chosen], n_effective, problem.judged, unseen, seen_share)
+        return WeightSearch(tried[chosen], n_effective, problem.judged, unseen, seen_share, fits[chosen].middle)
 
     def _fold_problem(self, prepared: Prepared) -> FoldProblem:
         """Return the samples that are judged by weights learned from others, and how they are split.
@@ -938,9 +946,11 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         above 2·10¹⁰), that of weights between candidates is interpolated, mostly to three digits. The weights of a
         target are chosen by it, so that it is a training score: too high where samples are few for each kernel.
     best_score_ : float
-        R² of `loo_predictions_`, the mean over targets; with `per_target` the mean of `loo_scores_`.
+        R² of `loo_predictions_`, the mean over targets. With `per_target` it is the `training_score_`: cross-validate
+        the fit for a score of weights that had not seen the sample.
     training_score_ : float
-        The same by the weights of the model, which were chosen to make it large; not with `per_target`.
+        The same by the weights of the model, which were chosen to make it large; with `per_target` the mean of
+        `loo_scores_`.
     chosen_criterion_ : {"loo", "evidence"}
         The criterion that was minimised.
     weight_prior_ : float or None
@@ -1054,7 +1064,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self.alpha_ = alpha * weight_unit
         self.weights_ = learned.ratios * alpha[:, np.newaxis]
         self.criterion_, self.loo_scores_ = learned.value, 1.0 - learned.errors
-        self.best_score_ = float(np.mean(self.loo_scores_))
+        # Every sample had a part in the weights that judge it.
+        self.best_score_ = self.training_score_ = float(np.mean(self.loo_scores_))
         self.stationarity_ = stationarity
         self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
         self.n_iter_ = len(learned.candidates)

@@ -20,6 +20,9 @@ class StackOptions:
         Distances between training samples, which widths are learned of, are kept for the matrices in so much memory.
     few_samples : int
         Up to this many samples the passes over matrices are NumPy's, which wait for no compiler.
+    triangle_bytes : int
+        Where stored kernels are combined with many weights, the host keeps their lower triangles in up to so much more
+        memory: two products with these take a quarter of the time of NumPy's passes over matrices.
     cache_bytes : int
         Bytes of a block that the host works on at once: it stays in the second-level cache.
     host_tile : tuple of int
@@ -45,6 +48,7 @@ class StackOptions:
 
     distance_bytes: int = 2**27
     few_samples: int = TINY
+    triangle_bytes: int = 2**27
     cache_bytes: int = 2**19
     host_tile: tuple[int, int] = (256, 1024)
     cpu_tile: int = 512

@@ -20,7 +20,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from copy import copy
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 from types import ModuleType
 from typing import Any, cast
 
@@ -257,6 +258,20 @@ class MatrixStack(GramStack):
             each = self.backend.asarray(factors[:, np.newaxis] if factors.ndim == 1 else factors.T**2)
             self.backend.diagonal_view(K)[...] = (each * known).sum(0)
         return K
+
+    def inner_products(self, G: ArrayOrTensor, kernels: Kernels | None = None) -> Array:
+        """Return ⟨G, K_m⟩ of every kernel, for a symmetric G where the stack is; zero of kernels not asked for."""
+        n, asked = self.n_samples, self.asked(kernels)
+        products = np.zeros(self.n_kernels)
+        for strip in self.row_strips(n):
+            for m, block in self.placed_blocks(asked, strip, slice(0, n)):
+                exact = self.backend.astype(block, np.float64)
+                products[m] += float(self.backend.xp.vdot(G[strip].reshape(-1), exact.reshape(-1)))
+        return products
+
+    def for_many_combinations(self) -> MatrixStack:
+        """Return the same kernels in a form that is quick to combine with many weights, one after the other."""
+        return self
 
     def exact_placed_products(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return K_m β of every kernel where the stack is, (P, n, columns), from entries in double precision."""
@@ -663,6 +678,16 @@ class StoredStack(MatrixStack):
             else:
                 yield int(m), self.backend.take_block(K, rows, columns)
 
+    @cached_property
+    def _triangles(self) -> TriangleStack:
+        return TriangleStack.of(self.matrices)
+
+    def for_many_combinations(self) -> MatrixStack:
+        """Return the lower triangles where these are many numbers for NumPy's passes and few for the memory."""
+        n_bytes = 8 * self.n_kernels * _triangle_size(self.n_samples)
+        is_here = self.backend is NUMPY and self.dtype == np.float64
+        return self._triangles if is_here and n_bytes <= self.options.triangle_bytes else self
+
     def take(self, rows: Indices, stored: bool = True) -> StoredStack:
         matrices = self.backend.empty((self.n_kernels, len(rows), len(rows)), self.dtype)
         for m, block in self.placed_blocks(range(self.n_kernels), rows, rows):
@@ -699,6 +724,98 @@ class StoredStack(MatrixStack):
             for strip in row_strips(out.shape[1], 8 * self.entries // self.n_samples):
                 some = self.matrices[m][strip if isinstance(at, slice) else at[strip]]
                 out[m, strip] = self.backend.astype(some, self.backend.dtype(own)) @ full
+
+
+class TriangleStack(MatrixStack):
+    """The lower triangles of all matrices in memory, in double precision on the host: half of the numbers.
+
+    Combining the kernels, and inner products with another matrix, are products of one matrix with a vector.
+
+    Parameters
+    ----------
+    triangles : ndarray of shape (P, n (n + 1) / 2)
+        Row by row.
+    n_samples : int
+        n.
+    """
+
+    def __init__(self, triangles: Array, n_samples: int) -> None:
+        self.triangles, self.n_kernels, self.n_samples = triangles, len(triangles), n_samples
+        self.dtype, self.nbytes = triangles.dtype, triangles.nbytes
+        self.options = StackOptions()
+        self.entries = self.options.cache_bytes // self.dtype.itemsize
+
+    @classmethod
+    def of(cls, matrices: Array) -> TriangleStack:
+        """Return the stack of symmetric matrices, of shape (P, n, n)."""
+        n_kernels, n, _ = matrices.shape
+        return cls(matrices.reshape(n_kernels, -1).take(_Triangle.of(n).entries, axis=1), n)
+
+    @property
+    def _triangle(self) -> _Triangle:
+        return _Triangle.of(self.n_samples)
+
+    def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
+        places = self._triangle.places[rows][:, columns]
+        for m in kernels:
+            yield int(m), self.triangles[m].take(places)
+
+    def take(self, rows: Indices, stored: bool = True) -> TriangleStack:
+        places = self._triangle.places[np.ix_(rows, rows)].reshape(-1)
+        return TriangleStack(self.triangles.take(places[_Triangle.of(len(rows)).entries], axis=1), len(rows))
+
+    def for_many_combinations(self) -> MatrixStack:
+        return self
+
+    def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Gram:
+        if np.ndim(weights) > 1:
+            return super().combine(weights, out)
+        combined = np.asarray(weights, dtype=np.float64) @ self.triangles
+        return DenseGram(combined.take(self._triangle.places))
+
+    def inner_products(self, G: ArrayOrTensor, kernels: Kernels | None = None) -> Array:
+        lower = G.reshape(-1).take(self._triangle.entries) * self._triangle.counts
+        products = self.triangles @ lower
+        if kernels is not None:
+            products[np.setdiff1d(np.arange(self.n_kernels), self.asked(kernels))] = 0.0
+        return np.asarray(products)
+
+    def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
+        for m, block in self.placed_blocks(list(right), rows, columns):
+            out[m] += block @ right[m]
+
+
+def _triangle_size(n: int) -> int:
+    """Return the number of entries of the lower triangle of an n × n matrix."""
+    return n * (n + 1) // 2
+
+
+@dataclass(frozen=True)
+class _Triangle:
+    """Where the entries of a lower triangle are.
+
+    Attributes
+    ----------
+    entries : ndarray of shape (n (n + 1) / 2,)
+        Numbers of the entries of the triangle among the n² of the matrix, row by row.
+    places : ndarray of shape (n, n)
+        The place in the triangle of every entry of the matrix, or of its mirror image.
+    counts : ndarray of shape (n (n + 1) / 2,)
+        How often an entry of the triangle is in the matrix: once on the diagonal, else twice.
+    """
+
+    entries: Indices
+    places: Indices
+    counts: Array
+
+    @classmethod
+    @lru_cache(maxsize=4)
+    def of(cls, n: int) -> _Triangle:
+        """Return the triangle of n rows."""
+        rows, columns = np.tril_indices(n)
+        places = np.empty((n, n), dtype=np.intp)
+        places[rows, columns] = places[columns, rows] = np.arange(len(rows))
+        return cls(rows * n + columns, places, np.where(rows == columns, 1.0, 2.0))
 
 
 class StackClasses(ClassGram):

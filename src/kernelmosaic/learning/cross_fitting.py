@@ -18,16 +18,19 @@ import numpy as np
 from kernelmosaic._typing import Array, Indices
 from kernelmosaic.gram.feature_stack import FeatureStack, StoredFeatures
 from kernelmosaic.gram.pairs import PairStack
+from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.learning.ridge_weights import (
     DEFAULTS,
     RidgeLearned,
     RidgeOptions,
     RidgePoint,
+    RidgeSearch,
     RidgeStart,
     RidgeTargets,
     learn_ridge,
     make_form,
+    search_ridge,
 )
 from kernelmosaic.row_order import deal_into_folds
 
@@ -98,8 +101,6 @@ class FoldOptions:
     ----------
     n_folds : int
         Parts of the samples, each judged by weights learned from the others.
-    least_learned_from : int
-        Samples of which the largest fold leaves fewer are not split: leave-one-out needs so many.
     rows_per_parameter : float
         Samples, or groups, for each weight that is learned. Where there are more, weights that saw a sample judge it as
         others would.
@@ -112,16 +113,15 @@ class FoldOptions:
     """
 
     n_folds: int = 5
-    least_learned_from: int = 2
     rows_per_parameter: float = 50.0
     alignment_rows: int = 200
     alignment_entries: float = 2.0**22
     tol: float = 3e-3
 
 
-#: Learns weights from kernels and targets, with some options, from a start.
-Learner = Callable[
-    [MatrixStack | FeatureStack, RidgeTargets, RidgeOptions, RidgeLearned | RidgeStart | None], RidgeLearned
+#: Searches for the weights of kernels and targets, with some options, from a start.
+Search = Callable[
+    [MatrixStack | FeatureStack, RidgeTargets, RidgeOptions, RidgeLearned | RidgeStart | None], RidgeSearch
 ]
 
 RULE = StrengthRule()
@@ -154,10 +154,13 @@ class CrossFitted:
         In the units of `RidgeTargets.Y`.
     loss : float
         Their loss in nats, at the best scale of the outputs.
+    middle : RidgeStart
+        The geometric means of what the folds learned: close to what all samples will learn.
     """
 
     residuals: Array
     loss: float
+    middle: RidgeStart
 
 
 def effective_number(stack: MatrixStack | FeatureStack, order: Indices) -> float:
@@ -179,14 +182,20 @@ def effective_number(stack: MatrixStack | FeatureStack, order: Indices) -> float
     """
     most_rows = min(FOLDS.alignment_rows, int(np.sqrt(FOLDS.alignment_entries / stack.n_kernels)))
     n = min(len(order), max(most_rows, 2))
-    rows = np.sort(order[np.linspace(0, len(order) - 1, n).astype(np.intp)])
+    rows: Rows = slice(0, n)
+    if n < len(order):
+        rows = np.sort(order[np.linspace(0, len(order) - 1, n).astype(np.intp)])
     flat = np.empty((stack.n_kernels, n * n), dtype=np.float32)
     for m, block in stack.blocks(range(stack.n_kernels), rows, rows):
-        K = np.asarray(block, dtype=np.float64)
-        centred = K - K.mean(axis=0) - K.mean(axis=1)[:, np.newaxis] + K.mean()
+        centred = np.array(block, dtype=np.float64)
+        means = centred.mean(axis=0)
+        centred -= means
+        centred -= (means - means.mean())[:, np.newaxis]
         norm = float(np.linalg.norm(centred))
-        # A constant kernel is aligned with none.
-        flat[m] = centred.reshape(-1) / norm if norm > 0 else 0.0
+        # A constant kernel, of which rounding is left, is aligned with none.
+        if norm <= 10 * n * np.finfo(np.float64).eps * float(np.abs(means).max()):
+            norm = 0.0
+        flat[m] = centred.reshape(-1) * (1.0 / norm if norm > 0 else 0.0)
     alignments = np.asarray(flat @ flat.T, dtype=np.float64)
     total = float(np.trace(alignments))
     return total**2 / float(np.sum(alignments**2)) if total > 0 else 1.0
@@ -195,7 +204,7 @@ def effective_number(stack: MatrixStack | FeatureStack, order: Indices) -> float
 def make_folds(targets: RidgeTargets, most_rows: int | None = None) -> list[Fold]:
     """Return folds of equal shares of every class, or of small and large numbers, that keep groups together.
 
-    There are none where one of them would leave fewer than `FoldOptions.least_learned_from` samples to learn from.
+    Where a group of nearly all samples leaves one or two others, these judge it by the weights of the priors.
 
     Parameters
     ----------
@@ -213,8 +222,7 @@ def make_folds(targets: RidgeTargets, most_rows: int | None = None) -> list[Fold
         if most_rows is not None and len(rest) > most_rows:
             rest = rest[targets.take(rest).spread(most_rows)]
         folds.append(Fold(rest, np.flatnonzero(fold_of_row == k)))
-    least_learned_from = min(len(fold.learned_from) for fold in folds)
-    return folds if least_learned_from >= FOLDS.least_learned_from else []
+    return folds
 
 
 def needs_folds(n_units: int, n_parameters: int) -> bool:
@@ -234,7 +242,7 @@ def cross_fit(
     targets: RidgeTargets,
     folds: Sequence[Fold],
     tried: Sequence[RidgeOptions],
-    learn: Learner,
+    search: Search,
     stack_for: Callable[[Fold], tuple[MatrixStack | FeatureStack, RidgeLearned | None]],
 ) -> list[CrossFitted]:
     """Return residuals of samples left out, by weights learned without their folds, for every candidate.
@@ -249,25 +257,37 @@ def cross_fit(
         Every sample that counts is judged in one of them.
     tried : sequence of RidgeOptions
         The candidates.
-    learn : callable
-        Learns weights from the kernels and targets of a fold, with the options of a candidate, from a start.
+    search : callable
+        Searches for the weights of the kernels and targets of a fold, with the options of a candidate, from a start.
     stack_for : callable
         Returns, for a fold, the kernels of all samples, and what was learned with their widths, if it was.
     """
     quick = [replace(options, tol=max(options.tol, FOLDS.tol)) for options in tried]
     starts: list[RidgeStart | None] = [None] * len(tried)
     residuals = [np.empty_like(targets.Y) for _ in tried]
+    points: list[list[RidgePoint]] = [[] for _ in tried]
     for fold in folds:
         stack, learned_with_widths = stack_for(fold)
         fold_stack, fold_targets = stack_of(stack, fold.learned_from), targets_of(targets, fold.learned_from)
         for k, options in enumerate(quick):
             start = starts[k] if learned_with_widths is None else learned_with_widths
-            learned = learn(fold_stack, fold_targets, options, start)
-            starts[k] = learned.first
-            point = RidgePoint(learned.weights, learned.alpha, learned.scale, {})
-            left_out = make_form(stack, targets, {}, options).residuals_left_out(point)
+            found = search(fold_stack, fold_targets, options, start)
+            starts[k] = found.first
+            points[k].append(found.point)
+            left_out = make_form(stack, targets, {}, options).residuals_left_out(found.point)
             residuals[k][fold.judged] = left_out[fold.judged]
-    return [CrossFitted(of_candidate, left_out_loss(targets, of_candidate)) for of_candidate in residuals]
+    return [
+        CrossFitted(of_candidate, left_out_loss(targets, of_candidate), middle_of(learned_in_folds))
+        for of_candidate, learned_in_folds in zip(residuals, points, strict=True)
+    ]
+
+
+def middle_of(points: Sequence[RidgePoint]) -> RidgeStart:
+    """Return the geometric means of weights, ridges and scales."""
+    weights = np.exp(np.mean([np.log(point.weights) for point in points], axis=0))
+    alpha = np.exp(np.mean([np.log(point.alpha) for point in points]))
+    scale = np.exp(np.mean([np.log(point.scale) for point in points]))
+    return RidgeStart(weights, float(alpha), float(scale))
 
 
 def left_out_loss(targets: RidgeTargets, residuals: Array) -> float:
@@ -326,26 +346,27 @@ def learn_weights(
     strength = RULE.strength(n_effective, stack.n_kernels, targets.n_units)
     tried = candidates(options, "loo" if isinstance(stack, PairStack) else "auto", strength, False)
 
-    def learn(
+    def search(
         fold_stack: MatrixStack | FeatureStack,
         fold_targets: RidgeTargets,
         fold_options: RidgeOptions,
         start: RidgeLearned | RidgeStart | None,
-    ) -> RidgeLearned:
-        return learn_ridge(fold_stack, fold_targets, options=fold_options, start=start)
+    ) -> RidgeSearch:
+        return search_ridge(fold_stack, fold_targets, options=fold_options, start=start)
 
-    chosen = 0
+    chosen, start = 0, None
     folds = make_folds(targets) if len(tried) > 1 and needs_folds(targets.n_units, stack.n_kernels) else []
     if folds:
-        fits = cross_fit(targets, folds, tried, learn, lambda fold: (stack, None))
+        fits = cross_fit(targets, folds, tried, search, lambda fold: (stack, None))
         chosen = choose(fits, RULE.gain(targets))
-    return learn_ridge(stack, targets, options=tried[chosen])
+        start = fits[chosen].middle
+    return learn_ridge(stack, targets, start=start, options=tried[chosen])
 
 
 def stack_of(stack: MatrixStack | FeatureStack, rows: Indices) -> MatrixStack | FeatureStack:
     """Return the kernels between some samples, in the form that they have."""
     if isinstance(stack, MatrixStack):
-        return stack.take(rows, stored=True)
+        return stack.for_many_combinations().take(rows, stored=True)
     features = dict(stack.placed_features(rows, range(stack.n_kernels)))
     return StoredFeatures([features[m] for m in range(stack.n_kernels)])
 

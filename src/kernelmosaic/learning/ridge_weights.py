@@ -287,21 +287,23 @@ class RidgeMachine:
 
 @dataclass(frozen=True)
 class RidgeStart:
-    """Equal weights, a ridge and a scale to start from.
+    """Weights, a ridge and a scale to start from.
 
     Attributes
     ----------
-    weight, alpha, scale : float
-        The weight of every kernel, α and a.
+    weights : float or ndarray of shape (P,)
+        η of every kernel; a number where all are equal.
+    alpha, scale : float
+        α and a.
     """
 
-    weight: float
+    weights: float | Array
     alpha: float
     scale: float
 
     def logs(self, n_kernels: int) -> Array:
         """Return log η, log α and log a."""
-        return np.log([*np.full(n_kernels, self.weight), self.alpha, self.scale])
+        return np.log([*np.broadcast_to(self.weights, n_kernels), self.alpha, self.scale])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,6 +339,54 @@ class RidgeLearned(RidgeMachine):
 
 
 def learn_ridge(
+    stack: MatrixStack | FeatureStack, targets: RidgeTargets, *, options: RidgeOptions = DEFAULTS, **known: Any
+) -> RidgeLearned:
+    """Minimise the criterion as `search_ridge` does, which has the parameters, and return the machine that results."""
+    return search_ridge(stack, targets, options=options, **known).learned()
+
+
+@dataclass(frozen=True)
+class RidgeSearch:
+    """Where a search for weights, ridge, scale and widths ended.
+
+    Attributes
+    ----------
+    problem : RidgeProblem
+        What was minimised.
+    x : ndarray
+        The logarithms at the end.
+    stationarity, history, first : float, list of float, RidgeStart
+        As in `RidgeLearned`.
+    """
+
+    problem: RidgeProblem
+    x: Array
+    stationarity: float
+    history: list[float]
+    first: RidgeStart
+
+    @property
+    def point(self) -> RidgePoint:
+        """The parameters; the scale is one where the criterion has none."""
+        point = self.problem.read(self.x)
+        return point if self.problem.has_scale else replace(point, scale=1.0)
+
+    def learned(self) -> RidgeLearned:
+        """Return the machine, with all that was learned."""
+        point = self.point
+        return RidgeLearned(
+            **self.problem.machine(self.x, self.problem.form.machine(point)),
+            weights=point.weights,
+            alpha=point.alpha,
+            scale=point.scale,
+            widths={m: np.exp(log_widths) for m, log_widths in point.log_widths.items()},
+            stationarity=self.stationarity,
+            history=self.history,
+            first=self.first,
+        )
+
+
+def search_ridge(
     stack: MatrixStack | FeatureStack,
     targets: RidgeTargets,
     *,
@@ -346,12 +396,15 @@ def learn_ridge(
     widths: Mapping[int, RadialWidths] | None = None,
     start: RidgeLearned | RidgeStart | None = None,
     options: RidgeOptions = DEFAULTS,
-) -> RidgeLearned:
+) -> RidgeSearch:
     """Minimise the criterion over the logarithms of weights, ridge, scale and widths by quasi-Newton steps.
 
     Widths for numbers are learned with everything else. Those for classes are learned last, from what was learned with
     the widths they start from, and stay there where learning them lowers the criterion by less than one nat per width:
     the gain is then one of chance.
+
+    One sample has no leave-one-out error, and two have the same one whatever the kernel: a constant. What is left are
+    the priors, whose mode is returned: equal weights.
 
     Parameters
     ----------
@@ -372,13 +425,12 @@ def learn_ridge(
 
     Returns
     -------
-    RidgeLearned
+    RidgeSearch
     """
     P, widths = stack.n_kernels, dict(widths or {})
     form = make_form(stack, targets, widths, options)
     problem = RidgeProblem(form, options, widths)
-    if start is None and options.n_init > 1 and alpha is None and not widths and isinstance(form, MatrixForm):
-        start = _learn_start(form.stack, targets, weights, options)
+    start = start or _learn_start(form, targets, alpha, weights, options)
     begin = _place_of_start(start, P, options)
     first = start.logs() if isinstance(start, RidgeLearned) else begin.logs(P)
     x = np.concatenate([first, *(one.start for one in widths.values())])
@@ -392,6 +444,8 @@ def learn_ridge(
     if alpha is not None:
         x[P], free[P], problem.least_ridge = np.log(alpha), False, 0.0
     free[P + 1] = problem.has_scale
+    if stack.n_samples == 1:
+        return RidgeSearch(problem, problem.at_mode_of_prior(x, free), 0.0, [], begin)
     history: list[float] = []
     samples = options.slope_count(targets)
 
@@ -436,17 +490,7 @@ def learn_ridge(
         end, lower, there = improve(x, free | is_width, options.max_iter)
         if reached - lower > is_width.sum():
             x, steepest = end, there
-    at = problem.read(x)
-    return RidgeLearned(
-        **problem.machine(x, form.machine(at)),
-        weights=at.weights,
-        alpha=at.alpha,
-        scale=at.scale if problem.has_scale else 1.0,
-        widths={m: np.exp(log_widths) for m, log_widths in at.log_widths.items()},
-        stationarity=steepest / samples,
-        history=history,
-        first=begin,
-    )
+    return RidgeSearch(problem, x, steepest / samples, history, begin)
 
 
 def learn_from_some(
@@ -486,18 +530,23 @@ def _place_of_start(start: RidgeLearned | RidgeStart | None, n_kernels: int, opt
 
 
 def _learn_start(
-    stack: MatrixStack, targets: RidgeTargets, weights: Array | None, options: RidgeOptions
+    form: RidgeForm, targets: RidgeTargets, alpha: float | None, weights: Array | None, options: RidgeOptions
 ) -> RidgeStart | None:
     """Return ridge and scale of at most a third of the samples, whose systems cost a 27th, with equal weights.
 
-    The weights of the third lead to higher criteria of all samples on some data. Of few samples it is None.
+    The weights of the third lead to higher criteria of all samples on some data. It is None of few samples, where
+    systems are no matrices, where widths are learned or the ridge is given, and where one start is all that is tried.
     """
+    if options.n_init == 1 or alpha is not None or not isinstance(form, MatrixForm) or form.widths:
+        return None
+    stack = form.stack
     count = min(stack.n_samples // 3, stack.part_samples)
     if count < options.first_rows:
         return None
     rows = targets.spread(count)
-    learned = learn_ridge(stack.take(rows, stored=True), targets.take(rows), weights=weights, options=options)
-    return RidgeStart(float(learned.weights.mean()), learned.alpha, learned.scale)
+    part = stack.take(rows, stored=True)
+    point = search_ridge(part, targets.take(rows), weights=weights, options=options).point
+    return RidgeStart(float(point.weights.mean()), point.alpha, point.scale)
 
 
 def make_form(
@@ -511,12 +560,13 @@ def make_form(
     if isinstance(stack, PairStack):
         return PairForm(stack, targets, options)
     if not isinstance(stack, FeatureStack):
-        return MatrixForm(stack, targets, criterion, widths)
+        return MatrixForm(stack.for_many_combinations(), targets, criterion, widths)
     if stack.n_samples <= int(np.sum(stack.widths)):
         # Matrices are the smaller, and leave the digits of samples whose targets are met.
         every = dict(stack.features(slice(0, stack.n_samples), range(stack.n_kernels)))
         exact = [every[m].astype(np.float64) for m in range(stack.n_kernels)]
-        return MatrixForm(StoredStack(np.array([Z @ Z.T for Z in exact])), targets, criterion, widths)
+        matrices = StoredStack(np.array([Z @ Z.T for Z in exact]))
+        return MatrixForm(matrices.for_many_combinations(), targets, criterion, widths)
     return FeatureForm(stack, targets, criterion, options.left_out_rows, options.left_out_groups)
 
 
@@ -560,12 +610,9 @@ class MatrixForm:
             r = system.residuals(beta, t.groups)
             value, g, in_scale = t.loss(r, at.scale)
             G = system.slope(beta, r, g, t.groups)
-        stack, in_widths = self.stack, []
-        slopes, n, fixed = np.zeros(stack.n_kernels), stack.n_samples, np.setdiff1d(np.arange(stack.n_kernels), [*own])
-        for strip in stack.row_strips(n):
-            for m, block in stack.placed_blocks(fixed, strip, slice(0, n)):
-                exact = stack.backend.astype(block, np.float64)
-                slopes[m] += float(stack.backend.xp.vdot(G[strip].reshape(-1), exact.reshape(-1)))
+        in_widths: list[Array] = []
+        fixed = np.setdiff1d(np.arange(self.stack.n_kernels), [*own]) if own else None
+        slopes = self.stack.inner_products(G, fixed)
         for m, K in own.items():
             K *= G
             slopes[m] = float(K.sum())
@@ -999,6 +1046,13 @@ class RidgeProblem:
         """Return the fields of the machine at x, the priors added to its criterion."""
         return vars(replace(found, value=found.value + self.prior(x)[0]))
 
+    def at_mode_of_prior(self, x: Array, free: Mask) -> Array:
+        """Return x with the logarithms of weights, ridge and scale that are free at their largest prior."""
+        P = self.n_kernels
+        mode = x.copy()
+        mode[: P + 2] = [*np.full(P, -np.log(P)), self.options.alpha_mean, 0.0]
+        return np.where(free, mode, x)
+
     def prior(self, x: Array) -> tuple[float, Array]:
         """Return the priors, in nats, and their slopes."""
         P, o = self.n_kernels, self.options
@@ -1007,7 +1061,8 @@ class RidgeProblem:
         apart = np.concatenate([off, [x[P] - o.alpha_mean, x[P + 1]]])
         strength = np.concatenate([np.full(P, o.weight_prior), [o.alpha_prior, o.scale_prior * self.has_scale]])
         value, pull = float(strength @ apart**2), [2.0 * strength * apart]
-        for m, log_widths in self.read(x).log_widths.items():
+        log_widths_of_kernels = self.read(x).log_widths if self.widths else {}
+        for m, log_widths in log_widths_of_kernels.items():
             mean = float(log_widths.mean())
             off, moved = log_widths - mean, mean - float(self.widths[m].start.mean())
             value += o.column_prior * float(off @ off) + o.width_prior * moved**2
