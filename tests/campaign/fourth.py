@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from tests.campaign.certificates import Dishonest
+from tests.campaign.certificates import Dishonest, hides_tolerance
 from tests.campaign.problems import _pick
 
 import kernelmosaic as km
@@ -104,7 +104,10 @@ def draw(seed: int, index: int) -> Twins:
 
 def check_fit(problem: Twins, told: Told) -> str:
     """Raise `Dishonest` unless the ways agree; return how that was shown."""
-    return _JUDGES[problem.family](problem, told)
+    shown = _JUDGES[problem.family](problem, told)
+    fits = zip(told.found, problem.inputs, strict=True)
+    kernels = problem.facts.get("kernels", [])
+    return "rounding" if any(hides_tolerance(model, X, kernels) for model, (X, _, _) in fits) else shown
 
 
 # Samples, targets and kernels ----------------------------------------------------------------------------------------
@@ -258,7 +261,7 @@ def _steps(rng: np.random.Generator) -> Twins:
     first = {
         "discriminant": lambda: DiscriminantMKLClassifier(kernels, alpha=0.1),
         "projected": lambda: LocalizedMKLClassifier(
-            [Projected(Gaussian(), n_components=1), Linear()], n_init=1, max_iter=5, random_state=0
+            [Projected(Gaussian(), n_components=1), Linear()], n_init=1, tol=0.3, random_state=0
         ),
         "search": lambda: PathSearchCV(DiscriminantMKLClassifier(kernels), Cs=[0.1, 1.0], cv=2),
         "outputs": lambda: Outputs(getattr(km, last)(kernels, C=1.0)),

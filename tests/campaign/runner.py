@@ -32,6 +32,11 @@ GENERATORS: dict[str, tuple[Callable[[int, int], Any], Callable[[Any, Any], str]
 }
 #: Generators of problems of which nothing is so extreme that rounding would explain a gap above `tol`.
 MUST_CONVERGE = ("fifth",)
+#: How a judge says that its bound of rounding, which is not the library's, is larger than the tolerance.
+HIDDEN = "rounding"
+#: What every warning of a tolerance that is not met names, and what only the warning of other fits of a search does: at
+#: the ends of a grid these may be hidden by rounding, and the fit that is chosen warns by itself.
+_UNMET, _IN_SEARCH = "tol=", "fits stopped above"
 #: A share of problems that end at a gap of one or more although nothing is extreme, beyond which the report says so.
 _FEW = 0.02
 #: What must not happen.
@@ -59,8 +64,9 @@ class Outcome:
     Attributes
     ----------
     kind : str
-        "ok"; "warned", not converged but honest; "refused", by a ValueError that names a parameter; or a failure, which
-        a gap above `tol` is, too, where nothing is extreme ("UNREACHED").
+        "ok"; "warned", of something else than the tolerance; "rounding", a tolerance that is not met where the judge
+        shows that rounding is larger; "refused", by a ValueError that names a parameter; or a failure, which any other
+        tolerance that is not met is, too ("UNREACHED").
     seconds : float
         What the fit took.
     shown : str
@@ -107,10 +113,10 @@ def run_one(seed: int, index: int, *, generator: str = "first", patience: float 
     if seconds > patience:
         # The first fit of its kind compiles loops: what counts is the second.
         kind, seconds, shown, detail, gap = _attempt(problem, check_fit)
-        if seconds > patience and kind not in FAILURES:
-            kind = "SLOW"
-    if kind == "warned" and generator in MUST_CONVERGE:
+    if kind == "rounding" and generator in MUST_CONVERGE:
         kind = "UNREACHED"
+    if seconds > patience and kind not in FAILURES:
+        kind = "SLOW"
     boundless = gap >= 1.0 and getattr(problem, "moderate", False)
     return Outcome(seed, index, kind, seconds, shown, detail, problem.joint, generator, boundless, _solver_of(problem))
 
@@ -152,7 +158,14 @@ def _attempt(problem: Any, check_fit: Callable[[Any, Any], str]) -> tuple[str, f
     gap = float(getattr(model, "duality_gap_", 0.0))
     if not stopped and gap > model.tol:
         return "DISHONEST", seconds, shown, f"duality_gap_={gap:.3g} is above tol without a warning", gap
-    return ("warned" if stopped else "ok"), seconds, shown, "; ".join(stopped), gap
+    return _kind_of(stopped, gap <= model.tol, shown), seconds, shown, "; ".join(stopped), gap
+
+
+def _kind_of(stopped: list[str], is_closed: bool, shown: str) -> str:
+    """Return what became of an honest fit, from its warnings, whether its gap is within `tol`, and its judge's word."""
+    if is_closed and not any(_UNMET in message and _IN_SEARCH not in message for message in stopped):
+        return "warned" if stopped else "ok"
+    return "rounding" if shown == HIDDEN else "UNREACHED"
 
 
 def _is_clear(problem: Any, error: Exception) -> bool:
@@ -291,13 +304,16 @@ def _report(outcomes: list[Outcome]) -> str:
 
 
 def _reached_lines(outcomes: list[Outcome]) -> list[str]:
-    """Return how many of the fits of each solver reached the gap that was asked for."""
-    fits = [one for one in outcomes if one.solver and one.kind in ("ok", "warned", "SLOW", "UNREACHED")]
+    """Return how many of the fits of each solver reached the tolerance that was asked for."""
+    fits = [one for one in outcomes if one.kind in ("ok", "warned", "SLOW", "rounding", "UNREACHED")]
     lines = []
     for solver in sorted({one.solver for one in fits}):
         kinds = Counter(one.kind for one in fits if one.solver == solver)
-        reached = kinds["ok"] + kinds["SLOW"]
-        lines.append(f"reached tol, solver={solver!r}: {reached} of {kinds.total()}")
+        reached = kinds["ok"] + kinds["warned"] + kinds["SLOW"]
+        line = f"reached tol, {solver or 'given weights'}: {reached} of {kinds.total()}"
+        if kinds["rounding"]:
+            line += f", where rounding hides the tolerance of {kinds['rounding']}"
+        lines.append(line)
     return lines
 
 

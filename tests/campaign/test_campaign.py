@@ -13,7 +13,7 @@ import pytest
 from tests.campaign import fourth, sixth, third
 from tests.campaign.certificates import Dishonest, check_fit
 from tests.campaign.problems import DrawnKernel, DrawnProblem, draw
-from tests.campaign.runner import GENERATORS, report, run_many, run_one
+from tests.campaign.runner import GENERATORS, MUST_CONVERGE, Outcome, _kind_of, report, run_many, run_one
 from tests.campaign.second import judge
 from tests.campaign.second import problems as second
 from tests.campaign.second.entries import U, applied, combined, entries
@@ -42,9 +42,17 @@ def test_no_random_problem_crashes_hangs_or_is_dishonest():
     counts = {name: int(os.environ.get("CAMPAIGN_COUNT", count)) for name, count in COUNTS.items()}
     assert set(counts) == set(GENERATORS)
     outcomes = run_many(seed, [(name, index) for name, count in counts.items() for index in range(count)])
-    # Seconds depend on the machine and on what else it does: only `make campaign` counts fits that are slow, and here
-    # only those that do not end.
-    assert not any(outcome.failed and outcome.kind != "SLOW" for outcome in outcomes), report(outcomes)
+    assert not any(fails_here(outcome) for outcome in outcomes), report(outcomes)
+
+
+def fails_here(outcome):
+    """Whether a problem fails that is drawn anew in every run.
+
+    Seconds depend on the machine and on what else it does: `make campaign` counts fits that are slow, and here only
+    those that do not end count. It also counts every tolerance that is not met; here those of moderate problems count.
+    """
+    is_extreme = outcome.generator not in MUST_CONVERGE
+    return outcome.failed and outcome.kind != "SLOW" and not (outcome.kind == "UNREACHED" and is_extreme)
 
 
 #: Problems that campaigns found: a weight of −3e-18 (twice), an objective relative to the smaller bound, an overflow
@@ -74,7 +82,32 @@ MENDED = [
 @pytest.mark.parametrize(("generator", "seed", "index"), MENDED)
 def test_problems_that_once_failed(generator, seed, index):
     outcome = run_one(seed, index, generator=generator)
-    assert not outcome.failed or outcome.kind == "SLOW", str(outcome)
+    assert not fails_here(outcome), str(outcome)
+
+
+@pytest.mark.parametrize(
+    ("stopped", "is_closed", "shown", "kind"),
+    [
+        ([], True, "gap", "ok"),
+        (["entries are so large that rounding may change a prediction"], True, "gap", "warned"),
+        (["2 of 18 fits stopped above tol=1e-06"], True, "gap", "warned"),
+        (["stopped at a slope of 0.1 per sample, above tol=0.001"], True, "gap", "UNREACHED"),
+        (["stopped at a relative duality gap of 0.1, above tol=0.001"], False, "gap", "UNREACHED"),
+        (["stopped at a relative duality gap of 0.1, above tol=0.001"], False, "rounding", "rounding"),
+        (["the optimum is zero to rounding"], False, "unknown", "UNREACHED"),
+    ],
+)
+def test_a_tolerance_that_is_not_met_fails_unless_the_judge_shows_rounding(stopped, is_closed, shown, kind):
+    assert _kind_of(stopped, is_closed, shown) == kind
+
+
+def test_the_report_says_how_many_reached_the_tolerance():
+    kinds = ["ok", "ok", "rounding", "UNREACHED"]
+    outcomes = [Outcome(1, index, kind, solver="silp") for index, kind in enumerate(kinds)]
+    outcomes.append(Outcome(1, 4, "ok"))
+    text = report(outcomes)
+    assert "reached tol, silp: 2 of 4, where rounding hides the tolerance of 1" in text
+    assert "reached tol, given weights: 1 of 1" in text
 
 
 def test_newton_steps_that_end_short_give_way():
