@@ -35,6 +35,7 @@ def first_of_families(cases):
     return list(first.values())
 
 
+@pytest.mark.campaign
 def test_no_random_problem_crashes_hangs_or_is_dishonest():
     # Fresh every time; a failure prints the seed and how to run the problem again. One process runs all of them: to
     # start one costs as much as thirty problems.

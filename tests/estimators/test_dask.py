@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 from sklearn.base import clone
+from tests.sweeps import later
 
 from kernelmosaic import MKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear
@@ -149,7 +150,7 @@ def alive(process):
     return True
 
 
-@pytest.mark.parametrize("misfortune", [slow_one, kill_one])
+@pytest.mark.parametrize("misfortune", [later(slow_one), kill_one])
 def test_whatever_happens_to_a_worker_costs_time_alone(client, monkeypatch, misfortune):
     from kernelmosaic.gram._dask_features import DaskFeatures
 

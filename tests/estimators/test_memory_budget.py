@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+#: Three thousand samples in a process of their own take a quarter of a minute.
+pytestmark = pytest.mark.campaign
+
 #: MiB that documentation says come on top: of every fit up to 5000 samples, with room to spare; and once per process.
 FIT, PROCESS = 24, 180
 
