@@ -44,7 +44,7 @@ OF_OWN_LINES = [
 
 
 @pytest.mark.usefixtures("dispatch")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Localized:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", thinned(NAMES, OF_OWN_LINES))
 def test_every_estimator_takes_them_and_answers_in_numpy(name):
     y = np.column_stack([Y, np.exp(X[:, 0])]) if "Survival" in name else Y

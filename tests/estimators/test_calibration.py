@@ -138,7 +138,7 @@ MODELS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Localized:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_cross_fitting_is_a_loop_of_plain_fits(name):
     n_classes, model = MODELS[name]

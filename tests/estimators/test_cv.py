@@ -145,7 +145,7 @@ def test_several_labels():
     assert model.predict(X).shape == model.predict_proba(X).shape == (150, 3)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Localized:sklearn.exceptions.ConvergenceWarning")
 def test_localized():
     X, y = two_classes(100)
     kernels, options = [Linear(), Gaussian()], {"n_init": 1, "max_iter": 4}

@@ -57,7 +57,7 @@ IN_FEATURES = (MKLClassifier, DiscriminantMKLClassifier, LocalizedMKLClassifier)
 FITS = [(kind, approximation) for kind in MODELS for approximation in (None, "nystroem")]
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Localized:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     ("kind", "approximation"),
     thinned(FITS, [(kind, name) for kind, name in FITS if name is None or kind in IN_FEATURES]),

@@ -44,7 +44,7 @@ def fitted_values(model, samples, new):
     return model.weights_, model.dual_coef_, decide(new)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Localized:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     ("model", "approximation"),
     [

@@ -106,7 +106,7 @@ def test_one_class_of_many_samples_and_few_of_the_other():
     assert_allclose(fitted(model, y, memory_budget=BUDGET // 8).objective_, stored, rtol=2e-5)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Localized:sklearn.exceptions.ConvergenceWarning")
 def test_localized_learning_takes_the_same_steps():
     model = LocalizedMKLClassifier([Linear(), Gaussian(2.0)], n_init=1, max_iter=5, random_state=0, tol=1e-6)
     stored = fitted(model, TWO, memory_budget=None).objective_

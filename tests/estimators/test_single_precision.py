@@ -49,7 +49,6 @@ def by_formula(model, kernels, X):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("where", PLACES)
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_predictions_are_those_of_the_formula(where, dtype):
     X, width = placed(where, dtype), 2.0 * PLACES[where][1]
     kernels = [Linear(), Polynomial(3), Gaussian(width)]

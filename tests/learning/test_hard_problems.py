@@ -64,7 +64,7 @@ def blas_threads(given):
     return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:MKLRidgeClassifierCV:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("estimator", [DiscriminantMKLClassifier, partial(MKLRidgeClassifierCV, max_iter=1)])
 def test_systems_of_some_hundred_samples_are_solved_on_one_thread(estimator):
     rng = np.random.RandomState(0)
@@ -75,7 +75,7 @@ def test_systems_of_some_hundred_samples_are_solved_on_one_thread(estimator):
     assert set.union(*threads) == {1}
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Localized:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("estimator", [MKLClassifier, partial(LocalizedMKLClassifier, n_init=1, max_iter=1)])
 def test_few_samples_are_learned_on_one_thread_of_the_linear_algebra(estimator):
     rng = np.random.RandomState(0)

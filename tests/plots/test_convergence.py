@@ -28,7 +28,7 @@ def closed_figures():
     plt.close("all")
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Localized:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     "model",
     [

@@ -48,7 +48,7 @@ def names(display):
     return [label.get_text() for label in display.ax_.get_yticklabels()]
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Localized:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     "model",
     [
