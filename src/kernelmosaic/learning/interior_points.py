@@ -322,6 +322,10 @@ def low_rank_factor(stack: GramStack, m: int, most: int, n_roundings: float = 10
 
 
 def _diagonal(stack: GramStack, m: int, block_samples: int = 256) -> Array:
+    # Stacks that compute entries whenever they are needed have their diagonals.
+    known = getattr(stack, "diagonals", None)
+    if known is not None:
+        return np.asarray(known[m], dtype=np.float64)
     parts = []
     for rows in row_strips(stack.n_samples, block_samples):
         ((_, block),) = stack.blocks([m], rows, rows)
