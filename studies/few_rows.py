@@ -3,6 +3,7 @@
     python studies/few_rows.py --data FOLDER [--output FOLDER] [--jobs 16] [--only PART …] [--methods METHOD …]
         [--seeds N] [--minutes N]
     python studies/few_rows.py --tables RUN [RUN …]
+    python studies/few_rows.py --rivals RUN [RUN …]
     python studies/few_rows.py --page
 
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds the files of docs/datasets.md and docs/studies.md that the
@@ -10,7 +11,8 @@ real sets are read from; generated parts need no file. Every fit that is done is
 stopped run goes on where it was. To compare with an earlier version, run the study once more with that version
 on the path and with ``--methods default``: rows carry the version, and the commit if the environment variable
 KERNELMOSAIC_COMMIT names it or the package is a checkout. `--tables` writes the means of every cell over its draws to
-docs/studies/few_rows.csv, then the picture and the page docs/studies/few_rows.md.
+docs/studies/few_rows.csv, then the picture and the page docs/studies/few_rows.md. `--rivals` writes those of runs of
+all methods, which take long, to docs/studies/few_rows_rivals.csv: other machines beside ours on the same splits.
 
 Fixed before the run:
 
@@ -58,6 +60,8 @@ from kernelmosaic import MKLClassifierCV, MKLRegressorCV, MKLRidgeClassifierCV, 
 from kernelmosaic.kernels import Gaussian, Linear, by_group, per_column
 
 PICTURE = "studies_few_rows.png"
+#: The table of the runs of all methods.
+RIVALS = "few_rows_rivals"
 #: What the default is compared with.
 REFERENCE_VERSION, REFERENCE_COMMIT = "0.4.0", "5c6a552f"
 DEFAULT, EQUAL, EVIDENCE, MARGIN = "default", "equal weights", "evidence, prior 1", "margin"
@@ -65,6 +69,8 @@ SVM, BOOSTING = "tuned SVM", "boosted trees"
 METHODS = (DEFAULT, EQUAL, EVIDENCE, MARGIN, SVM, BOOSTING)
 GENERATED, NULL, REAL, CLASSES, NUMBERS, INTERVALS = "generated", "null", "real", "classes", "numbers", "intervals"
 PARTS = (GENERATED, NULL, REAL, CLASSES, NUMBERS, INTERVALS)
+#: Those of the table of other machines.
+METHODS_OF_RIVALS = (DEFAULT, EQUAL, MARGIN, SVM, BOOSTING)
 #: Methods of every part.
 METHODS_OF = {
     GENERATED: METHODS,
@@ -371,7 +377,9 @@ def run_unit(unit: Unit, folder: Path, methods: tuple[str, ...]) -> tuple[Unit, 
         is_ridge = method in (DEFAULT, EQUAL, EVIDENCE)
         judge = judge_classes if task.has_classes else judge_numbers
         row: Row = dict(zip(("part", "set", "kernel", "n", "n_kernels", "seed"), unit, strict=True))
-        row |= {"n": len(task.y), "n_kernels": len(np.ravel(getattr(model, "weights_", []))), "method": method}
+        # Machines without kernels, too, are of a cell with so many.
+        n_kernels = unit.n_kernels or len(np.ravel(getattr(model, "weights_", [])))
+        row |= {"n": len(task.y), "n_kernels": n_kernels, "method": method}
         row |= {"seconds": round(seconds, 3), **judge(model, task, is_ridge)}
         row["n_effective"] = getattr(model, "n_effective_kernels_", None)
         row["criterion"] = getattr(model, "chosen_criterion_", None)
@@ -427,12 +435,17 @@ def main() -> None:
     parser.add_argument(
         "--tables", nargs="+", metavar="RUN", help="write tables and page from the runs in these folders; run nothing"
     )
+    parser.add_argument(
+        "--rivals", nargs="+", metavar="RUN", help="write the table of all methods from these folders; run nothing"
+    )
     parser.add_argument("--page", action="store_true", help="make the page from the committed table, and run nothing")
     options = parser.parse_args()
     if options.tables:
         write_table("few_rows", mean_rows(options.tables))
         draw(read_table("few_rows"))
-    if options.tables or options.page:
+    if options.rivals:
+        write_table(RIVALS, mean_rows(options.rivals))
+    if options.tables or options.rivals or options.page:
         write_pages()
     else:
         run(options)
@@ -508,8 +521,46 @@ def mean_of(rows: Sequence[Row], figure: str) -> float | None:
     return float(np.mean(known)) if known else None
 
 
+def rivals_table() -> str:
+    """Return the means of all methods over the cells that all of them were run on."""
+    rows = read_table(RIVALS)
+    lines = []
+    for part in (REAL, GENERATED):
+        for figure in ("accuracy", "r2"):
+            of_part = [row for row in rows if row["part"] == part and row[figure] != ""]
+            methods_of_cell: dict[tuple[Any, ...], set[str]] = {}
+            for row in of_part:
+                methods_of_cell.setdefault(cell_of(row), set()).add(row["method"])
+            common_cells = {cell for cell, methods in methods_of_cell.items() if methods == set(METHODS_OF_RIVALS)}
+            if not common_cells:
+                continue
+            n_sets = len({cell[1] for cell in common_cells})
+            main = "log_loss" if figure == "accuracy" else "rmse"
+            of_method = {
+                method: {cell_of(row): row for row in of_part if row["method"] == method}
+                for method in METHODS_OF_RIVALS
+            }
+            for method, row_of_cell in of_method.items():
+                group = [row_of_cell[cell] for cell in sorted(common_cells)]
+                figures = [mean_of(group, key) for key in ("log_loss", "auc", figure, "seconds")]
+                shown = ["" if value is None else f"{value:.3f}" for value in figures]
+                ours = np.array([float(of_method[DEFAULT][cell][main]) for cell in sorted(common_cells)])
+                more = np.array([float(row[main]) for row in group]) - ours
+                error = more.std(ddof=1) / np.sqrt(len(more))
+                shown.append("" if method == DEFAULT else f"{more.mean():+.3f} ± {error:.3f}")
+                lines.append([TITLES[part], f"{len(common_cells)} of {n_sets} sets", method, *shown])
+    heads = ["group", "cells", "method", "log-loss", "AUC", "accuracy or R²", "CPU s", "loss less the default's"]
+    return common.markdown(heads, lines)
+
+
+def cell_of(row: Row) -> tuple[Any, ...]:
+    """Return what all methods of a cell have in common."""
+    n_kernels = row["n_kernels"] if row["part"] == GENERATED else ""
+    return (*(row[key] for key in ("part", "set", "kernel", "n")), n_kernels)
+
+
 def page() -> str:
-    """Return the study's page, made from the committed table alone."""
+    """Return the study's page, made from the committed tables alone."""
     rows = read_table("few_rows")
     lines = []
     for part in PARTS:
@@ -539,6 +590,15 @@ printed accuracy exceeds the largest class by two standard errors although nothi
 `MKLRidgeClassifierCV()` or `MKLRidgeCV()` with the kernels named, *margin* `MKLClassifierCV()` or `MKLRegressorCV()`.
 
 ![Printed beside held-out accuracy](../images/{PICTURE})
+
+## Other machines
+
+The same kernels by the margin, and machines that read the columns: a support vector machine whose C and width, and
+boosted trees whose number, leaves and samples per leaf, were chosen by three folds. One split, or draw, of every
+cell that all methods were run on ([each cell](few_rows_rivals.csv), with version and commit). The last column has the
+mean difference of the log-loss, or RMSE, with its standard error over cells; kernels of the same set share a split.
+
+{rivals_table()}
 
 ## Protocol
 
