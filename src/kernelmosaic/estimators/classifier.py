@@ -26,7 +26,11 @@ from kernelmosaic.stacking import check_row_names
 
 
 class WithProbabilities:
-    """A method of classifiers that have probabilities; the AttributeError of others names the remedy."""
+    """A method of classifiers that have probabilities; the AttributeError of others names the remedy.
+
+    ``available_if`` of scikit-learn does not replace it: whatever its check raises, the message of its
+    AttributeError is "has no attribute 'predict_proba'", and the remedy is in the cause of the error only.
+    """
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self.method = method
