@@ -149,6 +149,15 @@ def test_names_can_be_imported(page):
         resolve(name)
 
 
+def test_every_display_is_shown_by_an_example_or_a_page():
+    """The table of names in api.md shows nothing: who reads on finds what a display looks like, and of what."""
+    pages = [TOP / "README.md", *(page for page in SITE if page.name != "api.md")]
+    shown = "\n".join(page.read_text(encoding="utf-8") for page in [*pages, *(TOP / "examples").glob("*.py")])
+    displays = [name for name in import_module("kernelmosaic.plots").__all__ if name.endswith("Display")]
+    assert len(displays) > 10
+    assert [name for name in displays if not re.search(rf"\b{name}\b", shown)] == []
+
+
 def test_names_that_are_not_there_are_found():
     assert list(names_of_ours("{meth}`~kernelmosaic.A.b` {class}`the c <kernelmosaic.C>`")) == [
         "kernelmosaic.A.b",

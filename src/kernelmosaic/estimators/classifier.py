@@ -26,7 +26,11 @@ from kernelmosaic.stacking import check_row_names
 
 
 class WithProbabilities:
-    """A method of classifiers that have probabilities; the AttributeError of others names the remedy."""
+    """A method of classifiers that have probabilities; the AttributeError of others names the remedy.
+
+    ``available_if`` of scikit-learn does not replace it: whatever its check raises, the message of its
+    AttributeError is "has no attribute 'predict_proba'", and the remedy is in the cause of the error only.
+    """
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self.method = method
@@ -130,8 +134,8 @@ class MKLClassifier(KernelClassifier, BaseMKL):
         Factors of C, class by class. ``"balanced"`` makes the sums of the sample weights of all classes equal.
     calibration : {"sigmoid", "isotonic"} or None, default=None
         How decision values become the probabilities of :meth:`predict_proba`: p ∝ exp(h(f_c)) with one increasing,
-        piecewise linear h for all classes, or one monotone step function per class, for sets of a thousand samples and
-        more. They are fitted to the decision values of samples held out, in five folds whose fits start from that to
+        piecewise linear h for all classes, or one monotone function per class, which some sets of several classes
+        need. They are fitted to the decision values of samples held out, in five folds whose fits start from that to
         all samples. None fits once, without probabilities.
     n_jobs : int, default=None
         Classes separated from the rest at the same time, on threads, each with its own combined matrix; None
