@@ -590,10 +590,10 @@ MUTATIONS = (
     _m(
         "class-wise-balance",
         "class-wise weights rescaled by the inverse factor",
-        "learning/class_wise.py",
+        "multiclass/learning.py",
         "theta = np.where(usable[:, np.newaxis], at.theta / s[:, np.newaxis], 0.0)",
         "theta = np.where(usable[:, np.newaxis], at.theta * s[:, np.newaxis], 0.0)",
-        "learning/test_class_wise.py",
+        "multiclass/test_learning.py",
     ),
     # Several classes -------------------------------------------------------------------------------------------------
     _m(

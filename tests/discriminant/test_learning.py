@@ -7,13 +7,18 @@ import pytest
 from tests.reference.criteria import least_squares_value, within_class_value
 from tests.reference.discriminant import solve_matrix_fractional
 
+from kernelmosaic.discriminant.learning import (
+    DISCRIMINANT_SOLVERS,
+    DiscriminantProblem,
+    centered_traces,
+    trace_penalties,
+)
+from kernelmosaic.discriminant.machine import Discriminant, center
 from kernelmosaic.gram.stack import StoredStack
-from kernelmosaic.learning.discriminant import DiscriminantProblem, centered_traces, trace_penalties
-from kernelmosaic.learning.factory import SOLVERS, Parameters, make_learner
+from kernelmosaic.learning.factory import Parameters, make_learner
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.learning.problem import LearnerOptions
-from kernelmosaic.machines.discriminant import Discriminant, center
 
 EXACT = ("newton", "silp", "qcqp", "sdp")
 
@@ -35,7 +40,7 @@ def make_problem(stack, labels, alpha):
 
 def learn(formulation, problem, tol=1e-7, max_iter=500, **tuning):
     penalties = np.sqrt(traces_of(problem))
-    learner = SOLVERS["discriminant"][formulation](LearnerOptions(SumNorm(), penalties, tol, max_iter, **tuning))
+    learner = DISCRIMINANT_SOLVERS[formulation](LearnerOptions(SumNorm(), penalties, tol, max_iter, **tuning))
     return learner.learn(problem.stack, problem.machine)
 
 
@@ -95,7 +100,7 @@ def test_a_slope_lost_in_rounding_is_no_reason_to_stop(seed):
     expected = learn("newton", problem, tol=1e-9)
     norm = UpwardAtLast()
     options = LearnerOptions(norm, np.sqrt(traces_of(problem)), 1e-9, 500)
-    found = SOLVERS["discriminant"]["newton"](options).learn(stack, problem.machine)
+    found = DISCRIMINANT_SOLVERS["newton"](options).learn(stack, problem.machine)
     assert norm.n_turned == 1
     assert found.gap <= 1e-9
     assert found.objective == pytest.approx(expected.objective, rel=1e-9)
@@ -274,7 +279,7 @@ def test_interior_points_agree_with_newton_on_nearly_alike_kernels(alpha, classe
 def test_errors_say_what_would_do():
     stack, labels = make_stack()
     with pytest.raises(ValueError, match="solver='lp': choose one of 'newton', 'silp'"):
-        make_learner(Parameters(solver="lp", family="discriminant"), stack)
+        make_learner(Parameters(solver="lp", solvers=DISCRIMINANT_SOLVERS), stack)
     with pytest.raises(ValueError, match="every kernel is constant"):
         make_problem(StoredStack(np.ones((2, 20, 20))), labels, 1.0)
     with pytest.raises(ValueError, match="kim"):

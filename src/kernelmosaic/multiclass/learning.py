@@ -327,3 +327,11 @@ def _lowest_point(theta: Array, q: Array, H: Array, least: float = 0.1) -> Array
     if not lost.any() or lost.all():
         return found
     return lowest(np.where(lost[:, np.newaxis], np.maximum(floor, least * theta), floor))
+
+
+#: How weights of every class are learned, by the name that `solver` gives it.
+CLASS_WISE_SOLVERS: dict[str, type[Learner]] = {
+    "newton": ClassNewton,
+    "quasi_newton": QuasiNewton,
+    "projected_gradient": ProjectedGradient,
+}

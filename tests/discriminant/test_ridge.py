@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.gram.stack import StoredStack
-from kernelmosaic.learning.discriminant import (
+from kernelmosaic.discriminant.learning import (
+    DISCRIMINANT_SOLVERS,
     DiscriminantProblem,
     FeatureRidge,
     MatrixRidge,
@@ -15,10 +14,11 @@ from kernelmosaic.learning.discriminant import (
     centered_traces,
     trace_penalties,
 )
-from kernelmosaic.learning.factory import SOLVERS
+from kernelmosaic.discriminant.machine import Discriminant
+from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.learning.problem import LearnerOptions
-from kernelmosaic.machines.discriminant import Discriminant
 
 N, WIDTHS = 50, (4, 1, 7)
 THETA = np.array([0.7, 0.0, 0.2])
@@ -133,7 +133,7 @@ def test_learners_do_not_tell_features_from_matrices(formulation, alpha):
     for stack in (StoredFeatures(Zs), StoredStack(np.array([Z @ Z.T for Z in Zs]))):
         traces = centered_traces(stack, np.array([np.sum(Z * Z, axis=1) for Z in Zs]))
         np.testing.assert_allclose(traces, [np.sum((Z - Z.mean(axis=0)) ** 2) for Z in Zs], rtol=1e-9)
-        learner = SOLVERS["discriminant"][formulation](LearnerOptions(SumNorm(), trace_penalties(traces), 1e-6, 500))
+        learner = DISCRIMINANT_SOLVERS[formulation](LearnerOptions(SumNorm(), trace_penalties(traces), 1e-6, 500))
         learned.append(learner.learn(stack, machine))
     features, matrices = learned
     assert features.gap <= 1e-6

@@ -14,11 +14,13 @@ from sklearn.utils.validation import column_or_1d
 
 from kernelmosaic._checks import check_count, check_positive
 from kernelmosaic._typing import Array, ArrayOrTensor, MatrixLike, TargetLike
+from kernelmosaic.discriminant.learning import DISCRIMINANT_SOLVERS
+from kernelmosaic.discriminant.method import TraceMethod, left_out, make_rule
+from kernelmosaic.discriminant.task import Indicators
 from kernelmosaic.engine.calibration import Calibration
-from kernelmosaic.engine.discriminant import TraceMethod, left_out, make_rule
 from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.samples import FitInput
-from kernelmosaic.engine.tasks import Indicators, PathRule, accuracy, single
+from kernelmosaic.engine.tasks import PathRule, accuracy, single
 from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.learning.factory import Parameters, solver_class
@@ -219,7 +221,9 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return self.weights is None and self.solver == "kim"
 
     def _parameters(self) -> Parameters:
-        return Parameters(self.tol, self.max_iter, self.verbose, self.solver, self.weights, family="discriminant")
+        return Parameters(
+            self.tol, self.max_iter, self.verbose, self.solver, self.weights, solvers=DISCRIMINANT_SOLVERS
+        )
 
     # Predictions out -----------------------------------------------------------------------------------------------
 

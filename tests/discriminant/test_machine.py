@@ -14,7 +14,7 @@ from tests.reference.criteria import (
     within_class_value,
 )
 
-from kernelmosaic.machines.discriminant import (
+from kernelmosaic.discriminant.machine import (
     Discriminant,
     binary_targets,
     center,

@@ -17,8 +17,8 @@ from tests.reference.criteria import least_squares_value, within_class_value
 from tests.reference.discriminant import solve_kim
 
 from kernelmosaic import DiscriminantMKLClassifier
+from kernelmosaic.discriminant.machine import binary_targets, class_targets
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, family
-from kernelmosaic.machines.discriminant import binary_targets, class_targets
 
 WIDTHS = [0.5, 2.0, 8.0]
 

@@ -17,9 +17,11 @@ from scipy.linalg import helmert
 
 from kernelmosaic._typing import Array
 from kernelmosaic.backend import row_strips
+from kernelmosaic.discriminant.machine import Discriminant, Matrix, binary_targets, center, within_class_matrix
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, LearnedRidge, Start
+from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
     BoundTracker,
@@ -31,7 +33,7 @@ from kernelmosaic.learning.problem import (
     gap_progress,
     make_problem,
 )
-from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
+from kernelmosaic.learning.simplex import SILP
 from kernelmosaic.solvers.conic import BarrierSolution, MatrixInequality, solve_matrix_inequalities
 from kernelmosaic.solvers.interior_point import centring, longest_step
 from kernelmosaic.solvers.leave_one_out import RidgeSystem
@@ -680,3 +682,14 @@ def _unit_rows(X: Matrix) -> Matrix:
     R = V * np.sqrt(np.maximum(eigenvalues, 0.0))
     size = np.sqrt(np.sum(R**2, axis=1, keepdims=True))
     return np.where(size > 0, R / np.where(size > 0, size, 1.0), np.eye(len(X)))
+
+
+#: How the weights of discriminant analysis are learned, by the name that `solver` gives it.
+DISCRIMINANT_SOLVERS: dict[str, type[Learner]] = {
+    "newton": Newton,
+    "silp": SILP,
+    "qcqp": DiscriminantQCQP,
+    "sdp": DiscriminantSDP,
+    "sdp_approximate": DiscriminantApproximateSDP,
+    "kim": DiscriminantKim,
+}

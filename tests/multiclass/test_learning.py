@@ -7,12 +7,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic.gram.stack import StoredStack
-from kernelmosaic.learning.class_wise import ClassNewton, ClassWiseProblem, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import PowerNorm, SumNorm
 from kernelmosaic.learning.problem import LearnerOptions
 from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
+from kernelmosaic.multiclass.learning import ClassNewton, ClassWiseProblem, ProjectedGradient, QuasiNewton
 
 pytest.importorskip("clarabel")
 from tests.reference.joint import solve_bilinear_conic, solve_joint_conic, solve_joint_mkl_conic

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import Array, Settings
-from kernelmosaic.engine.expansion import ProjectedFunction
-from kernelmosaic.engine.fit import Fit, Method, history_of
-from kernelmosaic.engine.tasks import Indicators, Task
-from kernelmosaic.engine.training_set import TrainingSet
-from kernelmosaic.learning.certificate import Iteration, Learned, Start
-from kernelmosaic.learning.discriminant import centered_traces, trace_penalties
-from kernelmosaic.learning.factory import Parameters, make_learner
-from kernelmosaic.learning.fixed import given_weights
-from kernelmosaic.learning.problem import Learner
-from kernelmosaic.machines.discriminant import (
+from kernelmosaic._typing import Array, MatrixLike, Settings
+from kernelmosaic.discriminant.learning import centered_traces, trace_penalties
+from kernelmosaic.discriminant.machine import (
     Discriminant,
     Projection,
     discriminant_projection,
     within_from_least_squares,
 )
+from kernelmosaic.discriminant.task import Indicators
+from kernelmosaic.engine.expansion import Function
+from kernelmosaic.engine.fit import Fit, Method, history_of
+from kernelmosaic.engine.tasks import Task
+from kernelmosaic.engine.training_set import TrainingSet
+from kernelmosaic.learning.certificate import Iteration, Learned, Start
+from kernelmosaic.learning.factory import Parameters, make_learner
+from kernelmosaic.learning.fixed import given_weights
+from kernelmosaic.learning.problem import Learner
 from kernelmosaic.solvers.program import relative_gap
 
 
@@ -48,6 +49,31 @@ class DiscriminantRule:
     center: Array
     slopes: Array
     constants: Array
+
+
+@dataclass(frozen=True)
+class ProjectedFunction(Function):
+    """Linear functions of projections: slopes · (Σ_m η_m Σ_i a_i k_m(x, x_i)) + b.
+
+    Attributes
+    ----------
+    slopes : ndarray of shape (outputs, components)
+    center : ndarray of shape (components,)
+        The projection of the training samples' mean.
+    """
+
+    slopes: Array = field(kw_only=True)
+    center: Array = field(kw_only=True)
+
+    def projections(self, X: MatrixLike) -> Array:
+        """Return centred projections of validated samples, of shape (n, components)."""
+        return np.asarray(self.expansion.values(X) - self.center)
+
+    def outputs(self, X: MatrixLike) -> Array:
+        return np.asarray(self.expansion.values(X) @ self.slopes.T + self.intercept)
+
+    def terms(self, X: MatrixLike) -> Array:
+        return np.asarray(self.expansion.terms(X) @ self.slopes.T)
 
 
 @dataclass(frozen=True)

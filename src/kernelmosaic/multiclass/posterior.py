@@ -12,11 +12,12 @@ from sklearn.utils import check_array
 from kernelmosaic._checks import check_C, check_choice, check_count, check_positive
 from kernelmosaic._typing import AnyArray, Array, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.backend import row_strips, to_host
-from kernelmosaic.engine.tasks import Labels, PathRule, Posteriors, find_classes, per_class
+from kernelmosaic.engine.tasks import Labels, PathRule, find_classes, per_class
 from kernelmosaic.engine.training_set import active_store
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
+from kernelmosaic.multiclass.task import Posteriors
 from kernelmosaic.stacking import check_row_names
 
 
