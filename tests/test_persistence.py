@@ -94,7 +94,7 @@ from kernelmosaic.kernels import (
     family,
     per_column,
 )
-from kernelmosaic.learning.gated import ArmijoStep
+from kernelmosaic.localized.learning import ArmijoStep
 from kernelmosaic.model_selection import FiveByTwoFold, PathSearchCV, ResponseSurfaceSearchCV
 from kernelmosaic.stacking import SparseTable
 

@@ -351,10 +351,10 @@ MUTATIONS = (
     _m(
         "gated-bound-without-quadratic",
         "lower bound of localized fits without the quadratic term",
-        "learning/gated.py",
+        "localized/learning.py",
         "constant - forms.quadratic - forms.quadratic_error",
         "constant - forms.quadratic_error",
-        "estimators/test_localized_objective.py",
+        "localized/test_objective.py",
         "estimators/test_certificate.py",
     ),
     _m(
@@ -645,28 +645,28 @@ MUTATIONS = (
     _m(
         "softmax-slope",
         "slope of softmax gates without the term of the other kernels",
-        "gating.py",
+        "localized/gating.py",
         "return np.asarray(eta * (G - np.sum(eta * G, axis=1, keepdims=True)))",
         "return np.asarray(eta * G)",
         "contracts/test_gates.py",
-        "gating/test_gatings.py",
+        "localized/test_gating.py",
     ),
     _m(
         "sigmoid-slope",
         "slope of sigmoid gates without the factor 1 − η",
-        "gating.py",
+        "localized/gating.py",
         "return scores_vjp(Z, G * eta * (1.0 - eta))",
         "return scores_vjp(Z, G * eta)",
         "contracts/test_gates.py",
-        "gating/test_gatings.py",
+        "localized/test_gating.py",
     ),
     _m(
         "gate-slope-sign",
         "sign of the slope of the objective in the gates",
-        "learning/gated.py",
+        "localized/learning.py",
         "G[support] = -np.sum(each,",
         "G[support] = np.sum(each,",
-        "learning/test_gated.py",
+        "localized/test_learning.py",
     ),
     # Missing views ---------------------------------------------------------------------------------------------------
     _m(
@@ -1052,10 +1052,10 @@ MUTATIONS = (
     _m(
         "views-screened-by-themselves",
         "a view depends on itself, and none is left out",
-        "learning/unlabelled.py",
+        "unlabelled/learning.py",
         "(found.pvalues <= level) & ~np.eye(len(found.pvalues), dtype=bool)",
         "(found.pvalues <= level) | np.eye(len(found.pvalues), dtype=bool)",
-        "learning/test_unlabelled.py",
+        "unlabelled/test_learning.py",
     ),
     _m(
         "left-out-group-block",

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.gating
-from kernelmosaic.gating import GATINGS, Constant, Gating, GaussianGating, Sigmoid, Softmax, make_gating
+from kernelmosaic.localized.gating import GATINGS, Constant, Gating, GaussianGating, Sigmoid, Softmax, make_gating
 
 P = 4
 Z = np.random.RandomState(0).standard_normal((9, 3))

@@ -30,8 +30,8 @@ from kernelmosaic.machines.base import (
     SharedMachines,
     Survival,
 )
-from kernelmosaic.machines.survival import Cox, Ranking, SmoothMachine
 from kernelmosaic.multiclass.machine import PosteriorSVC
+from kernelmosaic.survival.machine import Cox, Ranking, SmoothMachine
 
 pytest.importorskip("clarabel")
 from tests.reference.conic import solve_program_conic

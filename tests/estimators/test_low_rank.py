@@ -32,7 +32,6 @@ from kernelmosaic import (
 from kernelmosaic.discriminant.learning import DISCRIMINANT_SOLVERS, centered_traces, trace_penalties
 from kernelmosaic.discriminant.machine import Discriminant, binary_targets, class_targets
 from kernelmosaic.engine.expansion import _BLOCK_BYTES
-from kernelmosaic.engine.gates import GateInputs
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import StackFactors, StoredFeatures
 from kernelmosaic.gram.gram import DenseGram
@@ -41,6 +40,7 @@ from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.learning.problem import LearnerOptions
+from kernelmosaic.localized.method import GateInputs
 from kernelmosaic.machines.base import SVC, Machine
 from kernelmosaic.solvers.program import RoundOptions, SolverOptions
 

@@ -48,7 +48,6 @@ from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, view_names
 from kernelmosaic.learning.certificate import COLD, CombinedKernel, Start
 from kernelmosaic.learning.cross_fitting import learn_weights
-from kernelmosaic.learning.gated import Projections
 from kernelmosaic.learning.problem import Learner
 from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets
 from kernelmosaic.row_order import content_order, on_grid
@@ -425,10 +424,6 @@ class ExactSet(TrainingSet):
             sums = PartialSums(self.kernel_set, samples, hide_rounding(beta), self.missing, every)
         # All kernels are kept: samples are transformed by learned projections whether predictions need them or not.
         return Expansion(sums, np.ones(beta.shape[:2]), np.arange(beta.shape[1]), beta.shape[1], self.device)
-
-    def projections(self) -> Projections:
-        """Return projected kernels whose projections can be learned, with a stack of their own."""
-        return Projections(self.kernel_set, self.views, self.weight, self.budget)
 
     def diagonals(self) -> Array:
         return self.kernel_set.diagonals(self.views)

@@ -10,17 +10,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kernelmosaic.bayesian.estimator import BayesianMKLClassifier
+    from kernelmosaic.bayesian.localized import LocalizedBayesianMKLClassifier
     from kernelmosaic.discriminant.estimator import DiscriminantMKLClassifier
-    from kernelmosaic.estimators.bayesian import BayesianMKLClassifier
-    from kernelmosaic.estimators.bayesian_localized import LocalizedBayesianMKLClassifier
     from kernelmosaic.estimators.classifier import MKLClassifier
     from kernelmosaic.estimators.cv import MKLClassifierCV, MKLRegressorCV, MKLSurvivalCV
-    from kernelmosaic.estimators.localized import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
     from kernelmosaic.estimators.regressor import MKLOneClass, MKLRegressor, MKLSurvival
     from kernelmosaic.estimators.ridge import MKLRidgeClassifierCV, MKLRidgeCV
-    from kernelmosaic.estimators.unlabelled import MKLClustering, MKLKernelPCA
+    from kernelmosaic.localized.estimator import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
     from kernelmosaic.multiclass.bilinear import BilinearMKLClassifier
     from kernelmosaic.multiclass.posterior import PosteriorMKLClassifier
+    from kernelmosaic.unlabelled.estimator import MKLClustering, MKLKernelPCA
 
 #: The module that defines each estimator.
 HOMES = {

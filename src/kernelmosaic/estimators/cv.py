@@ -35,9 +35,9 @@ from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor, MKLSurvival
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.machines.survival import PartialLikelihood
-from kernelmosaic.metrics import concordance, integrated_brier_score
 from kernelmosaic.stacking import check_row_names
+from kernelmosaic.survival.machine import PartialLikelihood
+from kernelmosaic.survival.metrics import concordance, integrated_brier_score
 
 
 @parameters

@@ -20,8 +20,8 @@ from kernelmosaic.engine.tasks import Novelty, Numbers, PathRule, Times, mean_de
 from kernelmosaic.estimators._base import BaseMKL, parameters
 from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.views import one_class_kernels
-from kernelmosaic.metrics import concordance, read_times
 from kernelmosaic.stacking import check_row_names
+from kernelmosaic.survival.metrics import concordance, read_times
 
 
 @parameters

@@ -34,7 +34,7 @@ from kernelmosaic.kernels.base import StatisticKernel, is_missing
 from kernelmosaic.kernels.distances import pairwise_statistic
 from kernelmosaic.kernels.views import KernelSpec, lay_specs
 from kernelmosaic.learning.norms import read_fixed
-from kernelmosaic.metrics import read_times
+from kernelmosaic.survival.metrics import read_times
 
 
 @dataclass(frozen=True, eq=False)

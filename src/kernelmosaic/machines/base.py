@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -201,46 +201,6 @@ class SVR(Machine):
         check_positive("epsilon", epsilon, zero=True)
         bound, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
         self.program = Program(np.asarray(y, dtype=np.float64), -bound, bound, ridge, epsilon=float(epsilon))
-
-
-class Survival(SVR):
-    """Censored regression: min ½‖w‖² + Σ Cᵢ lᵢ(f(xᵢ)) on the logarithms yᵢ of times, some of which are lower bounds.
-
-    Where the event was observed, lᵢ(f) = max(0, |yᵢ − f| − ε), as in `SVR`; of a censored sample nothing more is known
-    than that the event comes later, lᵢ(f) = max(0, yᵢ − f − ε), so that its coefficient is not negative. With
-    ``slack=2`` the excess is squared: min ‖w‖² + Σ Cᵢ lᵢ².
-
-    Parameters
-    ----------
-    y : array of shape (n,)
-        Logarithms of the times.
-    event : array of shape (n,)
-        Whether the event was observed; else the time is censored.
-    C : float
-        Factor of the loss.
-    epsilon : float
-        Half-width of the tube in which errors are free.
-    slack : {1, 2}
-        Norm of the slack.
-    sample_weight : array of shape (n,), optional
-        Factors of C, sample by sample.
-
-    References
-    ----------
-    Shivaswamy, Chu and Jansche (2007), "A support vector approach to censored targets".
-    """
-
-    def __init__(
-        self,
-        y: AnyArray,
-        event: AnyArray,
-        C: float = 1.0,
-        epsilon: float = 0.0,
-        slack: int = 1,
-        sample_weight: Array | None = None,
-    ) -> None:
-        super().__init__(y, C, epsilon, slack, sample_weight)
-        self.program = replace(self.program, lower=np.where(np.asarray(event, dtype=bool), self.program.lower, 0.0))
 
 
 class Huber(Machine):

@@ -14,7 +14,6 @@ from scipy.optimize import LbfgsInvHessProduct
 
 from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import Array
-from kernelmosaic.gating import Gating
 from kernelmosaic.gram.kernel_set import KernelSet, Views, take_rows
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
@@ -22,6 +21,7 @@ from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_
 from kernelmosaic.kernels.transformed import Projected
 from kernelmosaic.learning.certificate import Iteration, Learned, gated_forms
 from kernelmosaic.learning.problem import Evaluation, ExhaustedError, Numbers, Problem, progress
+from kernelmosaic.localized.gating import Gating
 from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.program import relative_gap

@@ -14,17 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 from kernelmosaic._checks import check_C, check_count
 from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, Seed, TargetLike
 from kernelmosaic.engine.fit import Recipe
-from kernelmosaic.engine.gates import GateMethod
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import PathRule, accuracy
 from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLOneClass, MKLRegressor
-from kernelmosaic.gating import make_gating
 from kernelmosaic.gram.missing import GATED
 from kernelmosaic.kernels.base import Kernel, suggest_kernel
 from kernelmosaic.kernels.transformed import Projected
-from kernelmosaic.learning.gated import GateLearner, make_step
+from kernelmosaic.localized.gating import make_gating
+from kernelmosaic.localized.learning import GateLearner, make_step
+from kernelmosaic.localized.method import GateMethod
 
 
 def has_projections(estimator: Estimator) -> bool:

@@ -19,9 +19,9 @@ from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed
 from kernelmosaic.engine.training_set import ExactSet, TrainingSet, read_training_set
 from kernelmosaic.estimators._base import KernelEstimator, parameters
 from kernelmosaic.kernels import Gaussian, Kernel
-from kernelmosaic.learning import unlabelled
 from kernelmosaic.learning.fixed import given_weights
-from kernelmosaic.learning.unlabelled import Components, EmbeddingOptions, NeighborGraph, unit_rows
+from kernelmosaic.unlabelled import learning
+from kernelmosaic.unlabelled.learning import Components, EmbeddingOptions, NeighborGraph, unit_rows
 
 #: What `weights` may be by name.
 RULES = ("screen", "equal", "statis")
@@ -110,7 +110,7 @@ class UnlabelledEstimator(KernelEstimator):
         own = None
         if isinstance(data, ExactSet) and data.missing is not None and data.present is not None:
             own = data.missing.factors(data.present)
-        found = unlabelled.compare_views(data.stack, view_of, self._options(), own)
+        found = learning.compare_views(data.stack, view_of, self._options(), own)
         self.views_, self.similarity_, self.pvalues_ = names, found.unbiased, found.pvalues
         if not isinstance(self.weights, str):
             self.weights_ = given_weights(self.weights, len(view_of))
@@ -118,7 +118,7 @@ class UnlabelledEstimator(KernelEstimator):
         n_kernels = np.bincount(view_of)
         each = np.ones(len(names))
         if self.weights == "screen":
-            each = unlabelled.screen(found).astype(np.float64)
+            each = learning.screen(found).astype(np.float64)
             left = ", ".join(repr(name) for name, kept in zip(names, each, strict=True) if not kept)
             if left:
                 warn_caller(
@@ -127,13 +127,13 @@ class UnlabelledEstimator(KernelEstimator):
                 )
         elif self.weights == "statis":
             # Kernels have the weight of their sum: several in a view are not divided by their number again.
-            each = n_kernels * unlabelled.statis_weights(found)
+            each = n_kernels * learning.statis_weights(found)
         self.weights_ = (each / each.sum() / n_kernels)[view_of]
 
     def _keep_components(self, data: TrainingSet, n_components: int) -> Components:
         """Set the function that projects samples to the leading components of the combined kernel."""
         gram = data.stack.combine(self.weights_)
-        found = unlabelled.kernel_components(gram, n_components, self._options())
+        found = learning.kernel_components(gram, n_components, self._options())
         k, n = len(found.values), len(found.vectors)
         eta = np.tile(self.weights_, (k, 1))
         self.intercept_, self.eigenvalues_ = -found.center, found.values
@@ -364,8 +364,8 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
         graph = self._graph = None
         if self.embedding == "graph" or clusters is None:
             k = min(max(components or 0, clusters or MOST_SUGGESTED + 1), n)
-            graph = unlabelled.neighbor_graph(data.stack, self.weights_, self.n_neighbors_, k, self._options())
-            clusters = clusters or unlabelled.suggest_clusters(graph.values[: MOST_SUGGESTED + 1])
+            graph = learning.neighbor_graph(data.stack, self.weights_, self.n_neighbors_, k, self._options())
+            clusters = clusters or learning.suggest_clusters(graph.values[: MOST_SUGGESTED + 1])
         if self.embedding == "kernel":
             self.embedding_ = self._keep_components(data, components or 2 * clusters).directions
         elif graph is not None:

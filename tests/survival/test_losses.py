@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from kernelmosaic import MKLSurvival, MKLSurvivalCV, load, save
 from kernelmosaic.engine.calibration import LocationScale
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial
-from kernelmosaic.machines.survival import Cox, OrderedPairs, Ranking
 from kernelmosaic.metrics import StepFunction, concordance_index, integrated_brier_score, kaplan_meier
+from kernelmosaic.survival.machine import Cox, OrderedPairs, Ranking
 
 RNG = np.random.RandomState(0)
 N = 70

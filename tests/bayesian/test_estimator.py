@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import BayesianMKLClassifier, MKLClassifier, load, save
-from kernelmosaic.estimators.bayesian import Inference, Model
+from kernelmosaic.bayesian.estimator import Inference, Model
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed
 from kernelmosaic.plots import ConvergenceDisplay, KernelWeightsDisplay

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmosaic.gating import Constant, Gating, GaussianGating, Sigmoid, Softmax, make_gating
+from kernelmosaic.localized.gating import Constant, Gating, GaussianGating, Sigmoid, Softmax, make_gating
 
 RNG = np.random.RandomState(0)
 Z = RNG.normal(size=(9, 3))

@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.neighbors import kneighbors_graph
 
 from kernelmosaic.gram.stack import StoredStack
-from kernelmosaic.learning.unlabelled import (
+from kernelmosaic.unlabelled.learning import (
     EmbeddingOptions,
     ViewSimilarity,
     compare_views,

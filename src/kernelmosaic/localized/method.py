@@ -17,7 +17,6 @@ from kernelmosaic.engine.expansion import Expansion, Function
 from kernelmosaic.engine.fit import Fit, Method, workers_of
 from kernelmosaic.engine.tasks import Task
 from kernelmosaic.engine.training_set import ExactSet, TrainingSet
-from kernelmosaic.gating import Constant, Gating
 from kernelmosaic.gram.kernel_set import in_double
 from kernelmosaic.gram.missing import MissingViews
 from kernelmosaic.gram.row_blocks import RowSource
@@ -26,8 +25,9 @@ from kernelmosaic.kernels.numeric import Linear
 from kernelmosaic.kernels.transformed import Projected
 from kernelmosaic.kernels.views import Entry, lay_specs, take_columns
 from kernelmosaic.learning.certificate import Start
-from kernelmosaic.learning.gated import GateLearner, LearnedGates, projected_kernels
 from kernelmosaic.learning.problem import ROUNDING
+from kernelmosaic.localized.gating import Constant, Gating
+from kernelmosaic.localized.learning import GateLearner, LearnedGates, Projections, projected_kernels
 from kernelmosaic.machines.base import Machine
 
 # What gates read -----------------------------------------------------------------------------------------------------
@@ -353,8 +353,11 @@ class GateMethod(Method):
         shared: Any = None if projected else data.stack
 
         def attempt(machine: Machine, seed: int) -> LearnedGates:
-            own = data.projections() if isinstance(data, ExactSet) and projected else None
-            stack = shared if own is None else own.stack
+            own: Projections | None = None
+            stack = shared
+            if isinstance(data, ExactSet) and projected:
+                own = Projections(data.kernel_set, data.views, data.weight, data.budget)
+                stack = own.stack
             found: LearnedGates = learner.learn(stack, machine, Z, np.random.RandomState(seed), own)
             return found if present is None else replace(found, gates=found.gates * present)
 

@@ -1,8 +1,9 @@
-"""Machines of survival times whose loss joins samples: Cox's partial likelihood, and pairs in order."""
+"""Machines of survival times: censored regression, and losses that join samples, by hazards and by pairs in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ import numpy as np
 from kernelmosaic._checks import check_C
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices
 from kernelmosaic.gram.gram import as_gram
-from kernelmosaic.machines.base import Machine
+from kernelmosaic.machines.base import SVR, Machine
 from kernelmosaic.solvers.program import Vector
 from kernelmosaic.solvers.smooth_newton import LossPoint, SmoothProgram, SmoothSolution, solve_smooth
 
@@ -29,6 +30,46 @@ def outlived(time: AnyArray, event: AnyArray) -> Indices:
     Events come before the censoring of the same time, and two events of one time have no order.
     """
     return np.asarray(2 * np.unique(time, return_inverse=True)[1] + ~np.asarray(event, dtype=bool))
+
+
+class Survival(SVR):
+    """Censored regression: min ½‖w‖² + Σ Cᵢ lᵢ(f(xᵢ)) on the logarithms yᵢ of times, some of which are lower bounds.
+
+    Where the event was observed, lᵢ(f) = max(0, |yᵢ − f| − ε), as in `SVR`; of a censored sample nothing more is known
+    than that the event comes later, lᵢ(f) = max(0, yᵢ − f − ε), so that its coefficient is not negative. With
+    ``slack=2`` the excess is squared: min ‖w‖² + Σ Cᵢ lᵢ².
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Logarithms of the times.
+    event : array of shape (n,)
+        Whether the event was observed; else the time is censored.
+    C : float
+        Factor of the loss.
+    epsilon : float
+        Half-width of the tube in which errors are free.
+    slack : {1, 2}
+        Norm of the slack.
+    sample_weight : array of shape (n,), optional
+        Factors of C, sample by sample.
+
+    References
+    ----------
+    Shivaswamy, Chu and Jansche (2007), "A support vector approach to censored targets".
+    """
+
+    def __init__(
+        self,
+        y: AnyArray,
+        event: AnyArray,
+        C: float = 1.0,
+        epsilon: float = 0.0,
+        slack: int = 1,
+        sample_weight: Array | None = None,
+    ) -> None:
+        super().__init__(y, C, epsilon, slack, sample_weight)
+        self.program = replace(self.program, lower=np.where(np.asarray(event, dtype=bool), self.program.lower, 0.0))
 
 
 class PartialLikelihood(SmoothProgram):

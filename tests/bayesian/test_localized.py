@@ -12,8 +12,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import KNeighborsClassifier
 
 from kernelmosaic import LocalizedBayesianMKLClassifier, LocalizedMKLClassifier, load, save
+from kernelmosaic.bayesian.localized import Inference, LocalModel
 from kernelmosaic.datasets import make_gaussians
-from kernelmosaic.estimators.bayesian_localized import Inference, LocalModel
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
 
 # The bound -----------------------------------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ from numpy.testing import assert_allclose
 from tests.sweeps import thinned
 
 from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
-from kernelmosaic.gating import GATINGS, Softmax
 from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.learning.gated import GatedProblem
+from kernelmosaic.localized.gating import GATINGS, Softmax
+from kernelmosaic.localized.learning import GatedProblem
 from kernelmosaic.machines.base import SVC, SVR, CrammerSinger, OneClass
 
 KERNELS = [Linear(), Gaussian(1.5)]

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmosaic.gating import GATINGS, Constant, Softmax
 from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.stack import ComputedStack, StoredStack, make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Projected
 from kernelmosaic.kernels.views import KernelSpec
-from kernelmosaic.learning.gated import (
+from kernelmosaic.learning.problem import Evaluation
+from kernelmosaic.localized.gating import GATINGS, Constant, Softmax
+from kernelmosaic.localized.learning import (
     ArmijoStep,
     FixedStep,
     GatedProblem,
@@ -22,7 +23,6 @@ from kernelmosaic.learning.gated import (
     QuasiNewtonStep,
     make_step,
 )
-from kernelmosaic.learning.problem import Evaluation
 from kernelmosaic.machines.base import SVC, SVR, CrammerSinger, OneClass, PairwiseSlack
 
 RNG = np.random.RandomState(0)

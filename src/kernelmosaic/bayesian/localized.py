@@ -12,10 +12,10 @@ from sklearn.utils import check_random_state
 
 from kernelmosaic._checks import check_count, check_positive
 from kernelmosaic._typing import Array, MatrixLike, Seed
+from kernelmosaic.bayesian.estimator import BayesianMKLClassifier, Precisions, cut_off, prior_of
 from kernelmosaic.engine.expansion import Expansion, Function, SupportSums
-from kernelmosaic.engine.gates import GateInputs
 from kernelmosaic.estimators._base import parameters
-from kernelmosaic.estimators.bayesian import BayesianMKLClassifier, Precisions, cut_off, prior_of
+from kernelmosaic.localized.method import GateInputs
 
 
 @parameters(without=("sample_prior", "noise"))

@@ -11,8 +11,8 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_sco
 
 from kernelmosaic import MKLRegressor, MKLSurvival, load, save
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, by_group
-from kernelmosaic.metrics import concordance
 from kernelmosaic.model_selection import PathSearchCV
+from kernelmosaic.survival.metrics import concordance
 
 RNG = np.random.RandomState(0)
 N = 60

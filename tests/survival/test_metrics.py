@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.exceptions import UndefinedMetricWarning
 
-from kernelmosaic.metrics import (
+from kernelmosaic.survival.metrics import (
     StepFunction,
     brier_score,
     concordance_index,
