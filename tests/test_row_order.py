@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
@@ -54,6 +55,34 @@ def test_equal_numbers_have_one_order():
     assert_array_equal(content_order(stored_zeros), order)
     assert_array_equal(content_order(signs), order)
     assert_array_equal(content_order(np.asfortranarray(NUMBERS)), order)
+
+
+def test_cells_of_any_library_have_one_order():
+    plain = np.array([[i % 3, i % 2 == 0, f"text {i % 11}", i / 7.0] for i in range(60)], dtype=object)
+    plain[4, 3] = plain[9, 2] = None
+    others = {
+        "floats": [[float(a), float(b), c, d] for a, b, c, d in plain],
+        "NumPy": [
+            [np.int64(a), np.bool_(b), c and np.str_(c), d if d is None else np.float64(d)] for a, b, c, d in plain
+        ],
+        "NaN": [[a, b, np.nan if c is None else c, np.nan if d is None else d] for a, b, c, d in plain],
+        "pandas": [[a, b, pd.NA if c is None else c, pd.NA if d is None else d] for a, b, c, d in plain],
+    }
+    order = content_order(plain)
+    for name, rows in others.items():
+        cells = np.array(rows, dtype=object)
+        assert_array_equal(content_order(cells), order, err_msg=name)
+
+
+def test_a_view_that_is_missing_is_the_same_dense_and_sparse():
+    counts = RNG.poisson(1.0, size=(50, 6)).astype(float)
+    counts[0] = 0.0
+    dense, marked = counts.copy(), counts.copy()
+    dense[::7, 3:] = np.nan
+    marked[::7, 3:] = 0.0
+    marked[::7, 3] = np.nan
+    order = content_order(on_grid(dense), np.arange(50))
+    assert_array_equal(content_order(on_grid(sparse.csr_array(marked)), np.arange(50)), order)
 
 
 def test_rows_are_spread_over_values_and_hold_two_of_every_category():

@@ -30,6 +30,8 @@ from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike
 _GRID_STEPS = 2.0**20
 #: Numbers of samples that are hashed at a time.
 _BLOCK_SIZE = 2**16
+#: Types of what pandas writes into a cell that is missing.
+_MISSING_MARKS = ("NAType", "NaTType")
 #: A class or group of which two samples are kept: one stays when the other one is left out.
 _LEAST_OF_CATEGORY = 2
 
@@ -38,8 +40,9 @@ def content_order(X: MatrixLike, *ties: AnyArray, seed: int = 0) -> Indices:
     """Return the row numbers of samples in a pseudo-random order of their contents.
 
     Samples that are given in another order come out in the same order. Equal samples are sorted by `ties`. Where these
-    are equal, too, the samples stay in the order in which they are given, which then makes no difference. Dense and
-    sparse samples of equal numbers have the same order.
+    are equal, too, the samples stay in the order in which they are given, which then makes no difference. Equal samples
+    have the same order in whatever form they are kept: dense or sparse, in cells of any library's types. A cell that is
+    missing counts as zero, since a sparse sample has one mark for a whole view that it lacks.
 
     Parameters
     ----------
@@ -67,16 +70,19 @@ def on_grid(X: MatrixLike) -> MatrixLike:
     """Return the numbers of every column on a grid, so that neither units nor last digits of columns matter.
 
     The grid of a dense column is from its smallest to its largest number, that of a sparse one from zero to its largest
-    magnitude. What is not a matrix of numbers is returned as it is.
+    magnitude: the same one where the smallest number is zero, as among counts. What is not a matrix of numbers is
+    returned as it is.
     """
     if X.dtype.kind not in "biuf":
         return X
     if sparse.issparse(X):
         columns = sparse.csc_array(X, dtype=np.float64, copy=True)
-        magnitude = np.asarray(abs(columns).max(axis=0).todense(), dtype=np.float64).reshape(-1)
+        columns.data[~np.isfinite(columns.data)] = np.nan
+        magnitude = np.zeros(columns.shape[1])
+        column_of_entry = np.repeat(np.arange(columns.shape[1]), np.diff(columns.indptr))
+        np.fmax.at(magnitude, column_of_entry, np.abs(columns.data))
         magnitude[~(magnitude > 0)] = 1.0
-        per_entry = np.repeat(magnitude, np.diff(columns.indptr))
-        columns.data = np.rint(columns.data / per_entry * _GRID_STEPS)
+        columns.data = np.rint(columns.data / magnitude[column_of_entry] * _GRID_STEPS)
         return columns.tocsr()
     numbers = np.array(X, dtype=np.float64)
     numbers[~np.isfinite(numbers)] = np.nan
@@ -104,8 +110,8 @@ def content_hashes(X: MatrixLike, seed: int = 0) -> AnyArray:
         # Only non-zero numbers are hashed, so that sparse samples need not be filled.
         part = sparse.csr_array(X[block], dtype=np.float64, copy=True)
         part.sum_duplicates()
+        part.data[np.isnan(part.data)] = 0.0
         part.eliminate_zeros()
-        part.data[np.isnan(part.data)] = np.nan  # one pattern of bits for all of them
         columns = part.indices.astype("<i8", copy=False)
         numbers = part.data.astype("<f8", copy=False)
         hashes[block] = [
@@ -122,10 +128,22 @@ def _hash_bytes(content: bytes, salt: bytes) -> int:
 def _hash_objects(row: AnyArray, salt: bytes) -> int:
     """Return the hash of a sample of texts, sequences, graphs or other objects; of what cannot be pickled, zero."""
     try:
-        content = joblib.hash(list(row))
+        content = joblib.hash([_plain_cell(cell) for cell in row])
     except (PicklingError, TypeError, AttributeError):
         return 0
     return _hash_bytes(str(content).encode(), salt)
+
+
+def _plain_cell(cell: object) -> object:
+    """Return a number as a float, a text as Python's own, and None for a missing cell, whatever library made it."""
+    if isinstance(cell, str):
+        return str(cell)
+    if isinstance(cell, bool | int | float | np.bool_ | np.integer | np.floating):
+        number = float(cell)
+        return None if np.isnan(number) else number
+    if type(cell).__name__ in _MISSING_MARKS:
+        return None
+    return cell
 
 
 def spread_rows(order: Indices, count: int, values: AnyArray, *categories: Indices) -> Indices:

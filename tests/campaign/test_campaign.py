@@ -342,7 +342,7 @@ def test_the_second_judge_asks_for_a_margin_unless_rounding_hides_it_and_no_gap_
         moved.duality_gap_, sign = gap, 1 if problem.y[data.rows][at] == 1 else -1
         moved.intercept_ = model.intercept_ - sign * np.float64(margins[at] + beyond * off)
         if found is None:
-            assert judge._check_gap(problem, moved, data) == "unknown"
+            assert judge._check_gap(problem, moved, data) == "rounding"
         else:
             with pytest.raises(Contradiction, match=found):
                 judge._check_gap(problem, moved, data)

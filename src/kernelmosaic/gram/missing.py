@@ -278,8 +278,9 @@ def _hashes_of_samples(view: Any, seed: int) -> AnyArray:
     if hasattr(view, "dtype"):
         table = view[:, np.newaxis] if view.ndim == 1 else view
         return content_hashes(on_grid(table), seed)
-    samples = np.empty(len(view), dtype=object)
-    for i in range(len(view)):
+    n_samples = view.shape[0]
+    samples = np.empty(n_samples, dtype=object)
+    for i in range(n_samples):
         samples[i] = view[i : i + 1]
     return content_hashes(samples, seed)
 
