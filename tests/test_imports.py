@@ -27,11 +27,11 @@ FLOORS = (
     {"gram", "imputing"},
     {"solvers"},
     {"machines"},
-    {"gating", "metrics"},
     {"learning"},
     {"engine"},
     {"estimators"},
-    {"discriminant", "multiclass"},
+    {"bayesian", "discriminant", "localized", "multiclass", "survival", "unlabelled"},
+    {"gating", "metrics"},
     {"model_selection", "stats", "persistence"},
     {"datasets", "inspection", "single_cell"},
     {"plots"},
@@ -44,8 +44,8 @@ FLOORS = (
 )
 #: Families: one method of the field each, in one folder. The core, on the floors below, imports none of them, and they
 #: import each other only where `LENT` says so, with the reason.
-FAMILIES = {"discriminant", "multiclass"}
-LENT: dict[tuple[str, str], str] = {}
+FAMILIES = {"bayesian", "discriminant", "localized", "multiclass", "survival", "unlabelled"}
+LENT = {("bayesian", "localized"): "gates with posteriors read of samples what other gates do"}
 #: Lists of public names, which name families without loading them.
 DOORS = {"kernelmosaic", "kernelmosaic.estimators"}
 #: A module of `gpu` belongs to the room whose work it does on a device; the entry imports none of them by itself.

@@ -28,10 +28,9 @@ from kernelmosaic.machines.base import (
     PairwiseSlack,
     Quantile,
     SharedMachines,
-    Survival,
 )
 from kernelmosaic.multiclass.machine import PosteriorSVC
-from kernelmosaic.survival.machine import Cox, Ranking, SmoothMachine
+from kernelmosaic.survival.machine import Cox, Ranking, SmoothMachine, Survival
 
 pytest.importorskip("clarabel")
 from tests.reference.conic import solve_program_conic

@@ -14,9 +14,9 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import MKLSurvival, MKLSurvivalCV, load, save
-from kernelmosaic.engine.calibration import LocationScale
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial
 from kernelmosaic.metrics import StepFunction, concordance_index, integrated_brier_score, kaplan_meier
+from kernelmosaic.survival.curves import LocationScale
 from kernelmosaic.survival.machine import Cox, OrderedPairs, Ranking
 
 RNG = np.random.RandomState(0)

@@ -14,34 +14,36 @@ if TYPE_CHECKING:
     from kernelmosaic.bayesian.localized import LocalizedBayesianMKLClassifier
     from kernelmosaic.discriminant.estimator import DiscriminantMKLClassifier
     from kernelmosaic.estimators.classifier import MKLClassifier
-    from kernelmosaic.estimators.cv import MKLClassifierCV, MKLRegressorCV, MKLSurvivalCV
-    from kernelmosaic.estimators.regressor import MKLOneClass, MKLRegressor, MKLSurvival
+    from kernelmosaic.estimators.cv import MKLClassifierCV, MKLRegressorCV
+    from kernelmosaic.estimators.regressor import MKLOneClass, MKLRegressor
     from kernelmosaic.estimators.ridge import MKLRidgeClassifierCV, MKLRidgeCV
     from kernelmosaic.localized.estimator import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
     from kernelmosaic.multiclass.bilinear import BilinearMKLClassifier
     from kernelmosaic.multiclass.posterior import PosteriorMKLClassifier
+    from kernelmosaic.survival.estimator import MKLSurvival
+    from kernelmosaic.survival.search import MKLSurvivalCV
     from kernelmosaic.unlabelled.estimator import MKLClustering, MKLKernelPCA
 
 #: The module that defines each estimator.
 HOMES = {
-    "BayesianMKLClassifier": "estimators.bayesian",
+    "BayesianMKLClassifier": "bayesian.estimator",
     "BilinearMKLClassifier": "multiclass.bilinear",
     "DiscriminantMKLClassifier": "discriminant.estimator",
-    "LocalizedBayesianMKLClassifier": "estimators.bayesian_localized",
-    "LocalizedMKLClassifier": "estimators.localized",
-    "LocalizedMKLOneClass": "estimators.localized",
-    "LocalizedMKLRegressor": "estimators.localized",
+    "LocalizedBayesianMKLClassifier": "bayesian.localized",
+    "LocalizedMKLClassifier": "localized.estimator",
+    "LocalizedMKLOneClass": "localized.estimator",
+    "LocalizedMKLRegressor": "localized.estimator",
     "MKLClassifier": "estimators.classifier",
     "MKLClassifierCV": "estimators.cv",
-    "MKLClustering": "estimators.unlabelled",
-    "MKLKernelPCA": "estimators.unlabelled",
+    "MKLClustering": "unlabelled.estimator",
+    "MKLKernelPCA": "unlabelled.estimator",
     "MKLOneClass": "estimators.regressor",
     "MKLRegressor": "estimators.regressor",
     "MKLRegressorCV": "estimators.cv",
     "MKLRidgeCV": "estimators.ridge",
     "MKLRidgeClassifierCV": "estimators.ridge",
-    "MKLSurvival": "estimators.regressor",
-    "MKLSurvivalCV": "estimators.cv",
+    "MKLSurvival": "survival.estimator",
+    "MKLSurvivalCV": "survival.search",
     "PosteriorMKLClassifier": "multiclass.posterior",
 }
 

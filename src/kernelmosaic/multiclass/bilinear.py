@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
+from collections.abc import Sequence
 from typing import ClassVar
 
 from kernelmosaic._checks import check_positive
+from kernelmosaic._typing import KernelsLike, Seed
 from kernelmosaic.engine.tasks import PathRule, accuracy
-from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
+from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.factory import Parameters, solver_class
@@ -16,7 +17,6 @@ from kernelmosaic.multiclass.method import ClassWiseMethod
 from kernelmosaic.multiclass.task import BilinearClasses
 
 
-@parameters(without=WEIGHTS)
 class BilinearMKLClassifier(KernelClassifier, BaseMKL):
     """Multi-class classification with one weight per class and kernel.
 
@@ -88,14 +88,41 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
     (3, 5)
     """
 
-    _: KW_ONLY
-    kappa: float = 1.0
-    solver: str = "newton"
-    calibration: str | None = None
-
+    # Samples must have all views.
     missing = None
     _has_normed_weights: ClassVar[bool] = False
     path_rule: ClassVar[PathRule | None] = PathRule("kappa", score=accuracy)
+
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        solver: str = "newton",
+        kappa: float = 1.0,
+        calibration: str | None = None,
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.solver = solver
+        self.kappa = kappa
+        self.calibration = calibration
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
