@@ -30,7 +30,7 @@ FLOORS = (
     {"learning"},
     {"engine"},
     {"estimators"},
-    {"bayesian", "discriminant", "localized", "multiclass", "survival", "unlabelled"},
+    {"bayesian", "discriminant", "localized", "multiclass", "ridge", "survival", "unlabelled"},
     {"gating", "metrics"},
     {"model_selection", "stats", "persistence"},
     {"datasets", "inspection", "single_cell"},
@@ -44,7 +44,7 @@ FLOORS = (
 )
 #: Families: one method of the field each, in one folder. The core, on the floors below, imports none of them, and they
 #: import each other only where `LENT` says so, with the reason.
-FAMILIES = {"bayesian", "discriminant", "localized", "multiclass", "survival", "unlabelled"}
+FAMILIES = {"bayesian", "discriminant", "localized", "multiclass", "ridge", "survival", "unlabelled"}
 LENT = {("bayesian", "localized"): "gates with posteriors read of samples what other gates do"}
 #: Lists of public names, which name families without loading them.
 DOORS = {"kernelmosaic", "kernelmosaic.estimators"}

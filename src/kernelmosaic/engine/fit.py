@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -101,6 +102,19 @@ class Method(ABC):
         return unrounded_gap is not None and unrounded_gap <= tol
 
 
+#: Rules of families by which weights are computed before the machine is solved, by the value of `weights` that names
+#: them: the module and the function, which is loaded on first use. It takes a task, a training set and the targets of
+#: its samples, and returns the weights, or None for a task that the rule does not serve.
+WEIGHT_RULES = {"loo": ("kernelmosaic.ridge.rule", "loo_weights")}
+
+
+def weights_by_rule(name: str, task: Task, data: TrainingSet, y: Any) -> Array | None:
+    """Return the weights that a rule of a family computes; None for a task that it does not serve."""
+    module, function = WEIGHT_RULES[name]
+    weights: Array | None = getattr(import_module(module), function)(task, data, y)
+    return weights
+
+
 @dataclass(frozen=True)
 class WeightMethod(Method):
     """One weight per kernel, or per class and kernel: given, by a rule, or learned.
@@ -132,10 +146,10 @@ class WeightMethod(Method):
         parameters = self.parameters
         if self.fixed:
             parameters = replace(parameters, fixed=read_fixed(self.fixed, *data.names()))
-        if isinstance(parameters.weights, str) and parameters.weights == "loo":
-            targets = task.ridge_targets(y, data.weight)
-            if targets is not None:
-                parameters = replace(parameters, weights=data.loo_weights(targets))
+        if isinstance(parameters.weights, str) and parameters.weights in WEIGHT_RULES:
+            weights = weights_by_rule(parameters.weights, task, data, y)
+            if weights is not None:
+                parameters = replace(parameters, weights=weights)
         return replace(self, parameters=parameters)
 
     def learner(self, task: Task, data: TrainingSet, machines: Sequence[Any]) -> Learner:

@@ -17,7 +17,6 @@ from kernelmosaic._checks import check_C, check_choice, check_count, check_posit
 from kernelmosaic._typing import AnyArray, Array, Indices, SampleWeight, TargetLike
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.training_set import TrainingSet
-from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.machines.base import (
     SVC,
     SVR,
@@ -156,10 +155,6 @@ class Task(ABC):
     def check(self, data: TrainingSet, normalize: str | None) -> None:  # noqa: B027
         """Warn if the kernels of a training set do not suit the task."""
 
-    def ridge_targets(self, y: TargetLike, weight: Array) -> RidgeTargets | None:
-        """Return the targets of the least-squares machine that learns ``weights="loo"``; None without one."""
-        return None
-
     def count_support(self, y: TargetLike, support: Indices) -> Indices:
         """Return the number of support vectors, of every class where there are classes."""
         return np.array([len(support)])
@@ -268,10 +263,6 @@ class Classes(ClassTask):
         machines = [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
         return [SharedMachines(machines)] if shared else machines
 
-    def ridge_targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
-        factors = class_factors(self.class_weight, y, weight, self.classes)
-        return RidgeTargets.of_classes(self.labels(y), weight * factors)
-
 
 @dataclass(frozen=True, eq=False)
 class Numbers(Task):
@@ -330,9 +321,6 @@ class Numbers(Task):
                 f"quantile={self.quantile!r}: give a number between 0 and 1, or a list of several in increasing order."
             )
         return [Quantile(y, self.C, q, weight) for q in values]
-
-    def ridge_targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
-        return RidgeTargets.of_numbers(y if y.ndim == 2 else y[:, np.newaxis], weight)
 
     def decide(self, outputs: Array, intercept: Array) -> Array:
         if self.is_flat:

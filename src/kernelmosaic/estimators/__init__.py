@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from kernelmosaic.estimators.classifier import MKLClassifier
     from kernelmosaic.estimators.cv import MKLClassifierCV, MKLRegressorCV
     from kernelmosaic.estimators.regressor import MKLOneClass, MKLRegressor
-    from kernelmosaic.estimators.ridge import MKLRidgeClassifierCV, MKLRidgeCV
     from kernelmosaic.localized.estimator import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
     from kernelmosaic.multiclass.bilinear import BilinearMKLClassifier
     from kernelmosaic.multiclass.posterior import PosteriorMKLClassifier
+    from kernelmosaic.ridge.estimator import MKLRidgeClassifierCV, MKLRidgeCV
     from kernelmosaic.survival.estimator import MKLSurvival
     from kernelmosaic.survival.search import MKLSurvivalCV
     from kernelmosaic.unlabelled.estimator import MKLClustering, MKLKernelPCA
@@ -40,8 +40,8 @@ HOMES = {
     "MKLOneClass": "estimators.regressor",
     "MKLRegressor": "estimators.regressor",
     "MKLRegressorCV": "estimators.cv",
-    "MKLRidgeCV": "estimators.ridge",
-    "MKLRidgeClassifierCV": "estimators.ridge",
+    "MKLRidgeCV": "ridge.estimator",
+    "MKLRidgeClassifierCV": "ridge.estimator",
     "MKLSurvival": "survival.estimator",
     "MKLSurvivalCV": "survival.search",
     "PosteriorMKLClassifier": "multiclass.posterior",

@@ -15,7 +15,7 @@ from kernelmosaic.gram.options import PassOptions
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Laplacian
 from kernelmosaic.kernels.numeric import RadialWidths
-from kernelmosaic.learning.ridge_weights import (
+from kernelmosaic.ridge.learning import (
     FeatureForm,
     MatrixForm,
     RidgeOptions,

@@ -19,7 +19,7 @@ from sklearn.metrics import log_loss, r2_score
 
 from kernelmosaic import MKLRegressor, MKLRidgeClassifierCV, MKLRidgeCV, load, save
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Ranked, Rescaled, per_column
-from kernelmosaic.learning.ridge_weights import RidgeOptions
+from kernelmosaic.ridge.learning import RidgeOptions
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(60, 3))

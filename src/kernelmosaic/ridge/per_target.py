@@ -33,7 +33,7 @@ from kernelmosaic.gram.linear_algebra import conjugate_gradients
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.learning.ridge_weights import RidgeOptions, centre_and_unit
+from kernelmosaic.ridge.learning import RidgeOptions, centre_and_unit
 from kernelmosaic.solvers.leave_one_out import (
     FeatureInverse,
     FeatureSystem,

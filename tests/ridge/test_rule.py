@@ -23,8 +23,9 @@ from kernelmosaic import (
     PosteriorMKLClassifier,
 )
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.model_selection import PathSearchCV, SharedKernels
+from kernelmosaic.ridge.learning import RidgeTargets
+from kernelmosaic.ridge.rule import weights_for
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(60, 3)) * [1.0, 5.0, 0.2] + [0.0, 3.0, 0.0]
@@ -139,9 +140,9 @@ def test_kernels_are_weighed_once_for_the_same_targets():
     with SharedKernels() as shared:
         models = [MKLRegressor(KERNELS, C=C, weights="loo").fit(X, Y) for C in (0.1, 10.0)]
         data = shared.store.training_sets[-1]
-        found = data.loo_weights(targets)
-        assert data.loo_weights(targets) is found
-        assert not np.allclose(data.loo_weights(replace(targets, Y=targets.Y**2)), found, rtol=1e-3)
+        found = weights_for(targets, data)
+        assert weights_for(targets, data) is found
+        assert not np.allclose(weights_for(replace(targets, Y=targets.Y**2), data), found, rtol=1e-3)
     assert all(np.array_equal(model.weights_, found) for model in models)
 
 

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from kernelmosaic import MKLClassifierCV, MKLRidgeClassifierCV, MKLRidgeCV
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.learning.ridge_weights import FeatureForm, RidgeOptions, RidgeTargets
+from kernelmosaic.ridge.learning import FeatureForm, RidgeOptions, RidgeTargets
 from kernelmosaic.row_order import content_order
 
 RNG = np.random.default_rng(21)

@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose
 from kernelmosaic.backend import NUMPY, torch_backend
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.gram.stack import StoredStack
-from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets, learn_ridge
-from kernelmosaic.learning.target_weights import Kriging, TargetOptions, learn_frequencies, learn_target_weights
+from kernelmosaic.ridge.learning import RidgeOptions, RidgeTargets, learn_ridge
+from kernelmosaic.ridge.per_target import Kriging, TargetOptions, learn_frequencies, learn_target_weights
 
 FEW, GIVEN = TargetOptions(sizes=(20, 6, 6), points=300), TargetOptions(sizes=())
 

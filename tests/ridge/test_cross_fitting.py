@@ -14,8 +14,8 @@ from sklearn.base import clone
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, by_group, per_column
-from kernelmosaic.learning.cross_fitting import FOLDS, RULE, effective_number, make_folds
-from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets, search_ridge
+from kernelmosaic.ridge.cross_fitting import FOLDS, RULE, effective_number, make_folds
+from kernelmosaic.ridge.learning import RidgeOptions, RidgeTargets, search_ridge
 from kernelmosaic.row_order import content_order, on_grid
 
 RNG = np.random.default_rng(11)

@@ -20,7 +20,7 @@ from kernelmosaic.gram.feature_stack import FeatureStack, StoredFeatures
 from kernelmosaic.gram.pairs import PairStack
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.stack import MatrixStack
-from kernelmosaic.learning.ridge_weights import (
+from kernelmosaic.ridge.learning import (
     DEFAULTS,
     RidgeLearned,
     RidgeOptions,

@@ -57,10 +57,10 @@ from kernelmosaic.kernels.numeric import Radial, RadialWidths
 from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.transformed import width_learner, with_width
 from kernelmosaic.kernels.views import Entry, PerColumn, lay_specs
-from kernelmosaic.learning import cross_fitting
-from kernelmosaic.learning.cross_fitting import Fold
 from kernelmosaic.learning.fixed import given_weights
-from kernelmosaic.learning.ridge_weights import (
+from kernelmosaic.ridge import cross_fitting
+from kernelmosaic.ridge.cross_fitting import Fold
+from kernelmosaic.ridge.learning import (
     FeatureForm,
     RidgeLearned,
     RidgeOptions,
@@ -72,7 +72,7 @@ from kernelmosaic.learning.ridge_weights import (
     learn_ridge,
     search_ridge,
 )
-from kernelmosaic.learning.target_weights import TargetOptions, TargetsLearned, join_targets, learn_target_weights
+from kernelmosaic.ridge.per_target import TargetOptions, TargetsLearned, join_targets, learn_target_weights
 from kernelmosaic.row_order import content_order, on_grid
 from kernelmosaic.solvers.leave_one_out import RidgeSystem, softmax_loss, variances
 from kernelmosaic.stacking import check_row_names
