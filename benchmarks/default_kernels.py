@@ -38,8 +38,8 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV
-from kernelmosaic.estimators.ridge import ridge_kernels
 from kernelmosaic.kernels import Gaussian
+from kernelmosaic.ridge.estimator import ridge_kernels
 
 FILES = {"numbers": "uci_regression.npz", "classes": "uci_classes.npz"}
 CANDIDATES = {

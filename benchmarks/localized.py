@@ -31,7 +31,7 @@ from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.stack import make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, family
 from kernelmosaic.kernels.views import KernelSpec
-from kernelmosaic.learning.gated import FixedStep, GateLearner, LearnedGates
+from kernelmosaic.localized.learning import FixedStep, GateLearner, LearnedGates
 from kernelmosaic.machines.base import SVC
 from kernelmosaic.stats import wilcoxon
 from reproduction.data import load

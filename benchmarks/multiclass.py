@@ -38,11 +38,11 @@ from sklearn.svm import SVC as LibSVM
 from kernelmosaic import BilinearMKLClassifier, MKLClassifier
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, family
-from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.learning.problem import LearnerOptions
 from kernelmosaic.machines.base import CrammerSinger
+from kernelmosaic.multiclass.learning import ClassNewton, ProjectedGradient, QuasiNewton
 from kernelmosaic.solvers.multiclass import MultiOutput
 from kernelmosaic.solvers.program import Solution
 

@@ -32,8 +32,8 @@ from sksurv.svm import FastKernelSurvivalSVM
 
 from kernelmosaic import MKLSurvival
 from kernelmosaic.kernels import Gaussian, family
-from kernelmosaic.metrics import concordance, read_times
 from kernelmosaic.model_selection import PathSearchCV
+from kernelmosaic.survival.metrics import concordance, read_times
 
 SETS = {
     "aids": datasets.load_aids,

@@ -49,8 +49,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 from kernelmosaic import MKLRidgeCV
-from kernelmosaic.estimators.ridge import ridge_kernels
 from kernelmosaic.kernels import Gaussian, Laplacian
+from kernelmosaic.ridge.estimator import ridge_kernels
 from kernelmosaic.stats import t_test_resampled, wilcoxon
 
 PICTURE = "studies_uci_errors.png"

@@ -44,8 +44,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from kernelmosaic import MKLClassifierCV, MKLRegressorCV, MKLRidgeClassifierCV, MKLRidgeCV
-from kernelmosaic.estimators.ridge import ridge_kernels
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, family
+from kernelmosaic.ridge.estimator import ridge_kernels
 from kernelmosaic.stats import t_test_resampled, wilcoxon, win_tie_loss
 from reproduction.data import load
 

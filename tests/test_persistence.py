@@ -94,7 +94,7 @@ from kernelmosaic.kernels import (
     family,
     per_column,
 )
-from kernelmosaic.learning.gated import ArmijoStep
+from kernelmosaic.localized.learning import ArmijoStep
 from kernelmosaic.model_selection import FiveByTwoFold, PathSearchCV, ResponseSurfaceSearchCV
 from kernelmosaic.stacking import SparseTable
 
@@ -261,7 +261,7 @@ def test_the_file_says_what_it_is(fitted, tmp_path):
     save(fitted["bilinear"][0], tmp_path / "m")
     told = persistence.info(tmp_path / "m")
     assert told.kernelmosaic_version == kernelmosaic.__version__
-    assert told.estimator == "kernelmosaic.estimators.classifier.BilinearMKLClassifier"
+    assert told.estimator == "kernelmosaic.multiclass.bilinear.BilinearMKLClassifier"
     assert told.created.endswith("+00:00")
 
 

@@ -25,7 +25,7 @@ NONE = {
     "backend.py: _THREAD is an object of this module that functions change": "of one thread, set where that starts",
     "files.py: dispatcher._cache is set from outside": "Numba takes no cache in another way",
     "estimators/_base.py: attributes._repr_html_inner is set from outside": "scikit-learn has made it for this page",
-    "learning/gated.py: self.stack.samples is set from outside": "projections have a stack of their own",
+    "localized/learning.py: self.stack.samples is set from outside": "projections have a stack of their own",
 }
 CHANGES = {"append", "extend", "insert", "add", "update", "setdefault", "pop", "popitem", "remove", "discard", "clear"}
 SETTERS = {"__init__", "set_params", "_set_kernels"}

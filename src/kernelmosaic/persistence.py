@@ -34,6 +34,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from kernelmosaic import __version__
 from kernelmosaic._typing import Estimator
+from kernelmosaic.estimators import HOMES as ESTIMATOR_HOMES
 from kernelmosaic.files import existing_file, write_bytes
 
 __all__ = ["ModelFileInfo", "info", "load", "save"]
@@ -292,11 +293,11 @@ def _may_hold_types(module: str) -> bool:
     if package == "sklearn":  # what scikit-learn itself passes over when it lists its estimators
         return not {"tests", "externals", "conftest", "experimental", "estimator_checks"} & {*parts}
     # Stacks, learners and readers of files are elsewhere: a model holds none, and building a reader opens its file.
-    homes = {"kernels", "gating", "estimators", "imputing", "schema", "model_selection"}
-    homes |= {"learning.gated", "learning.unlabelled"}
+    homes = {"kernels", "estimators", "imputing", "schema", "model_selection"}
     homes |= {"gram.kernel_set", "gram.missing", "gram.normalizing", "gram.feature_maps"}
-    own = ("calibration", "conformal", "expansion", "gates", "samples", "tasks")
-    homes |= {f"engine.{name}" for name in own}
+    homes |= {"engine.calibration", "engine.conformal", "engine.expansion", "engine.samples", "engine.tasks"}
+    # A family has in its folder what its models hold, and nothing that reads files.
+    homes |= {module.partition(".")[0] for module in ESTIMATOR_HOMES.values()}
     # Modules that need one of these packages hold compiled loops and the like, no part of a model.
     late = ("_numba_", "_torch_", "_dask_")
     is_home = rest in homes or rest.rpartition(".")[0] in homes

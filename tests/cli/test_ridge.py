@@ -18,8 +18,8 @@ from kernelmosaic.cli.layout import label_of, read_short
 from kernelmosaic.cli.methods import with_method
 from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import read_training_table
-from kernelmosaic.estimators.ridge import ridge_kernels, ridge_view_kernels
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Ranked
+from kernelmosaic.ridge.estimator import ridge_kernels, ridge_view_kernels
 
 pytestmark = pytest.mark.usefixtures("fixed_margins")
 

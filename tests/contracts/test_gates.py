@@ -9,7 +9,7 @@ from sklearn.base import clone
 from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.gating
-from kernelmosaic.gating import GATINGS, Constant, Gating, GaussianGating, Sigmoid, Softmax, make_gating
+from kernelmosaic.localized.gating import GATINGS, Constant, Gating, GaussianGating, Sigmoid, Softmax, make_gating
 
 P = 4
 Z = np.random.RandomState(0).standard_normal((9, 3))
@@ -25,7 +25,7 @@ EVERY = [pytest.param(*example, id=repr(example[0])) for examples in EXAMPLES.va
 every = pytest.mark.parametrize(("gating", "limits", "total"), EVERY)
 
 
-@pytest.mark.parametrize("kind", concrete_subclasses(Gating, kernelmosaic.gating), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", concrete_subclasses(Gating), ids=lambda kind: kind.__name__)
 def test_every_gating_has_an_example_and_a_name(kind):
     assert EXAMPLES.get(kind), f"add to EXAMPLES a {kind.__name__} and the range of its gates"
     assert kind in GATINGS.values(), f"give {kind.__name__} a name in GATINGS"

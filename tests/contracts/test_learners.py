@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from inspect import isabstract
 from itertools import product
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from tests.contracts.discovery import all_subclasses
 
-import kernelmosaic.learning
+from kernelmosaic.discriminant.learning import DISCRIMINANT_SOLVERS
 from kernelmosaic.learning.certificate import Learned
 from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.learning.problem import Learner
+from kernelmosaic.multiclass.learning import CLASS_WISE_SOLVERS
 
 pytest.importorskip("clarabel")
 from tests.learning.problems import KINDS, learn, make_problem
@@ -35,26 +35,15 @@ PAIRS = [
 OTHERS = {"SDP", "FixedWeights", "LearnedC"}
 
 
-def all_learners():
-    for module in pkgutil.walk_packages(kernelmosaic.learning.__path__, "kernelmosaic.learning."):
-        importlib.import_module(module.name)
-    found, todo = set(), [Learner]
-    while todo:
-        for cls in todo.pop().__subclasses__():
-            todo.append(cls)
-            if cls.__module__.startswith("kernelmosaic.learning"):
-                found.add(cls)
-    return found
-
-
 def test_every_learner_is_tested():
-    tested = {SOLVERS["plain"][name].__name__ for name in CONVEX + HEURISTIC} | OTHERS
+    tested = {SOLVERS[name].__name__ for name in CONVEX + HEURISTIC} | OTHERS
     # Their tests take every one of them by its name.
-    tested |= {learner.__name__ for solvers in SOLVERS.values() for learner in solvers.values()}
-    untested = {cls.__name__ for cls in all_learners() if not isabstract(cls)} - tested
+    for solvers in (SOLVERS, CLASS_WISE_SOLVERS, DISCRIMINANT_SOLVERS):
+        tested |= {learner.__name__ for learner in solvers.values()}
+    untested = {cls.__name__ for cls in all_subclasses(Learner) if not isabstract(cls)} - tested
     assert untested == set(), "name its solver in CONVEX or HEURISTIC, so that the tests below cover it"
-    assert tested <= {cls.__name__ for cls in all_learners()}
-    assert set(SOLVERS["plain"]) == {*CONVEX, *HEURISTIC, "sdp"}
+    assert tested <= {cls.__name__ for cls in all_subclasses(Learner)}
+    assert set(SOLVERS) == {*CONVEX, *HEURISTIC, "sdp"}
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +68,7 @@ def learned():
     def get(solver, kind, seed):
         if (solver, kind, seed) not in kept:
             Ks, machine, d = make_problem(kind, seed)
-            kept[solver, kind, seed] = learn(SOLVERS["plain"][solver], Ks, machine, penalties=d)
+            kept[solver, kind, seed] = learn(SOLVERS[solver], Ks, machine, penalties=d)
         return kept[solver, kind, seed]
 
     return get
@@ -102,7 +91,7 @@ def test_reaches_the_conic_optimum(solver, kind, solved, learned):
 def test_gap_is_a_true_bound_long_before_the_end(solver, kind, solved):
     for seed, tol in enumerate([0.3, 1e-2]):
         Ks, machine, d, optimum, _ = solved(kind, seed)
-        found = learn(SOLVERS["plain"][solver], Ks, machine, penalties=d, tol=tol)
+        found = learn(SOLVERS[solver], Ks, machine, penalties=d, tol=tol)
         assert found.gap <= tol
         scale = max(abs(found.objective), abs(optimum))
         assert -1e-7 * scale <= found.objective - optimum <= found.gap * 1.5 * scale + 1e-7 * scale
@@ -114,7 +103,7 @@ def test_gap_is_a_true_bound_long_before_the_end(solver, kind, solved):
 @pytest.mark.parametrize(("solver", "kind"), [*PAIRS, *product(HEURISTIC, KINDS)])
 def test_solution_is_that_of_the_machine_at_the_weights(solver, kind, learned):
     Ks, machine, d = make_problem(kind, 1)
-    if not all(getattr(machine, need) for need in SOLVERS["plain"][solver].machine_needs):
+    if not all(getattr(machine, need) for need in SOLVERS[solver].machine_needs):
         pytest.skip("refused; see below")
     found = learned(solver, kind, 1)
     program, beta = machine.program, found.solution.beta
@@ -132,7 +121,7 @@ def test_solution_is_that_of_the_machine_at_the_weights(solver, kind, learned):
 @pytest.mark.parametrize("solver", [*CONVEX, *HEURISTIC])
 def test_history_ends_with_the_result(solver):
     Ks, machine, d = make_problem("svc", 2)
-    found = learn(SOLVERS["plain"][solver], Ks, machine, penalties=d)
+    found = learn(SOLVERS[solver], Ks, machine, penalties=d)
     # What is returned has the smallest gap, the history the smallest objective: at the optimum they differ by rounding.
     assert found.history[-1].objective == pytest.approx(found.objective, rel=1e-12)
     assert found.history[-1].gap == found.gap
@@ -142,7 +131,7 @@ def test_history_ends_with_the_result(solver):
 @pytest.mark.parametrize("solver", [*CONVEX, *HEURISTIC])
 def test_one_kernel_is_the_plain_machine(solver):
     Ks, machine, _ = make_problem("svc", 3)
-    found = learn(SOLVERS["plain"][solver], Ks[1:2], machine)
+    found = learn(SOLVERS[solver], Ks[1:2], machine)
     assert_allclose(found.weights, [1.0])
     plain = machine.solve(Ks[1], tol=1e-10)
     assert found.objective == pytest.approx(plain.objective, rel=1e-5)
@@ -156,7 +145,7 @@ def test_duplicates_and_zeros_change_nothing(solver, kind):
     Ks, machine, _ = make_problem(kind, 4)
     optimum, weights, _ = solve_mkl_conic(Ks, machine.program)
     doubled = np.concatenate([Ks, Ks[2:3], Ks[1:2], np.zeros_like(Ks[:1])])
-    found = learn(SOLVERS["plain"][solver], doubled, machine)
+    found = learn(SOLVERS[solver], doubled, machine)
     assert found.objective == pytest.approx(optimum, rel=1e-5)
     assert found.gap <= 1e-6
     merged = found.weights[:6].copy()
@@ -169,14 +158,14 @@ def test_duplicates_and_zeros_change_nothing(solver, kind):
 @pytest.mark.parametrize("solver", CONVEX)
 def test_stops_at_max_iter_and_says_how_far_it_came(solver, solved):
     Ks, machine, d, optimum, _ = solved("svc", 1)
-    found = learn(SOLVERS["plain"][solver], Ks, machine, penalties=d, max_iter=2, tol=1e-12)
+    found = learn(SOLVERS[solver], Ks, machine, penalties=d, max_iter=2, tol=1e-12)
     assert len(found.history) <= 3
     assert found.objective * (1 - found.gap) <= optimum * (1 + 1e-7) <= found.objective * (1 + 2e-7)
 
 
-@pytest.mark.parametrize("name", sorted(SOLVERS["plain"]))
+@pytest.mark.parametrize("name", sorted(SOLVERS))
 def test_refuses_by_name_what_it_does_not_serve(name):
-    learner = SOLVERS["plain"][name]
+    learner = SOLVERS[name]
     for given in (1, 2):
         norm = make_norm(given)
         if norm.sums_to_one or not learner.norm_needs:

@@ -11,7 +11,6 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from tests.contracts.discovery import concrete_subclasses
 
-import kernelmosaic.learning
 from kernelmosaic.learning.norms import BesideFixed, PowerNorm, SumNorm, WeightNorm, make_norm
 
 
@@ -41,7 +40,7 @@ sizes = pytest.mark.parametrize("P", [1, 2, 5])
 
 
 #: Weights beside fixed ones obey another norm; tests/learning/test_fixed_weights.py has theirs.
-FOUND = [kind for kind in concrete_subclasses(WeightNorm, kernelmosaic.learning) if kind is not BesideFixed]
+FOUND = [kind for kind in concrete_subclasses(WeightNorm) if kind is not BesideFixed]
 
 
 @pytest.mark.parametrize("kind", FOUND, ids=lambda kind: kind.__name__)

@@ -11,9 +11,9 @@ from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KernelDensity
 
 from kernelmosaic import BilinearMKLClassifier, MKLClassifier, PosteriorMKLClassifier
-from kernelmosaic.estimators.posterior import density_posteriors, neighbor_posteriors
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
-from kernelmosaic.machines.base import PosteriorSVC
+from kernelmosaic.multiclass.machine import PosteriorSVC
+from kernelmosaic.multiclass.posterior import density_posteriors, neighbor_posteriors
 from kernelmosaic.solvers.program import Program
 
 X, Y = load_iris(return_X_y=True)

@@ -29,20 +29,19 @@ from kernelmosaic import (
     load,
     save,
 )
+from kernelmosaic.discriminant.learning import DISCRIMINANT_SOLVERS, centered_traces, trace_penalties
+from kernelmosaic.discriminant.machine import Discriminant, binary_targets, class_targets
 from kernelmosaic.engine.expansion import _BLOCK_BYTES
-from kernelmosaic.engine.gates import GateInputs
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import StackFactors, StoredFeatures
 from kernelmosaic.gram.gram import DenseGram
 from kernelmosaic.gram.options import FitOptions
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum
-from kernelmosaic.learning.discriminant import centered_traces, trace_penalties
-from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.learning.problem import LearnerOptions
+from kernelmosaic.localized.method import GateInputs
 from kernelmosaic.machines.base import SVC, Machine
-from kernelmosaic.machines.discriminant import Discriminant, binary_targets, class_targets
 from kernelmosaic.solvers.program import RoundOptions, SolverOptions
 
 RNG = np.random.RandomState(0)
@@ -431,7 +430,7 @@ def test_one_pass_forms_the_products_and_none_keeps_a_vector_a_kernel_and_class(
     Z = [np.random.RandomState(m).standard_normal((len(X), 20)) + np.outer(F, np.eye(20)[m]) for m in range(3)]
     stack = CountedFeatures(Z)
     traces = centered_traces(stack, np.array([np.sum(one * one, axis=1) for one in Z]))
-    learner = SOLVERS["discriminant"]["newton"](LearnerOptions(SumNorm(), trace_penalties(traces), tol=1e-6))
+    learner = DISCRIMINANT_SOLVERS["newton"](LearnerOptions(SumNorm(), trace_penalties(traces), tol=1e-6))
     learned = learner.learn(stack, Discriminant(Y, 5e-4))
     assert learned.gap <= 1e-6
     assert learned.n_solves > 3

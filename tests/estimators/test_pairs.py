@@ -28,8 +28,8 @@ from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.pairs import make_pair_stack
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, pairwise
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.learning.ridge_weights import PairForm, RidgeOptions, RidgePoint, RidgeProblem, RidgeTargets
 from kernelmosaic.model_selection import PairSplit
+from kernelmosaic.ridge.learning import PairForm, RidgeOptions, RidgePoint, RidgeProblem, RidgeTargets
 
 rng = np.random.RandomState(0)
 M, Q, N = 14, 12, 130

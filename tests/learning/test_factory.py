@@ -22,10 +22,10 @@ def asked(**changes):
     return Parameters(**{"max_iter": 50, **changes})
 
 
-@pytest.mark.parametrize("name", sorted(SOLVERS["plain"]))
+@pytest.mark.parametrize("name", sorted(SOLVERS))
 def test_every_solver_by_its_name(name):
     learner = make_learner(asked(solver=name), BANK)
-    assert type(learner) is SOLVERS["plain"][name]
+    assert type(learner) is SOLVERS[name]
     assert (learner.options.tol, learner.options.max_iter) == (1e-3, 50)
     if name != "sdp":
         given = make_learner(asked(solver=name, penalties=[1.0, 2.0]), BANK)
@@ -99,7 +99,7 @@ def test_stopping_early_warns_with_the_gap_reached(solver):
     assert model.duality_gap_ > 1e-9
 
 
-@pytest.mark.parametrize("solver", sorted(SOLVERS["plain"]))
+@pytest.mark.parametrize("solver", sorted(SOLVERS))
 def test_estimator_with_every_solver(solver):
     # Of 30 samples at C = 1, the semi-definite program is too badly conditioned for one in four last-bit copies of X.
     few, C = (slice(0, 30), 0.1) if solver == "sdp" else (slice(None), 1.0)

@@ -10,9 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 from tests.reference.criteria import least_squares_value
 
 from kernelmosaic import DiscriminantMKLClassifier, MKLClassifier
+from kernelmosaic.discriminant.learning import _unit_rows
+from kernelmosaic.discriminant.machine import binary_targets, class_targets
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed
-from kernelmosaic.learning.discriminant import _unit_rows
-from kernelmosaic.machines.discriminant import binary_targets, class_targets
 
 
 def make_samples(seed, n=24, classes=2):

@@ -11,12 +11,12 @@ from kernelmosaic import DiscriminantMKLClassifier
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.certificate import CombinedKernel, Start
-from kernelmosaic.learning.class_wise import ClassNewton
 from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.problem import MachineProblem
 from kernelmosaic.machines.base import SVC, CrammerSinger, SharedMachines
 from kernelmosaic.model_selection import SharedKernels
+from kernelmosaic.multiclass.learning import ClassNewton
 
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((60, 4))
@@ -35,9 +35,9 @@ class CountingStack(StoredStack):
         return super().combine(weights, out)
 
 
-@pytest.mark.parametrize("solver", sorted(set(SOLVERS["plain"]) - {"sdp", "easymkl", "alignment"}))
+@pytest.mark.parametrize("solver", sorted(set(SOLVERS) - {"sdp", "easymkl", "alignment"}))
 def test_the_start_of_a_like_machine_leads_to_the_same_optimum(solver):
-    stack, learner = StoredStack(KERNELS[:, :30, :30]), SOLVERS["plain"][solver](options(4, tol=1e-6))
+    stack, learner = StoredStack(KERNELS[:, :30, :30]), SOLVERS[solver](options(4, tol=1e-6))
     first, machine = learner.learn(stack, SVC(SIGNS[:30], 1.0)), SVC(SIGNS[:30], 3.0)
     cold, warm = learner.learn(stack, machine), learner.learn(stack, machine, first.start)
     assert warm.gap <= 1e-6
@@ -46,20 +46,20 @@ def test_the_start_of_a_like_machine_leads_to_the_same_optimum(solver):
 
 def test_what_is_learned_says_where_the_next_may_start():
     machine = SVC(SIGNS, 1.0)
-    learned = SOLVERS["plain"]["newton"](options(4)).learn(StoredStack(KERNELS), machine)
+    learned = SOLVERS["newton"](options(4)).learn(StoredStack(KERNELS), machine)
     np.testing.assert_array_equal(learned.start.weights, learned.weights)
     np.testing.assert_array_equal(learned.start.beta, learned.solution.beta)
     assert learned.start.machine is machine
-    again = SOLVERS["plain"]["newton"](options(4)).learn(StoredStack(KERNELS), machine, learned.start)
+    again = SOLVERS["newton"](options(4)).learn(StoredStack(KERNELS), machine, learned.start)
     assert again.n_solves == 0
-    elsewhere = SOLVERS["plain"]["newton"](options(4)).learn(StoredStack(KERNELS), machine, learned.start.elsewhere())
+    elsewhere = SOLVERS["newton"](options(4)).learn(StoredStack(KERNELS), machine, learned.start.elsewhere())
     assert elsewhere.n_solves == 1
 
 
 def test_weights_of_other_penalties_are_no_end():
     """The weights of the start lie outside the set of the new ones: what the kernels made of them says nothing here."""
     stack, machine = StoredStack(KERNELS), SVC(SIGNS, 1.0)
-    start = SOLVERS["plain"]["newton"](options(4)).learn(stack, machine).start
+    start = SOLVERS["newton"](options(4)).learn(stack, machine).start
     assert MachineProblem(stack, machine, options(4)).known(start) is not None
     assert MachineProblem(stack, machine, options(4, penalties=np.array([1.0, 2.0, 0.5, 1.0]))).known(start) is None
 
@@ -67,7 +67,7 @@ def test_weights_of_other_penalties_are_no_end():
 @pytest.mark.parametrize("norm", [1, 1.5, 2, 4])
 def test_a_kernel_without_weight_at_the_start_is_learned_like_any_other(norm):
     """Steps of a power norm are relative to the weights: from zero they went nowhere."""
-    stack, machine, learner = StoredStack(KERNELS), SVC(SIGNS, 100.0), SOLVERS["plain"]["newton"]
+    stack, machine, learner = StoredStack(KERNELS), SVC(SIGNS, 100.0), SOLVERS["newton"]
     cold = learner(options(4, norm=norm)).learn(stack, machine)
     found = learner(options(4, norm=norm)).learn(stack, machine, Start(np.array([0.0, 0.0, 0.0, 1.0])))
     assert found.gap <= 1e-6
@@ -102,7 +102,7 @@ def shared_machines(n_outputs):
 def test_starts_of_other_shapes_are_dropped(start, machine, fits):
     continued = start.continued(machine)
     assert (continued.weights is not None) is fits
-    learner = ClassNewton if start.weights.ndim == 2 else SOLVERS["plain"]["newton"]
+    learner = ClassNewton if start.weights.ndim == 2 else SOLVERS["newton"]
     assert learner(options(4)).learn(StoredStack(KERNELS), machine, start).gap <= 1e-3
 
 

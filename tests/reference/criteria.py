@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelmosaic.machines.discriminant import binary_targets, center, within_class_matrix
+from kernelmosaic.discriminant.machine import binary_targets, center, within_class_matrix
 
 
 def least_squares_value(K, targets, alpha):

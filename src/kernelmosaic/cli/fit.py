@@ -27,11 +27,12 @@ from kernelmosaic.cli.requests import ClusterRequest, EmbedRequest, FitRequest, 
 from kernelmosaic.cli.training_table import TrainingTable, read_training_table
 from kernelmosaic.engine.search import PathOptions, PathResult, describe_choice, read_samples, search_paths
 from kernelmosaic.estimators.card import ModelCard
-from kernelmosaic.estimators.cv import MKLClassifierCV, MKLSurvivalCV, PathSearch, likelihood
-from kernelmosaic.estimators.unlabelled import MKLClustering, MKLKernelPCA, unlabelled_kernels
+from kernelmosaic.estimators.cv import MKLClassifierCV, PathSearch
 from kernelmosaic.model_selection import ResponseSurfaceSearchCV
 from kernelmosaic.persistence import save
 from kernelmosaic.reports import Page
+from kernelmosaic.survival.search import MKLSurvivalCV, likelihood
+from kernelmosaic.unlabelled.estimator import MKLClustering, MKLKernelPCA, unlabelled_kernels
 
 Advance = Callable[[str, int], None]
 

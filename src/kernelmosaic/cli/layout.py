@@ -14,7 +14,6 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from kernelmosaic._typing import ArrayOrTensor, Estimator, Indices, MatrixLike
 from kernelmosaic.cli.requests import FitRequest, MethodName, TaskName
-from kernelmosaic.estimators.ridge import ridge_kernels
 from kernelmosaic.files import existing_file
 from kernelmosaic.imputing import ViewImputer, ViewTransformer
 from kernelmosaic.kernels import (
@@ -31,6 +30,7 @@ from kernelmosaic.kernels import (
 )
 from kernelmosaic.kernels.matrices import join_samples
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
+from kernelmosaic.ridge.estimator import ridge_kernels
 from kernelmosaic.tables import meant, read_columns, read_matrix, require, some, texts_of
 
 #: The column of row numbers that precomputed kernels read, where the user names none.

@@ -52,7 +52,7 @@ def score_of(task: TaskName, y: AnyArray, predicted: AnyArray) -> float:
     """Return the score of predictions: the share of right answers or of samples accepted, R², or the concordance."""
     if task != "survival":
         return float(np.mean(score_terms(task, y, predicted)))
-    from kernelmosaic.metrics import concordance
+    from kernelmosaic.survival.metrics import concordance
 
     with warnings.catch_warnings(action="ignore"):
         value = concordance(y, predicted)

@@ -23,10 +23,10 @@ from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.inspection import conditional_pvalue, feature_importance
 from kernelmosaic.inspection.conditional import LEAST_SAMPLES_TO_PERMUTE
-from kernelmosaic.metrics import StepFunction, integrated_brier_score, kaplan_meier, usual_times
 from kernelmosaic.plots.drawing import colour, line_style, open_frame
 from kernelmosaic.reports import Page
 from kernelmosaic.stacking import by_view
+from kernelmosaic.survival.metrics import StepFunction, integrated_brier_score, kaplan_meier, usual_times
 from kernelmosaic.tables import some
 
 

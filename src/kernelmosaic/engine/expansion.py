@@ -498,39 +498,3 @@ class StripFunction(Function):
         for part in row_strips(len(self.intercept), self.at_once):
             out[:, part] = self.expansion.take(part).values(X) + self.intercept[part]
         return out
-
-
-@dataclass(frozen=True)
-class DifferenceFunction(Function):
-    """Of two classes that have a function each, by how much the second is ahead."""
-
-    def outputs(self, X: MatrixLike) -> Array:
-        return np.diff(self.expansion.values(X)) + self.intercept
-
-    def terms(self, X: MatrixLike) -> Array:
-        return np.diff(self.expansion.terms(X))
-
-
-@dataclass(frozen=True)
-class ProjectedFunction(Function):
-    """Linear functions of projections: slopes · (Σ_m η_m Σ_i a_i k_m(x, x_i)) + b.
-
-    Attributes
-    ----------
-    slopes : ndarray of shape (outputs, components)
-    center : ndarray of shape (components,)
-        The projection of the training samples' mean.
-    """
-
-    slopes: Array = field(kw_only=True)
-    center: Array = field(kw_only=True)
-
-    def projections(self, X: MatrixLike) -> Array:
-        """Return centred projections of validated samples, of shape (n, components)."""
-        return np.asarray(self.expansion.values(X) - self.center)
-
-    def outputs(self, X: MatrixLike) -> Array:
-        return np.asarray(self.expansion.values(X) @ self.slopes.T + self.intercept)
-
-    def terms(self, X: MatrixLike) -> Array:
-        return np.asarray(self.expansion.terms(X) @ self.slopes.T)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -17,14 +18,12 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike, Settings
-from kernelmosaic.backend import default_budget, format_bytes, map_threads
-from kernelmosaic.engine.expansion import DifferenceFunction, Function
+from kernelmosaic.backend import map_threads
+from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, count_samples
 from kernelmosaic.engine.tasks import Classes, Novelty, Task
 from kernelmosaic.engine.training_set import KernelOptions, KernelStore, TrainingSet, read_training_set
-from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.certificate import COLD, Learned, SharedProducts, Start
-from kernelmosaic.learning.class_wise import matrix_dtype
 from kernelmosaic.learning.factory import Parameters, make_learner
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.hard_margin import learn_hard_margin
@@ -103,6 +102,19 @@ class Method(ABC):
         return unrounded_gap is not None and unrounded_gap <= tol
 
 
+#: Rules of families by which weights are computed before the machine is solved, by the value of `weights` that names
+#: them: the module and the function, which is loaded on first use. It takes a task, a training set and the targets of
+#: its samples, and returns the weights, or None for a task that the rule does not serve.
+WEIGHT_RULES = {"loo": ("kernelmosaic.ridge.rule", "loo_weights")}
+
+
+def weights_by_rule(name: str, task: Task, data: TrainingSet, y: Any) -> Array | None:
+    """Return the weights that a rule of a family computes; None for a task that it does not serve."""
+    module, function = WEIGHT_RULES[name]
+    weights: Array | None = getattr(import_module(module), function)(task, data, y)
+    return weights
+
+
 @dataclass(frozen=True)
 class WeightMethod(Method):
     """One weight per kernel, or per class and kernel: given, by a rule, or learned.
@@ -119,8 +131,6 @@ class WeightMethod(Method):
         Whether small weights are set to zero where the certificate allows it.
     n_jobs : int or None
         Machines learned at the same time, on threads.
-    memory_budget : float or None
-        Bytes for the matrices of classes that have weights of their own.
     """
 
     parameters: Parameters
@@ -128,7 +138,6 @@ class WeightMethod(Method):
     fixed: Any = None
     drops_idle: bool = False
     n_jobs: Any = None
-    memory_budget: float | None = None
 
     def states_gap(self, task: Task) -> bool:
         return isinstance(task, Classes) and task.is_hard
@@ -137,26 +146,14 @@ class WeightMethod(Method):
         parameters = self.parameters
         if self.fixed:
             parameters = replace(parameters, fixed=read_fixed(self.fixed, *data.names()))
-        if isinstance(parameters.weights, str) and parameters.weights == "loo":
-            targets = task.ridge_targets(y, data.weight)
-            if targets is not None:
-                parameters = replace(parameters, weights=data.loo_weights(targets))
+        if isinstance(parameters.weights, str) and parameters.weights in WEIGHT_RULES:
+            weights = weights_by_rule(parameters.weights, task, data, y)
+            if weights is not None:
+                parameters = replace(parameters, weights=weights)
         return replace(self, parameters=parameters)
 
     def learner(self, task: Task, data: TrainingSet, machines: Sequence[Any]) -> Learner:
-        learner = make_learner(self.parameters, data.stack, machines)
-        if self.parameters.family != "class-wise" or not data.stack.writes_matrices:
-            return learner
-        stack, classes = data.stack, len(task.classes)
-        need = classes * stack.n_samples**2 * matrix_dtype(stack, learner.options).itemsize
-        stored = stack.matrices.nbytes if isinstance(stack, StoredStack) else 0
-        left = default_budget() if self.memory_budget is None else self.memory_budget - stored
-        if need > left:
-            raise MemoryError(
-                f"One combined matrix for each of {classes} classes needs {format_bytes(need)}, the budget "
-                f"leaves {format_bytes(left)}: use fewer samples, raise memory_budget, or use approximation='nystroem'."
-            )
-        return learner
+        return make_learner(self.parameters, data.stack, machines)
 
     def learn(self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]) -> list[Any]:
         if self.states_gap(task):
@@ -208,16 +205,12 @@ class WeightMethod(Method):
     def function(self, fit: Fit) -> Function:
         beta, intercept = self.coefficients(fit)
         expansion = fit.data.expansion(beta, fit.support, fit.eta())
-        if self.parameters.family == "class-wise" and len(intercept) == 2:
-            return DifferenceFunction(expansion, np.diff(intercept), shares_weights=False)
         return Function(expansion, intercept, fit.weights.ndim == 1)
 
     def attributes(self, fit: Fit) -> Settings:
         attributes: Settings = {"solver_": self.last_solver(fit.learned), "converged_": fit.gap <= self.tol}
         if self.parameters.learns_C:
             attributes["C_"] = np.array([one.C for one in fit.learned])
-        elif self.parameters.family == "class-wise" and len(fit.intercept) == 2:
-            attributes["intercept_"] = np.diff(fit.intercept)
         return attributes
 
     def last_solver(self, learned: Sequence[Learned]) -> str | None:

@@ -28,7 +28,7 @@ from kernelmosaic.engine.conformal import Conformal
 from kernelmosaic.engine.fit import Fit, Lead, Recipe, certify, follow, outputs, spread, training_set
 from kernelmosaic.engine.pipelines import divide_pipeline
 from kernelmosaic.engine.samples import FitInput, count_samples, is_streamed
-from kernelmosaic.engine.tasks import ClassTask, Indicators, Labels, PathRule, class_factors, find_classes, per_class
+from kernelmosaic.engine.tasks import ClassTask, Labels, PathRule, class_factors, find_classes, per_class
 from kernelmosaic.gram.row_blocks import ArrayRows
 from kernelmosaic.kernels.views import PerColumn, lay_specs, term_names
 from kernelmosaic.learning.certificate import Start
@@ -242,7 +242,7 @@ def follow_paths(
     """
     if not isinstance(recipes[0][0].task, ClassTask):
         return _follow(recipes, inside, outside, like, starts)
-    if inside.y.ndim == 2 and isinstance(recipes[0][0].task, Indicators):
+    if inside.y.ndim == 2 and recipes[0][0].task.takes_labels:
         return _follow_labels(recipes, inside, outside, like, starts)
     classes = np.unique(inside.y if inside.weight is None else inside.y[inside.weight > 0])
     if len(classes) == 1:

@@ -17,7 +17,6 @@ from kernelmosaic._checks import check_C, check_choice, check_count, check_posit
 from kernelmosaic._typing import AnyArray, Array, Indices, SampleWeight, TargetLike
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.training_set import TrainingSet
-from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.machines.base import (
     SVC,
     SVR,
@@ -29,11 +28,7 @@ from kernelmosaic.machines.base import (
     PairwiseSlack,
     Quantile,
     SharedMachines,
-    Survival,
-    posterior_machine,
 )
-from kernelmosaic.machines.discriminant import Discriminant, LabelDiscriminant
-from kernelmosaic.machines.survival import Cox, Ranking
 
 Score = Callable[[Any, Any, Any], float]
 
@@ -142,6 +137,8 @@ class Task(ABC):
     host_samples: ClassVar[int] = 2000
     #: Whether repeated samples are merged into one.
     merges_repeats: ClassVar[bool] = True
+    #: Whether targets may be indicators of labels, of which a sample may have several.
+    takes_labels: ClassVar[bool] = False
 
     def prepared(self, given: FitInput) -> Self:
         """Return the task with what it reads of a training set."""
@@ -157,10 +154,6 @@ class Task(ABC):
 
     def check(self, data: TrainingSet, normalize: str | None) -> None:  # noqa: B027
         """Warn if the kernels of a training set do not suit the task."""
-
-    def ridge_targets(self, y: TargetLike, weight: Array) -> RidgeTargets | None:
-        """Return the targets of the least-squares machine that learns ``weights="loo"``; None without one."""
-        return None
 
     def count_support(self, y: TargetLike, support: Indices) -> Indices:
         """Return the number of support vectors, of every class where there are classes."""
@@ -270,84 +263,6 @@ class Classes(ClassTask):
         machines = [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
         return [SharedMachines(machines)] if shared else machines
 
-    def ridge_targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
-        factors = class_factors(self.class_weight, y, weight, self.classes)
-        return RidgeTargets.of_classes(self.labels(y), weight * factors)
-
-
-@dataclass(frozen=True, eq=False)
-class BilinearClasses(ClassTask):
-    """All classes in one problem, with weights of their own and without constants."""
-
-    kappa: float = 1.0
-    host_samples: ClassVar[int] = 10_000
-
-    def machines(self, y: TargetLike, weight: Array) -> list[Any]:
-        return [CrammerSinger(self.labels(y), self.kappa, len(self.classes), weight)]
-
-
-@dataclass(frozen=True, eq=False)
-class Posteriors(ClassTask):
-    """Posteriors of the classes; y has a column of labels before them."""
-
-    C: float = 1.0
-
-    def prepared(self, given: FitInput) -> Self:
-        return self
-
-    def machines(self, y: TargetLike, weight: Array) -> list[Any]:
-        return [posterior_machine(y[:, 1:], check_C(self.C), weight, y[:, 0].astype(np.intp))]
-
-    def decide(self, outputs: Array, intercept: Array) -> AnyArray:
-        if outputs.shape[1] == 1:
-            return super().decide(outputs, intercept)
-        # Two posteriors that are equal have equal outputs: of outputs that differ by rounding only, the first is taken.
-        best = outputs.max(axis=1, keepdims=True)
-        return np.asarray(self.classes[(outputs >= best - 1e-9 * (1.0 + np.abs(best))).argmax(axis=1)])
-
-    def count_support(self, y: TargetLike, support: Indices) -> Indices:
-        return np.bincount(y[support, 0].astype(np.intp), minlength=len(self.classes))
-
-
-@dataclass(frozen=True, eq=False)
-class Indicators(ClassTask):
-    """Discriminant analysis of classes, or of labels of which a sample may have several.
-
-    Attributes
-    ----------
-    alpha : float or "learn"
-        λ of the total scatter, or of Kim's within-class scatter.
-    is_kim : bool
-        Whether it is the latter.
-    has_labels : bool
-        Whether targets are indicators of labels, known once the task is prepared.
-    """
-
-    alpha: float | str = 5e-4
-    is_kim: bool = False
-    has_labels: bool = False
-    host_samples: ClassVar[int] = 500
-    merges_repeats: ClassVar[bool] = False
-
-    def prepared(self, given: FitInput) -> Self:
-        if given.y.ndim == 2:
-            return replace(self, has_labels=True, classes=np.arange(given.y.shape[1]))
-        return replace(super().prepared(given), has_labels=False)
-
-    def machines(self, y: TargetLike, weight: Array) -> list[Any]:
-        ridge: float | None = None
-        if self.alpha != "learn":
-            # Kim et al. regularise the within-class scatter, whose sums are divided by the number of samples.
-            ridge = check_positive("alpha", self.alpha) * (len(y) if self.is_kim else 1)
-        return [LabelDiscriminant(y, ridge) if self.has_labels else Discriminant(self.labels(y), ridge)]
-
-    def decide(self, outputs: Array, intercept: Array) -> AnyArray:
-        return (outputs > 0).astype(int) if self.has_labels else super().decide(outputs, intercept)
-
-    def count_support(self, y: TargetLike, support: Indices) -> Indices:
-        # Every sample has a coefficient.
-        return np.asarray(y).sum(axis=0) if self.has_labels else super().count_support(y, np.arange(len(y)))
-
 
 @dataclass(frozen=True, eq=False)
 class Numbers(Task):
@@ -407,43 +322,10 @@ class Numbers(Task):
             )
         return [Quantile(y, self.C, q, weight) for q in values]
 
-    def ridge_targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
-        return RidgeTargets.of_numbers(y if y.ndim == 2 else y[:, np.newaxis], weight)
-
     def decide(self, outputs: Array, intercept: Array) -> Array:
         if self.is_flat:
             return outputs[:, 0]
         return np.sort(outputs, axis=1) if self.is_ordered else outputs
-
-
-def require_event(weight: Array, where: str = "") -> None:
-    """Raise a ValueError if no event counts."""
-    if not np.any(weight):
-        fewer = ", fewer folds (cv), or folds stratified by the event" if where else ""
-        raise ValueError(
-            f"y: no event was observed{where}, all times are censored; give samples with an observed event{fewer}."
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Times(Task):
-    """Times that may be censored; y has the event and the time."""
-
-    loss: str = "censored"
-    C: float = 1.0
-    epsilon: float = 0.0
-    slack: int = 1
-
-    def machines(self, y: TargetLike, weight: Array) -> list[Machine]:
-        event, time = y.T
-        require_event(event * weight, " in the training samples of a fold")  # those of a fit have one
-        if self.loss == "censored":
-            return [Survival(np.log(time), event, self.C, self.epsilon, self.slack, weight)]
-        smooth = Cox if check_choice("loss", self.loss, ("censored", "cox", "rank")) == "cox" else Ranking
-        return [smooth(time, event, self.C, weight)]
-
-    def decide(self, outputs: Array, intercept: Array) -> Array:
-        return outputs[:, 0]
 
 
 @dataclass(frozen=True, eq=False)

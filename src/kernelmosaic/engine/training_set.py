@@ -47,11 +47,7 @@ from kernelmosaic.kernels.matrices import PROVED, Precomputed, check_gram_matrix
 from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, view_names
 from kernelmosaic.learning.certificate import COLD, CombinedKernel, Start
-from kernelmosaic.learning.cross_fitting import learn_weights
-from kernelmosaic.learning.gated import Projections
 from kernelmosaic.learning.problem import Learner
-from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets
-from kernelmosaic.row_order import content_order, on_grid
 from kernelmosaic.stacking import several_tables
 
 
@@ -163,7 +159,8 @@ class TrainingSet(ABC):
         self.budget, self.device, self.dtype = options.memory_budget, options.device, options.dtype
         self.stores = options.stores
         self.present = present
-        self._loo: dict[str, Array] = {}
+        # Weights that rules have computed from these kernels, by rule and targets.
+        self.weights_of_rules: dict[tuple[str, str], Array] = {}
         self._fit_kernels(options, specs, X)
 
     @abstractmethod
@@ -187,7 +184,8 @@ class TrainingSet(ABC):
     def light(self) -> TrainingSet:
         """Return the same without the matrices, or features, which are made anew if a function needs them."""
         light = copy(self)
-        light._stack, light._kernel, light._loo, light.distances = None, None, {}, {}
+        light._stack, light._kernel, light.distances = None, None, {}
+        light.weights_of_rules = {}
         return light
 
     def names(self) -> tuple[list[str], list[str]]:
@@ -195,22 +193,6 @@ class TrainingSet(ABC):
         kernels = getattr(self.kernel_set, "kernel_set", self.kernel_set)
         labels = list(getattr(self.table, "columns", range(self.samples.shape[1])))
         return kernels.names, view_names(kernels.fitted, labels)
-
-    def loo_weights(self, targets: RidgeTargets) -> Array:
-        """Return weights of sum one by the leave-one-out error of least squares, learned once for the same targets."""
-        key = str(content_hash([targets.Y, targets.weight]))
-        if key not in self._loo:
-            if not is_streamed(self.samples):
-                targets = replace(targets, order=self._content_order(targets))
-            with self.threads():
-                weights = learn_weights(self.stack, targets, RidgeOptions(n_init=2)).weights
-            self._loo[key] = weights / weights.sum()
-        return self._loo[key]
-
-    def _content_order(self, targets: RidgeTargets) -> Indices:
-        """Return the samples in an order that does not depend on how they are numbered."""
-        # The last digits of standardised columns depend on the order of samples.
-        return content_order(on_grid(self.samples), targets.Y, targets.weight)
 
     @property
     def stack(self) -> Any:
@@ -425,10 +407,6 @@ class ExactSet(TrainingSet):
             sums = PartialSums(self.kernel_set, samples, hide_rounding(beta), self.missing, every)
         # All kernels are kept: samples are transformed by learned projections whether predictions need them or not.
         return Expansion(sums, np.ones(beta.shape[:2]), np.arange(beta.shape[1]), beta.shape[1], self.device)
-
-    def projections(self) -> Projections:
-        """Return projected kernels whose projections can be learned, with a stack of their own."""
-        return Projections(self.kernel_set, self.views, self.weight, self.budget)
 
     def diagonals(self) -> Array:
         return self.kernel_set.diagonals(self.views)

@@ -1,15 +1,51 @@
-"""The scikit-learn face."""
+"""The scikit-learn face: all estimators by name, wherever they are defined.
 
-from kernelmosaic.estimators.bayesian import BayesianMKLClassifier
-from kernelmosaic.estimators.bayesian_localized import LocalizedBayesianMKLClassifier
-from kernelmosaic.estimators.classifier import BilinearMKLClassifier, MKLClassifier
-from kernelmosaic.estimators.cv import MKLClassifierCV, MKLRegressorCV, MKLSurvivalCV
-from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier
-from kernelmosaic.estimators.localized import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
-from kernelmosaic.estimators.posterior import PosteriorMKLClassifier
-from kernelmosaic.estimators.regressor import MKLOneClass, MKLRegressor, MKLSurvival
-from kernelmosaic.estimators.ridge import MKLRidgeClassifierCV, MKLRidgeCV
-from kernelmosaic.estimators.unlabelled import MKLClustering, MKLKernelPCA
+Those of the core are defined in this package, those of a family in its folder. Names are resolved on first use, so that
+one estimator is loaded without the others.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernelmosaic.bayesian.estimator import BayesianMKLClassifier
+    from kernelmosaic.bayesian.localized import LocalizedBayesianMKLClassifier
+    from kernelmosaic.discriminant.estimator import DiscriminantMKLClassifier
+    from kernelmosaic.estimators.classifier import MKLClassifier
+    from kernelmosaic.estimators.cv import MKLClassifierCV, MKLRegressorCV
+    from kernelmosaic.estimators.regressor import MKLOneClass, MKLRegressor
+    from kernelmosaic.localized.estimator import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
+    from kernelmosaic.multiclass.bilinear import BilinearMKLClassifier
+    from kernelmosaic.multiclass.posterior import PosteriorMKLClassifier
+    from kernelmosaic.ridge.estimator import MKLRidgeClassifierCV, MKLRidgeCV
+    from kernelmosaic.survival.estimator import MKLSurvival
+    from kernelmosaic.survival.search import MKLSurvivalCV
+    from kernelmosaic.unlabelled.estimator import MKLClustering, MKLKernelPCA
+
+#: The module that defines each estimator.
+HOMES = {
+    "BayesianMKLClassifier": "bayesian.estimator",
+    "BilinearMKLClassifier": "multiclass.bilinear",
+    "DiscriminantMKLClassifier": "discriminant.estimator",
+    "LocalizedBayesianMKLClassifier": "bayesian.localized",
+    "LocalizedMKLClassifier": "localized.estimator",
+    "LocalizedMKLOneClass": "localized.estimator",
+    "LocalizedMKLRegressor": "localized.estimator",
+    "MKLClassifier": "estimators.classifier",
+    "MKLClassifierCV": "estimators.cv",
+    "MKLClustering": "unlabelled.estimator",
+    "MKLKernelPCA": "unlabelled.estimator",
+    "MKLOneClass": "estimators.regressor",
+    "MKLRegressor": "estimators.regressor",
+    "MKLRegressorCV": "estimators.cv",
+    "MKLRidgeCV": "ridge.estimator",
+    "MKLRidgeClassifierCV": "ridge.estimator",
+    "MKLSurvival": "survival.estimator",
+    "MKLSurvivalCV": "survival.search",
+    "PosteriorMKLClassifier": "multiclass.posterior",
+}
 
 __all__ = [
     "BayesianMKLClassifier",
@@ -32,3 +68,14 @@ __all__ = [
     "MKLSurvivalCV",
     "PosteriorMKLClassifier",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = getattr(import_module(f"kernelmosaic.{HOMES[name]}"), name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import KW_ONLY
+from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from types import MethodType
 from typing import Any, ClassVar, Self
@@ -12,16 +11,23 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from kernelmosaic._checks import check_positive
-from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, SampleWeight, TargetLike
+from kernelmosaic._typing import (
+    AnyArray,
+    Array,
+    ArrayOrTensor,
+    Estimator,
+    KernelsLike,
+    MatrixLike,
+    SampleWeight,
+    Seed,
+    TargetLike,
+)
 from kernelmosaic.engine.calibration import Calibration
-from kernelmosaic.engine.fit import WeightMethod, fit
+from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.search import CalibrationFolds, cross_calibrate
-from kernelmosaic.engine.tasks import BilinearClasses, Classes, ClassTask, PathRule, accuracy, find_classes, single
-from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, KernelEstimator, parameters
-from kernelmosaic.learning.certificate import AIM
-from kernelmosaic.learning.factory import Parameters, solver_class
+from kernelmosaic.engine.tasks import Classes, ClassTask, PathRule, accuracy, find_classes, single
+from kernelmosaic.estimators._base import BaseMKL, KernelEstimator
 from kernelmosaic.stacking import check_row_names
 
 
@@ -107,7 +113,6 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         return np.asarray(self._calibration.probabilities(outputs))
 
 
-@parameters
 class MKLClassifier(KernelClassifier, BaseMKL):
     """Support vector classification on a weighted sum of kernels.
 
@@ -258,110 +263,61 @@ class MKLClassifier(KernelClassifier, BaseMKL):
     array([0.5, 0.5])
     """
 
-    _: KW_ONLY
-    C: float | str = 1.0
-    multi_class: str = "ovr"
-    class_weight: Any = None
-    calibration: str | None = None
-    n_jobs: int | None = None
-    easymkl_lambda: float = 0.1
-
     path_rule: ClassVar[PathRule | None] = PathRule(score=accuracy)
+
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        C: float | str = 1.0,
+        multi_class: str = "ovr",
+        class_weight: Any = None,
+        calibration: str | None = None,
+        n_jobs: int | None = None,
+        easymkl_lambda: float = 0.1,
+        norm: float | str = 1,
+        weights: ArrayOrTensor = None,
+        fixed_weights: Any = None,
+        penalties: Any = None,
+        penalty_power: float = 0.5,
+        slack: int = 1,
+        solver: str = "newton",
+        missing: str | None = "neighbors",
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.C = C
+        self.multi_class = multi_class
+        self.class_weight = class_weight
+        self.calibration = calibration
+        self.n_jobs = n_jobs
+        self.easymkl_lambda = easymkl_lambda
+        self.norm = norm
+        self.weights = weights
+        self.fixed_weights = fixed_weights
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.slack = slack
+        self.solver = solver
+        self.missing = missing
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     def _task(self) -> ClassTask:
         learned = self.weights is None
         return Classes(type(self).__name__, None, self.class_weight, self.C, self.slack, self.multi_class, learned)
-
-
-@parameters(without=WEIGHTS)
-class BilinearMKLClassifier(KernelClassifier, BaseMKL):
-    """Multi-class classification with one weight per class and kernel.
-
-    Minimises ½ Σ_c (‖w_c‖² + Σ_r d_cr) + κ Σ ξ_i over d ≥ 0 and f_c(x) = Σ_r d_cr^½ ⟨w_c^(r), φ_r(x)⟩, with f_y(x_i) −
-    f_c(x_i) ≥ 1 − ξ_i for every other class c. That is the convex problem Σ_cr ‖u_c^(r)‖ + κ Σ ξ_i: sparse in classes
-    and kernels together.
-
-    Parameters
-    ----------
-    kernels : list, default=None
-        Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
-        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
-        1, 2 and 4 times the median distance between training samples.
-    kappa : float, default=1.0
-        Weight κ of the slack in the objective.
-    solver : {"newton", "quasi_newton", "projected_gradient"}, default="newton"
-        Newton steps on the convex problem with the inner machine's curvature; quasi-Newton steps without it, for
-        thousands of free samples per class; or the published scheme: projected gradient with a line search and
-        rescaling.
-    normalize : {"trace", "diagonal", "centered"} or None, default="trace"
-        How kernels are put on one scale.
-    approximation : {"nystroem", "leading", "fourier"} or None, default=None
-        As in `MKLClassifier`: each kernel becomes a block of features, cost grows with the number of samples, and X may
-        be a memory map, the path of a ``.npy`` file, of a Parquet file or of a folder of these, or a Dask collection.
-    rank : int or sequence of P int, default=500
-        Maximum number of features per kernel.
-    calibration : {"sigmoid", "isotonic"} or None, default=None
-        How decision values become the probabilities of :meth:`predict_proba`; see :class:`MKLClassifier`.
-    tol : float, default=1e-3
-        Relative duality gap at which to stop.
-    max_iter : int, default=100
-        Maximum number of solves of the inner machine.
-    memory_budget : float, default=None
-        Bytes the Gram matrices, and one more per class, may take, or the features; None means half of the free memory.
-        On a device there is no matrix per class.
-    device : str, default=None
-        As in `MKLClassifier`; the kernels stay there, and blocks of a few thousand samples are solved on the host.
-    random_state : int, RandomState or None, default=None
-        Draws landmarks and frequencies; exact kernels need none.
-    verbose : bool, default=False
-        Whether to show a progress bar.
-
-    Attributes
-    ----------
-    weights_ : ndarray of shape (classes, P)
-        The weights d, scaled so that Σ_r d_cr = ‖w_c‖²: all zero for a class that no kernel separates.
-    view_weights_ : dict
-        The weights summed over the kernels of every view, by its name.
-    dual_coef_ : ndarray of shape (classes, n_support)
-        The coefficients τ of the support vectors.
-    objective_, duality_gap_ : float
-        Value of the training problem, and its certified relative duality gap.
-    intercept_ : ndarray of shape (classes,), or (1,) for two classes
-        Zeros, one per column of the decision function: the model has no constants.
-    kernel_names_, support_, n_support_, support_fraction_, converged_, solver_, n_iter_, n_solves_,
-    history_, classes_
-        As in `MKLClassifier`.
-
-    References
-    ----------
-    The bilinear formulation of multi-class multiple kernel learning; inner machine of Crammer and Singer (2001).
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from kernelmosaic import BilinearMKLClassifier
-    >>> X, y = load_iris(return_X_y=True)
-    >>> BilinearMKLClassifier().fit(X, y).weights_.shape
-    (3, 5)
-    """
-
-    _: KW_ONLY
-    kappa: float = 1.0
-    solver: str = "newton"
-    calibration: str | None = None
-
-    missing = None
-    _has_normed_weights: ClassVar[bool] = False
-    path_rule: ClassVar[PathRule | None] = PathRule("kappa", score=accuracy)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_positive("kappa", self.kappa)
-
-    def _task(self) -> BilinearClasses:
-        return BilinearClasses(type(self).__name__, kappa=self.kappa)
-
-    def _method(self) -> WeightMethod:
-        parameters = Parameters(AIM * self.tol, self.max_iter, self.verbose, self.solver, family="class-wise")
-        solver_class(parameters)
-        return WeightMethod(parameters, self.tol, memory_budget=self.memory_budget)

@@ -26,7 +26,7 @@ from kernelmosaic.engine.search import HeldOutPredictor, check_one_score, read_f
 from kernelmosaic.engine.tasks import accuracy, r_squared, single
 from kernelmosaic.engine.training_set import SharedKernels, TrainingSet, may_lack
 from kernelmosaic.estimators.classifier import MKLClassifier
-from kernelmosaic.estimators.regressor import MKLRegressor, MKLSurvival
+from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.gram.kernel_set import FittedKernel
 from kernelmosaic.gram.missing import filled, present_views
 from kernelmosaic.inspection.refits import fit, frame, last_step, prepare, text_table
@@ -34,7 +34,8 @@ from kernelmosaic.kernels.base import StatisticKernel, is_missing
 from kernelmosaic.kernels.distances import pairwise_statistic
 from kernelmosaic.kernels.views import KernelSpec, lay_specs
 from kernelmosaic.learning.norms import read_fixed
-from kernelmosaic.metrics import read_times
+from kernelmosaic.survival.estimator import MKLSurvival
+from kernelmosaic.survival.metrics import read_times
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,9 +19,9 @@ from kernelmosaic.engine.search import warn_of_gaps
 from kernelmosaic.engine.training_set import SharedKernels, TrainingSet, active_store
 from kernelmosaic.estimators._base import BaseMKL, KernelEstimator
 from kernelmosaic.estimators.cv import PathSearch
-from kernelmosaic.estimators.ridge import BaseRidge
 from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.learning.problem import progress
+from kernelmosaic.ridge.estimator import BaseRidge
 from kernelmosaic.stacking import are_tables, check_row_names
 
 # One fit -------------------------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,7 @@ import numpy as np
 from kernelmosaic._checks import check_choice, check_count
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.gram.stack import GramStack
-from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.conic import QCQP, SDP
-from kernelmosaic.learning.discriminant import (
-    DiscriminantApproximateSDP,
-    DiscriminantKim,
-    DiscriminantQCQP,
-    DiscriminantSDP,
-)
 from kernelmosaic.learning.fixed import Alignment, EasyMKL, FixedWeights, given_weights
 from kernelmosaic.learning.hard_margin import LearnedC
 from kernelmosaic.learning.newton import Newton
@@ -26,27 +19,16 @@ from kernelmosaic.learning.norms import BesideFixed, Weights, make_norm, make_pe
 from kernelmosaic.learning.problem import Learner, LearnerOptions
 from kernelmosaic.learning.simplex import SILP, ReducedGradient
 
-#: Every way to learn weights, by family and by the name an estimator's `solver` gives it: one weight per kernel, one
-#: per class and kernel, and one per kernel of discriminant analysis.
-SOLVERS: dict[str, dict[str, type[Learner]]] = {
-    "plain": {
-        "newton": Newton,
-        "reduced_gradient": ReducedGradient,
-        "silp": SILP,
-        "qcqp": QCQP,
-        "sdp": SDP,
-        "alignment": Alignment,
-        "easymkl": EasyMKL,
-    },
-    "class-wise": {"newton": ClassNewton, "quasi_newton": QuasiNewton, "projected_gradient": ProjectedGradient},
-    "discriminant": {
-        "newton": Newton,
-        "silp": SILP,
-        "qcqp": DiscriminantQCQP,
-        "sdp": DiscriminantSDP,
-        "sdp_approximate": DiscriminantApproximateSDP,
-        "kim": DiscriminantKim,
-    },
+#: Learners of one weight per kernel, by the name that an estimator's `solver` gives them. A family with other learners
+#: has a table of its own, which its estimator hands over in `Parameters.solvers`.
+SOLVERS: dict[str, type[Learner]] = {
+    "newton": Newton,
+    "reduced_gradient": ReducedGradient,
+    "silp": SILP,
+    "qcqp": QCQP,
+    "sdp": SDP,
+    "alignment": Alignment,
+    "easymkl": EasyMKL,
 }
 
 
@@ -56,8 +38,8 @@ class Parameters:
 
     Attributes
     ----------
-    family : str
-        Which of `SOLVERS`.
+    solvers : dict
+        The learners that `solver` may name.
     learns_C : bool
         Whether C is learned with the weights.
     fixed : ndarray of shape (P,) or None
@@ -75,7 +57,7 @@ class Parameters:
     easymkl_lambda: Any = 0.1
     learns_C: bool = False
     fixed: Weights | None = None
-    family: str = "plain"
+    solvers: Mapping[str, type[Learner]] = field(default_factory=lambda: SOLVERS, repr=False)
 
 
 def make_learner(
@@ -137,10 +119,9 @@ def _read_lambda(value: Any) -> float:
 
 def solver_class(parameters: Parameters) -> type[Learner]:
     """Return the class of a solver's name, or raise naming the known ones."""
-    solvers = SOLVERS[parameters.family]
-    name = check_choice("solver", parameters.solver, solvers)
+    name = check_choice("solver", parameters.solver, parameters.solvers)
     if parameters.learns_C:
         if name != "newton":
             raise ValueError(f"C='learn' needs solver='newton', not solver={name!r}.")
         return LearnedC
-    return solvers[name]
+    return parameters.solvers[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -203,46 +203,6 @@ class SVR(Machine):
         self.program = Program(np.asarray(y, dtype=np.float64), -bound, bound, ridge, epsilon=float(epsilon))
 
 
-class Survival(SVR):
-    """Censored regression: min ½‖w‖² + Σ Cᵢ lᵢ(f(xᵢ)) on the logarithms yᵢ of times, some of which are lower bounds.
-
-    Where the event was observed, lᵢ(f) = max(0, |yᵢ − f| − ε), as in `SVR`; of a censored sample nothing more is known
-    than that the event comes later, lᵢ(f) = max(0, yᵢ − f − ε), so that its coefficient is not negative. With
-    ``slack=2`` the excess is squared: min ‖w‖² + Σ Cᵢ lᵢ².
-
-    Parameters
-    ----------
-    y : array of shape (n,)
-        Logarithms of the times.
-    event : array of shape (n,)
-        Whether the event was observed; else the time is censored.
-    C : float
-        Factor of the loss.
-    epsilon : float
-        Half-width of the tube in which errors are free.
-    slack : {1, 2}
-        Norm of the slack.
-    sample_weight : array of shape (n,), optional
-        Factors of C, sample by sample.
-
-    References
-    ----------
-    Shivaswamy, Chu and Jansche (2007), "A support vector approach to censored targets".
-    """
-
-    def __init__(
-        self,
-        y: AnyArray,
-        event: AnyArray,
-        C: float = 1.0,
-        epsilon: float = 0.0,
-        slack: int = 1,
-        sample_weight: Array | None = None,
-    ) -> None:
-        super().__init__(y, C, epsilon, slack, sample_weight)
-        self.program = replace(self.program, lower=np.where(np.asarray(event, dtype=bool), self.program.lower, 0.0))
-
-
 class Huber(Machine):
     """Huber regression: min ½‖w‖² + Σ Cᵢ h(yᵢ − f(xᵢ)), where h(r) = r²/(2δ) up to |r| = δ and |r| − δ/2 beyond.
 
@@ -326,30 +286,6 @@ class OneClass(Machine):
         bound, ridge, _ = slack_terms(C, slack, n_samples, sample_weight)
         zero = np.zeros(n_samples)
         self.program = Program(zero, zero, bound, ridge, total=1.0)
-
-
-class PosteriorSVC(SVC):
-    """Two classes: min ½‖w‖² + Σ Cᵢ ξᵢ with ŷᵢ f(xᵢ) ≥ ŷᵢ² (1 − ξᵢ), where ŷ = 2 Pr(+1 | x) − 1 (Tao et al. 2005).
-
-    The program is that of `SVC` for targets ŷ and bounds Cᵢ/|ŷᵢ|. Hard posteriors give the plain machine; a sample with
-    ŷ = 0 has no influence and is taken out.
-
-    Parameters
-    ----------
-    soft : array of shape (n,)
-        The soft labels ŷ in [−1, 1].
-    C : float
-        Factor of the slack.
-    sample_weight : array of shape (n,), optional
-        Factors of C, sample by sample.
-    """
-
-    def __init__(self, soft: Array, C: float = 1.0, sample_weight: Array | None = None) -> None:
-        # A soft label below this is none: its bound C/|ŷ| would leave the range of the arithmetic.
-        target = np.where(np.abs(soft) > 1e-8, soft, 0.0)
-        weight = np.ones(len(target)) if sample_weight is None else sample_weight
-        super().__init__(target, C, 1, np.divide(weight, np.abs(target), out=np.zeros(len(target)), where=target != 0))
-        self.has_labels = bool(np.all(np.abs(target) == 1))
 
 
 # Several outputs --------------------------------------------------------------------------------------------------
@@ -518,20 +454,3 @@ class PairwiseSlack(MulticlassMachine):
 
     margin = 2.0
     pairwise = True
-
-
-def posterior_machine(
-    posteriors: Array, C: float, sample_weight: Array | None = None, labels: Indices | None = None
-) -> Machine:
-    """Return the machine for posteriors of shape (n, classes): of one output for two classes, else of one per class.
-
-    With more than two classes it is f_y(xᵢ) − f_c(xᵢ) ≥ 2 (Pr(y | xᵢ) − Pr(c | xᵢ)) − ξᵢ_c (Gönen et al. 2008), with a
-    constant per class, where y is the sample's label or, without labels, its most probable class. The margin asked of
-    a label that is not the most probable class is negative.
-    """
-    if posteriors.shape[1] == 2:
-        # The difference, not 2 Pr − 1: exactly ±1 for hard posteriors and exactly 0 for even ones.
-        return PosteriorSVC(posteriors[:, 1] - posteriors[:, 0], C, sample_weight)
-    labels = posteriors.argmax(axis=1) if labels is None else labels
-    margins = 2.0 * (posteriors[np.arange(len(labels)), labels][:, np.newaxis] - posteriors)
-    return PairwiseSlack(labels, C, posteriors.shape[1], sample_weight, margins, constants=True)

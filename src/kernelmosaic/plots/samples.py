@@ -13,10 +13,10 @@ from sklearn.utils._indexing import _get_column_indices
 from kernelmosaic._typing import AnyArray, Array, AxesOrNone, Estimator, Mask, MatrixLike, TargetLike
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.kernels.base import is_missing
-from kernelmosaic.metrics import read_times, share_at
 from kernelmosaic.plots import drawing
 from kernelmosaic.plots.drawing import MARKERS, Display, colour, fitted_model
 from kernelmosaic.stacking import by_view, check_row_names
+from kernelmosaic.survival.metrics import read_times, share_at
 
 
 @dataclass

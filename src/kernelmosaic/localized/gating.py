@@ -1,0 +1,321 @@
+"""Gates: weights of the kernels as functions of the sample, and their derivatives in the parameters."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator
+
+from kernelmosaic._checks import check_choice, check_positive
+from kernelmosaic._typing import Array, ArrayOrTensor, Settings
+
+__all__ = ["Constant", "Gating", "GaussianGating", "LinearGating", "Sigmoid", "Softmax"]
+
+# What a gating is -----------------------------------------------------------------------------------------------------
+
+
+class Gating(BaseEstimator, ABC):
+    """Gates η_m(x | V) of P kernels, with one row of parameters per kernel: V has shape (P, q).
+
+    A new gating is a subclass with `init`, `values` and `vjp`; nothing else depends on it, since a machine hands
+    over only ∂J/∂η. Gates may have any sign: Σ_m η_m(x) k_m(x, z) η_m(z) is a kernel whatever they are.
+
+    The inputs Z are standardised, mean 0 and standard deviation 1 column by column, unless `standardize` is False.
+    """
+
+    standardize: bool = True
+
+    @abstractmethod
+    def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
+        """Return the parameters to start from, of shape (P, q)."""
+
+    @abstractmethod
+    def values(self, V: Array, Z: Array) -> Array:
+        """Return the gates η_m(z_i), of shape (n, P)."""
+
+    @abstractmethod
+    def vjp(self, V: Array, Z: Array, G: Array) -> Array:
+        """Return Σ_im G_im ∂η_m(z_i)/∂V for G of shape (n, P): what an objective's slope in the gates means for V."""
+
+    def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
+        """Return the parameters by name, for inputs x = mean + scale · z; unchanged unless a subclass rescales them."""
+        return {"parameters": V}
+
+
+class LinearGating(Gating):
+    """A gating whose parameters are linear scores a_m(z) = ⟨v_m, z⟩ + v_m0; the last column of V holds the v_m0.
+
+    Parameters
+    ----------
+    scale : float, default=1.0
+        Standard deviation of the random scores at the start. Copies of one kernel start apart only by chance, so it
+        should not be small.
+    standardize : bool, default=True
+        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them unscaled,
+        and `scale` is the standard deviation of all of V at the start, the v_m0 included.
+    """
+
+    def __init__(self, scale: float = 1.0, standardize: bool = True) -> None:
+        self.scale = scale
+        self.standardize = standardize
+
+    def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
+        check_positive("scale", self.scale, zero=True)
+        if not self.standardize:
+            return rng.normal(scale=self.scale, size=(n_kernels, n_features + 1))
+        # A score's spread over the samples is then `scale`, whatever the number of features.
+        V = rng.normal(scale=self.scale / np.sqrt(max(n_features, 1)), size=(n_kernels, n_features + 1))
+        V[:, -1] = 0.0
+        return V
+
+    def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
+        """Return ``coef`` (P, n_features) and ``intercept`` (P,) of the scores as functions of the user's columns."""
+        coef = V[:, :-1] / scale
+        return {"coef": coef, "intercept": V[:, -1] - coef @ mean}
+
+
+def scores(V: Array, Z: Array) -> Array:
+    """Return ⟨v_m, z_i⟩ + v_m0, of shape (n, P)."""
+    return np.asarray(Z @ V[:, :-1].T + V[:, -1])
+
+
+def scores_vjp(Z: Array, A: Array) -> Array:
+    """Return what slopes A (n, P) in the scores mean for V."""
+    return np.column_stack([A.T @ Z, A.sum(axis=0)])
+
+
+def softmax_vjp(eta: Array, G: Array) -> Array:
+    """Return the slopes in the scores, given those in the gates: η_m (G_m − Σ_h η_h G_h)."""
+    return np.asarray(eta * (G - np.sum(eta * G, axis=1, keepdims=True)))
+
+
+# Kernels compete for each sample --------------------------------------------------------------------------------------
+
+
+class Softmax(LinearGating):
+    """η_m(x) = exp(⟨v_m, x⟩ + v_m0) / Σ_h exp(⟨v_h, x⟩ + v_h0).
+
+    The gates of a sample sum to one, and the regions where one kernel prevails are bounded by hyperplanes.
+
+    Parameters
+    ----------
+    scale : float, default=1.0
+        Standard deviation of the random scores at the start.
+    standardize : bool, default=True
+        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them unscaled,
+        and `scale` is the standard deviation of all coefficients at the start; 0.01 is a small one.
+
+    References
+    ----------
+    Gönen and Alpaydın (2008), "Localized multiple kernel learning", eq. 3.
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifier
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.gating import Softmax
+    >>> from kernelmosaic.kernels import Linear
+    >>> X, y = make_gaussians(n_samples=60, random_state=0)
+    >>> options = {"gating": Softmax(scale=0.5), "random_state": 0}
+    >>> model = LocalizedMKLClassifier([Linear(), Linear()], **options).fit(X, y)
+    >>> bool(abs(model.gate(X).sum(axis=1) - 1).max() < 1e-9)
+    True
+    """
+
+    def values(self, V: Array, Z: Array) -> Array:
+        return np.asarray(softmax(scores(V, Z), axis=1))
+
+    def vjp(self, V: Array, Z: Array, G: Array) -> Array:
+        return scores_vjp(Z, softmax_vjp(self.values(V, Z), G))
+
+
+# Every kernel is switched on or off by itself -------------------------------------------------------------------------
+
+
+class Sigmoid(LinearGating):
+    """η_m(x) = 1 / (1 + exp(−⟨v_m, x⟩ − v_m0)).
+
+    Several kernels may be on for one sample, or none.
+
+    Parameters
+    ----------
+    scale : float, default=1.0
+        Standard deviation of the random scores at the start.
+    standardize : bool, default=True
+        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them unscaled,
+        and `scale` is the standard deviation of all coefficients at the start; 0.01 is a small one.
+
+    References
+    ----------
+    Gönen (2010), thesis, "Localized multiple kernel learning: sigmoid gating".
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifier
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.gating import Sigmoid
+    >>> from kernelmosaic.kernels import Gaussian, Linear
+    >>> X, y = make_gaussians(n_samples=60, random_state=0)
+    >>> options = {"gating": Sigmoid(), "random_state": 0}
+    >>> model = LocalizedMKLClassifier([Linear(), Gaussian()], **options).fit(X, y)
+    >>> bool((0 <= model.gate(X)).all() and (model.gate(X) <= 1).all())
+    True
+    """
+
+    def values(self, V: Array, Z: Array) -> Array:
+        return np.asarray(expit(scores(V, Z)))
+
+    def vjp(self, V: Array, Z: Array, G: Array) -> Array:
+        eta = self.values(V, Z)
+        return scores_vjp(Z, G * eta * (1.0 - eta))
+
+
+# Every kernel has a place where it prevails ---------------------------------------------------------------------------
+
+
+class GaussianGating(Gating):
+    """η_m(x) = exp(−q_m(x)) / Σ_h exp(−q_h(x)) with q_m(x) = ½ Σ_d ((x_d − c_md) / w_md)².
+
+    Every kernel has a centre c_m and widths w_m; a sample belongs to the kernels near it. Unlike softmax gates of
+    linear scores, the regions may be closed. V holds the centres, then the logarithms of the widths.
+
+    Parameters
+    ----------
+    scale : float, default=1.0
+        Standard deviation of the random centres at the start, in standard deviations of the inputs.
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifier
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.gating import GaussianGating
+    >>> from kernelmosaic.kernels import Linear
+    >>> X, y = make_gaussians(n_samples=60, random_state=0)
+    >>> options = {"gating": GaussianGating(), "tol": 1e-2, "random_state": 0}
+    >>> model = LocalizedMKLClassifier([Linear(), Linear()], **options)
+    >>> model.fit(X, y).gate(X).shape
+    (60, 2)
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = scale
+
+    def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
+        check_positive("scale", self.scale, zero=True)
+        centres = rng.normal(scale=self.scale, size=(n_kernels, n_features))
+        # Distances grow with the number of features; widths that grow alike keep the first gates soft.
+        widths = np.full((n_kernels, n_features), 0.5 * np.log(max(n_features, 1)))
+        return np.hstack([centres, widths])
+
+    def values(self, V: Array, Z: Array) -> Array:
+        centres, widths = self._split(V)
+        inverse = widths**-2
+        # Σ_d (z_d − c_d)² / w_d², multiplied out: nothing of shape (n, P, n_features).
+        q = 0.5 * ((Z**2) @ inverse.T - 2.0 * Z @ (centres * inverse).T + np.sum(centres**2 * inverse, axis=1))
+        return np.asarray(softmax(-q, axis=1))
+
+    def vjp(self, V: Array, Z: Array, G: Array) -> Array:
+        centres, widths = self._split(V)
+        # Slopes in −q.
+        A = softmax_vjp(self.values(V, Z), G)
+        total = A.sum(axis=0)[:, np.newaxis]
+        first = A.T @ Z
+        second = A.T @ Z**2
+        in_centres = (first - total * centres) / widths**2
+        in_log_widths = (second - 2.0 * centres * first + total * centres**2) / widths**2
+        return np.hstack([in_centres, in_log_widths])
+
+    def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
+        """Return ``centres`` and ``widths`` (P, n_features) in the units of the user's columns."""
+        centres, widths = self._split(V)
+        return {"centres": mean + scale * centres, "widths": scale * widths}
+
+    @staticmethod
+    def _split(V: Array) -> tuple[Array, Array]:
+        half = V.shape[1] // 2
+        return V[:, :half], np.exp(np.clip(V[:, half:], -50.0, 50.0))
+
+
+# A global combination -------------------------------------------------------------------------------------------------
+
+
+class Constant(Gating):
+    """η_m(x) = √θ_m with θ_m = exp(v_m) / Σ_h exp(v_h): the combined kernel is Σ_m θ_m k_m, the same for all samples.
+
+    Learned, the θ are the weights of multiple kernel learning with Σ θ_m = 1.
+
+    Parameters
+    ----------
+    weights : array-like of shape (P,), optional
+        The θ_m to keep; None learns them.
+
+    References
+    ----------
+    Gönen and Alpaydın (2008), "Localized multiple kernel learning", section 2: a gate that does not read its input.
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifier
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.gating import Constant
+    >>> from kernelmosaic.kernels import Gaussian, Linear
+    >>> X, y = make_gaussians(n_samples=60, random_state=0)
+    >>> options = {"gating": Constant(), "random_state": 0}
+    >>> model = LocalizedMKLClassifier([Linear(), Gaussian()], **options).fit(X, y)
+    >>> bool((model.gate(X) == model.gate(X)[0]).all())
+    True
+    """
+
+    def __init__(self, weights: ArrayOrTensor = None) -> None:
+        self.weights = weights
+
+    def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
+        if self.weights is None:
+            return np.zeros((n_kernels, 1))
+        if self._given().shape != (n_kernels,):
+            raise ValueError(f"weights={self.weights!r}: constant gates need {n_kernels} numbers, one per kernel.")
+        return np.zeros((n_kernels, 0))
+
+    def values(self, V: Array, Z: Array) -> Array:
+        theta = self._given() if self.weights is not None else softmax(V[:, 0])
+        return np.tile(np.sqrt(theta), (Z.shape[0], 1))
+
+    def vjp(self, V: Array, Z: Array, G: Array) -> Array:
+        if self.weights is not None:
+            return np.zeros_like(V)
+        theta = softmax(V.T, axis=1)
+        # ∂√θ/∂θ = 1/(2√θ), and the softmax multiplies by θ: written so that θ = 0 does no harm.
+        root = np.sqrt(theta)
+        slope = 0.5 * root * G.sum(axis=0)
+        return np.asarray((slope - theta * slope.sum()).T)
+
+    def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
+        """Return ``weights`` (P,): the θ_m, squares of the gates."""
+        return {"weights": self._given() if self.weights is not None else softmax(V[:, 0])}
+
+    def _given(self) -> Array:
+        weights = np.asarray(self.weights, dtype=np.float64)
+        if weights.ndim != 1 or not np.all(np.isfinite(weights) & (weights >= 0)) or not np.any(weights > 0):
+            raise ValueError(f"weights={self.weights!r}: give finite numbers, none negative and not all zero.")
+        return weights
+
+
+# By name --------------------------------------------------------------------------------------------------------------
+
+#: Gatings by the name an estimator's `gating` gives them.
+GATINGS: dict[str, type[Gating]] = {
+    "softmax": Softmax,
+    "sigmoid": Sigmoid,
+    "constant": Constant,
+    "gaussian": GaussianGating,
+}
+
+
+def make_gating(gating: Any) -> Gating:
+    """Return the gating of that name, or the one given, or raise naming those there are."""
+    if isinstance(gating, Gating):
+        return gating
+    return GATINGS[check_choice("gating", gating, GATINGS, ", or give a Gating object")]()

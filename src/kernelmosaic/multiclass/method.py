@@ -1,0 +1,77 @@
+"""Weights of every class, learned for all of them at once, and what two classes have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelmosaic._typing import Array, MatrixLike, Settings
+from kernelmosaic.backend import default_budget, format_bytes
+from kernelmosaic.engine.expansion import Function
+from kernelmosaic.engine.fit import Fit, WeightMethod
+from kernelmosaic.engine.tasks import Task
+from kernelmosaic.engine.training_set import TrainingSet
+from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.learning.problem import Learner
+from kernelmosaic.multiclass.learning import matrix_dtype
+
+
+@dataclass(frozen=True)
+class DifferenceFunction(Function):
+    """Of two classes that have a function each, by how much the second is ahead."""
+
+    def outputs(self, X: MatrixLike) -> Array:
+        return np.diff(self.expansion.values(X)) + self.intercept
+
+    def terms(self, X: MatrixLike) -> Array:
+        return np.diff(self.expansion.terms(X))
+
+
+@dataclass(frozen=True)
+class ClassWiseMethod(WeightMethod):
+    """One weight per class and kernel.
+
+    Attributes
+    ----------
+    memory_budget : float or None
+        Bytes for the kernels of the fit and one combined matrix per class; None means half of the free memory.
+    """
+
+    memory_budget: float | None = None
+
+    def learner(self, task: Task, data: TrainingSet, machines: Sequence[Any]) -> Learner:
+        """Return what learns the weights, or raise if there is no room for a matrix per class."""
+        learner = super().learner(task, data, machines)
+        stack = data.stack
+        if not stack.writes_matrices:
+            return learner
+        n_classes = len(task.classes)
+        needed_bytes = n_classes * stack.n_samples**2 * matrix_dtype(stack, learner.options).itemsize
+        if self.memory_budget is None:
+            free_bytes = default_budget()
+        else:
+            stored_bytes = stack.matrices.nbytes if isinstance(stack, StoredStack) else 0
+            free_bytes = self.memory_budget - stored_bytes
+        if needed_bytes > free_bytes:
+            raise MemoryError(
+                f"One combined matrix for each of {n_classes} classes needs {format_bytes(needed_bytes)}, the budget "
+                f"leaves {format_bytes(free_bytes)}: use fewer samples, raise memory_budget, or use "
+                "approximation='nystroem'."
+            )
+        return learner
+
+    def function(self, fit: Fit) -> Function:
+        beta, intercept = self.coefficients(fit)
+        expansion = fit.data.expansion(beta, fit.support, fit.eta())
+        if len(intercept) == 2:
+            return DifferenceFunction(expansion, np.diff(intercept), shares_weights=False)
+        return Function(expansion, intercept, fit.weights.ndim == 1)
+
+    def attributes(self, fit: Fit) -> Settings:
+        attributes = super().attributes(fit)
+        if len(fit.intercept) == 2:
+            attributes["intercept_"] = np.diff(fit.intercept)
+        return attributes

@@ -1,0 +1,378 @@
+"""Weights judged on samples that had no part in learning them, and how strong a prior they need.
+
+The leave-one-out error of a least-squares machine is exact for given weights. Of weights that minimise it, it is a
+training error: with many kernels and few samples it can be driven to zero on noise. Here weights are learned anew
+without each fold of the samples; the machine of all samples at those weights gives the leave-one-out residuals of the
+fold. No target takes part in the output that is compared with it, neither through the machine nor through its weights.
+
+Reference: the cross-fitting of Chernozhukov et al. (2018), Econometrics Journal 21, C1, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kernelmosaic._typing import Array, Indices
+from kernelmosaic.gram.feature_stack import FeatureStack, StoredFeatures
+from kernelmosaic.gram.pairs import PairStack
+from kernelmosaic.gram.row_blocks import Rows
+from kernelmosaic.gram.stack import MatrixStack
+from kernelmosaic.ridge.learning import (
+    DEFAULTS,
+    RidgeLearned,
+    RidgeOptions,
+    RidgePoint,
+    RidgeSearch,
+    RidgeStart,
+    RidgeTargets,
+    learn_ridge,
+    make_form,
+    search_ridge,
+)
+from kernelmosaic.row_order import deal_into_folds
+
+
+@dataclass(frozen=True)
+class StrengthRule:
+    """How strong the prior on log weights is, for kernels that differ by so much and so many samples.
+
+    The strength is ``least · (m / base)^power``, between `least` and `most`, where m is the effective number of
+    kernels; it falls again where there are more than `rows_per_kernel` samples for each of the P kernels. The figures
+    were chosen on 407 tasks of 20 to 150 kernels and 40 to 500 samples, and confirmed on 94 others with several tables
+    or sources (docs/methods.md, "Few samples and many kernels").
+
+    Attributes
+    ----------
+    least, most : float
+        Nats per squared unit of log η: 0.2 serves kernels of one table, 2 serves kernels of different columns.
+    base, power : float
+        The effective number up to which `least` serves, 1.1 to 1.7 for twenty kernels of one table, and how steeply
+        the strength rises from there: it is `most` from about 2.7.
+    rows_per_kernel : float
+        Samples, or groups of samples, for each kernel, above which the data need less of a prior.
+    evidence_from, evidence_prior : float
+        From which strength on the evidence is tried beside the leave-one-out error, and the largest strength that its
+        own parsimony needs.
+    gain_classes, gain_numbers : float
+        Nats by which the cross-fitted loss of the evidence has to be lower to be chosen: a smaller gain is chance.
+    most_seen_share : float
+        Weights of a fold are a little worse than those of all samples, and their outputs call for a smaller scale. So
+        much outputs by weights that have seen the sample count in the calibration where `least` serves; where `most`
+        does, they know too much, and do not count.
+    """
+
+    least: float = 0.2
+    most: float = 2.0
+    base: float = 1.5
+    power: float = 4.0
+    rows_per_kernel: float = 15.0
+    evidence_from: float = 0.6
+    evidence_prior: float = 0.6
+    gain_classes: float = 4.0
+    gain_numbers: float = 2.0
+    most_seen_share: float = 0.75
+
+    def strength(self, n_effective: float, n_kernels: int, n_units: int) -> float:
+        """Return the strength of the prior on log weights, in nats per squared unit."""
+        by_kernels = self.least * (n_effective / self.base) ** self.power
+        by_samples = self.rows_per_kernel * n_kernels / n_units
+        return float(max(self.least, min(by_kernels, self.most) * min(1.0, by_samples)))
+
+    def seen_share(self, strength: float, is_given: bool) -> float:
+        """Return how much outputs by weights that have seen the sample count in the calibration."""
+        if is_given:
+            return 0.0
+        excess = (strength - self.least) / (self.most - self.least)
+        return self.most_seen_share * max(1.0 - excess, 0.0)
+
+    def gain(self, targets: RidgeTargets) -> float:
+        """Return the nats by which the evidence has to be better."""
+        return self.gain_numbers if targets.labels is None else self.gain_classes
+
+
+@dataclass(frozen=True)
+class FoldOptions:
+    """Folds, and how far the fits of a fold are taken.
+
+    Attributes
+    ----------
+    n_folds : int
+        Parts of the samples, each judged by weights learned from the others.
+    rows_per_parameter : float
+        Samples, or groups, for each weight that is learned. Where there are more, weights that saw a sample judge it as
+        others would.
+    alignment_rows : int
+        Most samples that the effective number of kernels is computed from,
+    alignment_entries : float
+        and most entries of all their matrices.
+    tol : float
+        The stationarity at which the search for the weights of a fold stops.
+    """
+
+    n_folds: int = 5
+    rows_per_parameter: float = 50.0
+    alignment_rows: int = 200
+    alignment_entries: float = 2.0**22
+    tol: float = 3e-3
+
+
+#: Searches for the weights of kernels and targets, with some options, from a start.
+Search = Callable[
+    [MatrixStack | FeatureStack, RidgeTargets, RidgeOptions, RidgeLearned | RidgeStart | None], RidgeSearch
+]
+
+RULE = StrengthRule()
+FOLDS = FoldOptions()
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Samples that are judged, and those whose weights judge them.
+
+    Attributes
+    ----------
+    learned_from : ndarray
+        Ascending numbers of the samples that the weights are learned from.
+    judged : ndarray
+        Those of the samples that are judged; none is in both.
+    """
+
+    learned_from: Indices
+    judged: Indices
+
+
+@dataclass(frozen=True)
+class CrossFitted:
+    """Residuals of samples left out, by weights that had not seen them.
+
+    Attributes
+    ----------
+    residuals : ndarray of shape (n, c)
+        In the units of `RidgeTargets.Y`.
+    loss : float
+        Their loss in nats, at the best scale of the outputs.
+    middle : RidgeStart
+        The geometric means of what the folds learned: close to what all samples will learn.
+    """
+
+    residuals: Array
+    loss: float
+    middle: RidgeStart
+
+
+def effective_number(stack: MatrixStack | FeatureStack, order: Indices) -> float:
+    """Return the effective number of kernels: (Σ λ)² / Σ λ² of their centred alignments.
+
+    One means that all kernels are the same up to a factor and a constant, P that any two are orthogonal. The targets
+    have no part in it.
+
+    Parameters
+    ----------
+    stack : MatrixStack or FeatureStack
+        The kernels, which are compared on at most `FoldOptions.alignment_rows` samples.
+    order : ndarray of shape (n,)
+        The samples in an order that does not depend on how they are numbered.
+
+    References
+    ----------
+    Cortes, Mohri and Rostamizadeh (2012), Journal of Machine Learning Research 13, 795, on centred alignment.
+    """
+    most_rows = min(FOLDS.alignment_rows, int(np.sqrt(FOLDS.alignment_entries / stack.n_kernels)))
+    n = min(len(order), max(most_rows, 2))
+    rows: Rows = slice(0, n)
+    if n < len(order):
+        rows = np.sort(order[np.linspace(0, len(order) - 1, n).astype(np.intp)])
+    flat = np.empty((stack.n_kernels, n * n), dtype=np.float32)
+    for m, block in stack.blocks(range(stack.n_kernels), rows, rows):
+        centred = np.array(block, dtype=np.float64)
+        means = centred.mean(axis=0)
+        centred -= means
+        centred -= (means - means.mean())[:, np.newaxis]
+        norm = float(np.linalg.norm(centred))
+        # A constant kernel, of which rounding is left, is aligned with none.
+        if norm <= 10 * n * np.finfo(np.float64).eps * float(np.abs(means).max()):
+            norm = 0.0
+        flat[m] = centred.reshape(-1) * (1.0 / norm if norm > 0 else 0.0)
+    alignments = np.asarray(flat @ flat.T, dtype=np.float64)
+    total = float(np.trace(alignments))
+    return total**2 / float(np.sum(alignments**2)) if total > 0 else 1.0
+
+
+def make_folds(targets: RidgeTargets, most_rows: int | None = None) -> list[Fold]:
+    """Return folds of equal shares of every class, or of small and large numbers, that keep groups together.
+
+    Where a group of nearly all samples leaves one or two others, these judge it by the weights of the priors.
+
+    Parameters
+    ----------
+    targets : RidgeTargets
+        The samples.
+    most_rows : int, optional
+        Most samples of other folds that the weights of a fold are learned from.
+    """
+    values = targets.Y[:, 0] if targets.labels is None else targets.labels
+    n_folds = min(FOLDS.n_folds, targets.n_units)
+    fold_of_row = deal_into_folds(targets.content_order, n_folds, values, targets.group_numbers)
+    folds = []
+    for k in range(n_folds):
+        rest = np.flatnonzero(fold_of_row != k)
+        if most_rows is not None and len(rest) > most_rows:
+            rest = rest[targets.take(rest).spread(most_rows)]
+        folds.append(Fold(rest, np.flatnonzero(fold_of_row == k)))
+    return folds
+
+
+def needs_folds(n_units: int, n_parameters: int) -> bool:
+    """Return whether weights, and widths, so fit the samples they are learned from that others have to judge them.
+
+    Parameters
+    ----------
+    n_units : int
+        Samples, or groups of samples, that the parameters are learned from.
+    n_parameters : int
+        Weights and widths that are learned.
+    """
+    return n_units < FOLDS.rows_per_parameter * n_parameters
+
+
+def cross_fit(
+    targets: RidgeTargets,
+    folds: Sequence[Fold],
+    tried: Sequence[RidgeOptions],
+    search: Search,
+    stack_for: Callable[[Fold], tuple[MatrixStack | FeatureStack, RidgeLearned | None]],
+) -> list[CrossFitted]:
+    """Return residuals of samples left out, by weights learned without their folds, for every candidate.
+
+    The ridges that the first fold finds best to start from are those of the other folds, too.
+
+    Parameters
+    ----------
+    targets : RidgeTargets
+        Targets, weights and groups of all samples.
+    folds : sequence of Fold
+        Every sample that counts is judged in one of them.
+    tried : sequence of RidgeOptions
+        The candidates.
+    search : callable
+        Searches for the weights of the kernels and targets of a fold, with the options of a candidate, from a start.
+    stack_for : callable
+        Returns, for a fold, the kernels of all samples, and what was learned with their widths, if it was.
+    """
+    quick = [replace(options, tol=max(options.tol, FOLDS.tol)) for options in tried]
+    starts: list[RidgeStart | None] = [None] * len(tried)
+    residuals = [np.empty_like(targets.Y) for _ in tried]
+    points: list[list[RidgePoint]] = [[] for _ in tried]
+    for fold in folds:
+        stack, learned_with_widths = stack_for(fold)
+        fold_stack, fold_targets = stack_of(stack, fold.learned_from), targets_of(targets, fold.learned_from)
+        for k, options in enumerate(quick):
+            start = starts[k] if learned_with_widths is None else learned_with_widths
+            found = search(fold_stack, fold_targets, options, start)
+            starts[k] = found.first
+            points[k].append(found.point)
+            left_out = make_form(stack, targets, {}, options).residuals_left_out(found.point)
+            residuals[k][fold.judged] = left_out[fold.judged]
+    return [
+        CrossFitted(of_candidate, left_out_loss(targets, of_candidate), middle_of(learned_in_folds))
+        for of_candidate, learned_in_folds in zip(residuals, points, strict=True)
+    ]
+
+
+def middle_of(points: Sequence[RidgePoint]) -> RidgeStart:
+    """Return the geometric means of weights, ridges and scales."""
+    weights = np.exp(np.mean([np.log(point.weights) for point in points], axis=0))
+    alpha = np.exp(np.mean([np.log(point.alpha) for point in points]))
+    scale = np.exp(np.mean([np.log(point.scale) for point in points]))
+    return RidgeStart(weights, float(alpha), float(scale))
+
+
+def left_out_loss(targets: RidgeTargets, residuals: Array) -> float:
+    """Return the loss of residuals in nats; of classes at the scale of the outputs that makes it least."""
+    scale = targets.best_scale(residuals, 1.0, DEFAULTS.scale_prior)
+    return targets.loss(residuals, scale)[0]
+
+
+def candidates(
+    options: RidgeOptions, criterion: str, strength: float, is_given: bool, rule: StrengthRule = RULE
+) -> list[RidgeOptions]:
+    """Return the criteria that are tried, with their priors; the first is taken unless another is clearly better.
+
+    Parameters
+    ----------
+    options : RidgeOptions
+        All else.
+    criterion : {"auto", "loo", "evidence"}
+        With "auto" the evidence is tried beside the leave-one-out error where the prior is strong.
+    strength : float
+        Of the prior on log weights.
+    is_given : bool
+        Whether it was given, and so is that of the evidence, too.
+    """
+    left_out = replace(options, criterion="loo", weight_prior=strength)
+    evidence_strength = strength if is_given else min(strength, rule.evidence_prior)
+    by_evidence = replace(options, criterion="evidence", weight_prior=evidence_strength)
+    if criterion == "evidence":
+        return [by_evidence]
+    if criterion == "loo" or strength <= rule.evidence_from:
+        return [left_out]
+    return [left_out, by_evidence]
+
+
+def choose(fits: Sequence[CrossFitted], least_gain: float) -> int:
+    """Return the number of the first fit, or of the best other one whose loss is lower by more than `least_gain`."""
+    best = int(np.argmin([fit.loss for fit in fits]))
+    return best if fits[0].loss - fits[best].loss > least_gain else 0
+
+
+def learn_weights(
+    stack: MatrixStack | FeatureStack, targets: RidgeTargets, options: RidgeOptions = DEFAULTS
+) -> RidgeLearned:
+    """Return what is learned by the criterion, and with the prior, that suit the kernels and the number of samples.
+
+    Parameters
+    ----------
+    stack : MatrixStack or FeatureStack
+        The kernels.
+    targets : RidgeTargets
+        The targets.
+    options : RidgeOptions
+        All but criterion and prior.
+    """
+    n_effective = effective_number(stack, targets.content_order)
+    strength = RULE.strength(n_effective, stack.n_kernels, targets.n_units)
+    tried = candidates(options, "loo" if isinstance(stack, PairStack) else "auto", strength, False)
+
+    def search(
+        fold_stack: MatrixStack | FeatureStack,
+        fold_targets: RidgeTargets,
+        fold_options: RidgeOptions,
+        start: RidgeLearned | RidgeStart | None,
+    ) -> RidgeSearch:
+        return search_ridge(fold_stack, fold_targets, options=fold_options, start=start)
+
+    chosen, start = 0, None
+    folds = make_folds(targets) if len(tried) > 1 and needs_folds(targets.n_units, stack.n_kernels) else []
+    if folds:
+        fits = cross_fit(targets, folds, tried, search, lambda fold: (stack, None))
+        chosen = choose(fits, RULE.gain(targets))
+        start = fits[chosen].middle
+    return learn_ridge(stack, targets, start=start, options=tried[chosen])
+
+
+def stack_of(stack: MatrixStack | FeatureStack, rows: Indices) -> MatrixStack | FeatureStack:
+    """Return the kernels between some samples, in the form that they have."""
+    if isinstance(stack, MatrixStack):
+        return stack.for_many_combinations().take(rows, stored=True)
+    features = dict(stack.placed_features(rows, range(stack.n_kernels)))
+    return StoredFeatures([features[m] for m in range(stack.n_kernels)])
+
+
+def targets_of(targets: RidgeTargets, rows: Indices) -> RidgeTargets:
+    """Return the targets of some samples; of one group only, every sample is left out alone."""
+    part = targets.take(rows)
+    is_one_group = part.groups is not None and len(part.groups) < 2
+    return replace(part, groups=None) if is_one_group else part

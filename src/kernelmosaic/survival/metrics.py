@@ -1,0 +1,429 @@
+"""How well survival is predicted: concordance and Brier score of samples whose times may be censored.
+
+``y`` is in every form that :meth:`kernelmosaic.MKLSurvival.fit` takes, and predictions are the larger the longer the
+survival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.integrate import trapezoid
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
+
+from kernelmosaic._checks import warn_caller
+from kernelmosaic._typing import AnyArray, Array, SampleWeight, TargetLike
+from kernelmosaic.backend import to_host
+from kernelmosaic.survival.machine import outlived
+
+__all__ = [
+    "StepFunction",
+    "brier_score",
+    "concordance_index",
+    "integrated_brier_score",
+    "kaplan_meier",
+    "uno_concordance_index",
+]
+
+#: Step functions, or their values at the times of interest, of shape (n, n_times).
+Curves = Any
+
+_FORMS = (
+    "give a structured array of booleans, whether the event was observed, and times, as scikit-survival's "
+    "Surv.from_arrays(event, time); or two columns, event and time; or times alone if all events were observed; times "
+    "of entry (left truncation) are not served"
+)
+
+
+# Concordance ---------------------------------------------------------------------------------------------------------
+
+
+def concordance_index(y: TargetLike, predicted: ArrayLike, *, sample_weight: SampleWeight = None) -> float:
+    """Return Harrell's concordance: the share of the comparable pairs of samples that are predicted in order.
+
+    Parameters
+    ----------
+    y : structured array or array-like
+        Events and times.
+    predicted : array-like of shape (n,)
+        Predictions that are larger for longer times; equal ones count half.
+    sample_weight : array-like of shape (n,), optional
+        How much each sample counts; a pair counts the product of both.
+
+    Examples
+    --------
+    >>> from kernelmosaic.metrics import concordance_index
+    >>> concordance_index([[1, 2.0], [0, 3.0], [1, 5.0]], [1.0, 2.0, 1.5])
+    1.0
+    """
+    return concordance(read_times(y), predicted, sample_weight)
+
+
+def uno_concordance_index(
+    y_train: TargetLike, y: TargetLike, predicted: ArrayLike, *, tau: float | None = None
+) -> float:
+    """Return Uno's concordance, in which a pair counts 1 / G(t)², G being the share not yet censored at its event.
+
+    Parameters
+    ----------
+    y_train : structured array or array-like
+        Events and times from which G is estimated.
+    y : structured array or array-like
+        Events and times of the samples predicted.
+    predicted : array-like of shape (n,)
+        Predictions that are larger for longer times.
+    tau : float, optional
+        Events from this time on do not count.
+
+    Returns
+    -------
+    float
+        NaN, with a warning, where G is zero at an event that another sample outlives.
+
+    References
+    ----------
+    Uno, Cai, Pencina, D'Agostino and Wei (2011), "On the C-statistics for evaluating overall adequacy of risk
+    prediction procedures with censored survival data".
+
+    Examples
+    --------
+    >>> from kernelmosaic.metrics import uno_concordance_index
+    >>> y = [[1, 2.0], [0, 3.0], [1, 5.0]]
+    >>> uno_concordance_index(y, y, [1.0, 2.0, 1.5], tau=4.0)
+    1.0
+    """
+    held = read_times(y)
+    counts = (held[:, 0] > 0) & (held[:, 1] < (np.inf if tau is None else tau))
+    inverse = _inverse_share(read_times(y_train), held[:, 1])
+    stage = outlived(held[:, 1], held[:, 0] > 0)
+    undefined = counts & np.isinf(inverse) & (stage < stage.max(initial=0))
+    if undefined.any():
+        _warn_of_censoring("Uno's concordance", held[undefined, 1].min(), "tau")
+        return float("nan")
+    factor = np.where(counts & np.isfinite(inverse), inverse, 0.0) ** 2
+    return concordance(held, predicted, factor=factor)
+
+
+def concordance(y: Array, predicted: ArrayLike, sample_weight: SampleWeight = None, factor: Any = 1.0) -> float:
+    """Return Harrell's concordance of predictions that are larger for longer times; NaN if no pair is comparable.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n, 2)
+        Events and times.
+    predicted : array of shape (n,)
+        The predictions.
+    sample_weight : array of shape (n,), optional
+        How much each sample counts.
+    factor : float or array of shape (n,), default=1.0
+        What the pairs of a sample that has the earlier event count more.
+    """
+    event, time = y[:, 0] > 0, y[:, 1]
+    predicted = np.asarray(predicted)
+    weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    check_consistent_length(y, predicted, weight)
+    own_weight = weight * factor
+    stage = outlived(time, event)
+    rank = np.unique(predicted, return_inverse=True)[1]
+    # In order of the predictions, which a stable sort by groups keeps within each.
+    order = np.argsort(rank, kind="stable")
+    right = pairs = 0.0
+    # Two stages differ first, from the top, in one bit: for each bit, samples that agree above it are a group, and
+    # those with the bit have the later stage. So every comparable pair is met once, in few passes over the samples.
+    for bit in range(int(stage.max(initial=0)).bit_length()):
+        at = order[np.argsort(stage[order] >> (bit + 1), kind="stable")]
+        group, later = stage[at] >> (bit + 1), (stage[at] >> bit) & 1 == 1
+        outlives = np.append(0.0, np.cumsum(np.where(later, weight[at], 0.0)))
+        key = group * len(y) + rank[at]
+        first, last = (np.searchsorted(group, group, side=side) for side in ("left", "right"))
+        below, above = (np.searchsorted(key, key, side=side) for side in ("left", "right"))
+        own = np.where(event[at] & ~later, own_weight[at], 0.0)
+        pairs += float(own @ (outlives[last] - outlives[first]))
+        right += float(own @ (outlives[last] - 0.5 * (outlives[above] + outlives[below])))
+    if not pairs > 0:
+        warn_caller(
+            "The concordance is not defined: no two samples are comparable, since none was observed to have its event "
+            "while another was at risk.",
+            UndefinedMetricWarning,
+        )
+        return float("nan")
+    return right / pairs
+
+
+# Survival functions --------------------------------------------------------------------------------------------------
+
+
+class StepFunction:
+    """A function that is constant between points, with the interface of scikit-survival's.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_points,)
+        The points, in ascending order.
+    y : ndarray of shape (n_points,)
+        The value from each point up to the next; before the first it is that of the first.
+
+    Examples
+    --------
+    >>> from kernelmosaic.metrics import StepFunction
+    >>> StepFunction([1.0, 2.0], [0.8, 0.3])([0.5, 1.5, 2.0]).tolist()
+    [0.8, 0.8, 0.3]
+    """
+
+    def __init__(self, x: AnyArray, y: AnyArray) -> None:
+        self.x, self.y = np.asarray(x), np.asarray(y)
+        self.domain = (0.0, float(self.x[-1]))
+
+    def __call__(self, x: ArrayLike) -> Any:
+        """Return the values at points from 0 to the last."""
+        at = np.asarray(x, dtype=np.float64)
+        if not np.all((at >= 0) & (at <= self.domain[1])):
+            raise ValueError(f"x must be within [0; {self.domain[1]:f}]")
+        found = self.y[np.maximum(np.searchsorted(self.x, at, side="right") - 1, 0)]
+        return float(found) if found.ndim == 0 else found
+
+    def __repr__(self) -> str:
+        return f"StepFunction(x={self.x!r}, y={self.y!r})"
+
+
+def kaplan_meier(
+    time: AnyArray, event: AnyArray, weight: Array | None = None, *, reverse: bool = False
+) -> tuple[Array, Array]:
+    """Return the times in order, each once, and the Kaplan–Meier estimate of the share that survives each.
+
+    Parameters
+    ----------
+    time, event : array-like of shape (n,)
+        Times, and whether each is that of the event.
+    weight : array of shape (n,), optional
+        How much each sample counts.
+    reverse : bool, default=False
+        Whether to estimate the share that is not yet censored instead; events come before the censoring of the same
+        time.
+
+    Examples
+    --------
+    >>> from kernelmosaic.metrics import kaplan_meier
+    >>> times, share = kaplan_meier([1.0, 2.0, 3.0, 3.0], [1, 0, 1, 0])
+    >>> share.tolist()
+    [0.75, 0.75, 0.375]
+    """
+    weight = np.ones(len(time)) if weight is None else weight
+    times, at = np.unique(time, return_inverse=True)
+    risk = np.bincount(at, weights=weight)[::-1].cumsum()[::-1]
+    died, gone = (np.bincount(at, weights=weight * (np.asarray(event) == one)) for one in (1, 0))
+    risk, left = (risk - died, gone) if reverse else (risk, died)
+    return times, np.cumprod(1.0 - np.divide(left, risk, out=np.zeros(len(times)), where=left > 0))
+
+
+def share_at(y: Array, at: Any, *, reverse: bool = False) -> Array:
+    """Return the Kaplan–Meier estimate at any times, of events and times; of censoring if `reverse`."""
+    times, share = kaplan_meier(y[:, 1], y[:, 0], reverse=reverse)
+    return np.asarray(np.append(1.0, share)[np.searchsorted(times, at, side="right")])
+
+
+def _inverse_share(y_train: Array, at: Array, weight: Array | None = None) -> Array:
+    """Return 1 / G at times, where G is the share not yet censored; infinity where G is zero."""
+    times, share = kaplan_meier(y_train[:, 1], y_train[:, 0], weight, reverse=True)
+    G = np.append(1.0, share)[np.searchsorted(times, at, side="right")]
+    return np.asarray(np.divide(1.0, G, out=np.full(len(G), np.inf), where=G > 0))
+
+
+def _warn_of_censoring(score: str, time: float, parameter: str) -> None:
+    """Warn that a score is not defined, since no training sample is under observation at a time that it needs."""
+    warn_caller(
+        f"{score} is not defined from time {time:g} on: no sample of y_train is still uncensored there, so that what "
+        f"it is weighted by is infinite; give smaller {parameter}, or a y_train that is followed longer.",
+        UndefinedMetricWarning,
+    )
+
+
+def brier_score(
+    y_train: TargetLike,
+    y: TargetLike,
+    survival: Curves,
+    times: ArrayLike,
+    *,
+    sample_weight: SampleWeight = None,
+    train_weight: SampleWeight = None,
+) -> Array:
+    """Return the mean squared error of survival functions at times, weighted by the inverse of censoring.
+
+    Where the event of a sample came by time t, at t_i, it adds S(t)² / G(t_i); where it was still under observation,
+    (1 − S(t))² / G(t); where it was censored before, nothing.
+
+    Parameters
+    ----------
+    y_train : structured array or array-like
+        Events and times from which G, the share not yet censored, is estimated.
+    y : structured array or array-like
+        Events and times of the samples predicted.
+    survival : array-like of shape (n, n_times), or sequence of step functions
+        S at the times, or functions of the time, as :meth:`kernelmosaic.MKLSurvival.predict_survival_function` returns
+        them; after its last point a step function keeps its value.
+    times : array-like of shape (n_times,)
+        The times.
+    sample_weight : array-like of shape (n,), optional
+        How much each sample counts in the mean.
+    train_weight : array-like of shape (n_train,), optional
+        How much each sample of `y_train` counts in G.
+
+    Returns
+    -------
+    ndarray of shape (n_times,)
+        NaN, with a warning, at times for which G is zero where a sample needs it.
+
+    References
+    ----------
+    Graf, Schmoor, Sauerbrei and Schumacher (1999), "Assessment and comparison of prognostic classification schemes for
+    survival data".
+
+    Examples
+    --------
+    >>> from kernelmosaic.metrics import brier_score
+    >>> y = [[1, 2.0], [1, 3.0]]
+    >>> brier_score(y, y, [[0.2], [0.7]], [2.5]).round(3).tolist()
+    [0.065]
+    """
+    times = np.atleast_1d(np.asarray(times, dtype=np.float64))
+    scores = _brier_scores(read_times(y_train), read_times(y), survival, times, sample_weight, train_weight)
+    if np.isnan(scores).any():
+        _warn_of_censoring("The Brier score", times[np.isnan(scores)].min(), "times")
+    return scores
+
+
+def _brier_scores(
+    train: Array,
+    held: Array,
+    survival: Curves,
+    times: Array,
+    sample_weight: SampleWeight,
+    train_weight: SampleWeight,
+) -> Array:
+    """Return the Brier scores at times, NaN where they are not defined."""
+    S = survival
+    if isinstance(S, Sequence | np.ndarray) and len(S) and callable(S[0]):
+        S = [one(np.minimum(times, one.domain[1])) for one in S]
+    S = np.asarray(S, dtype=np.float64)
+    if S.shape != (len(held), len(times)):
+        raise ValueError(
+            f"survival has shape {S.shape}: give a row for each of {len(held)} samples and {len(times)} times."
+        )
+    own_weight = np.ones(len(held)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    counted = None if train_weight is None else np.asarray(train_weight, dtype=np.float64)
+    event, time = held[:, :1] > 0, held[:, 1:]
+    over = (time <= times) & event
+    weight = np.where(over, _inverse_share(train, held[:, 1], counted)[:, np.newaxis], 0.0)
+    weight = np.where(time > times, _inverse_share(train, times, counted), weight)
+    weight[own_weight == 0] = 0.0
+    undefined = np.isinf(weight).any(axis=0)
+    squares = np.where(over, S, 1.0 - S) ** 2
+    scores = np.average(np.where(np.isinf(weight), 0.0, weight) * squares, axis=0, weights=own_weight)
+    return np.where(undefined, np.nan, scores)
+
+
+def integrated_brier_score(
+    y_train: TargetLike,
+    y: TargetLike,
+    survival: Curves,
+    times: ArrayLike | None = None,
+    *,
+    sample_weight: SampleWeight = None,
+    train_weight: SampleWeight = None,
+) -> float:
+    """Return the mean of the Brier score over a range of times, by the trapezoidal rule.
+
+    Parameters
+    ----------
+    y_train, y, survival
+        As in :func:`brier_score`.
+    times : array-like of shape (n_times,), optional
+        At least two times, in ascending order; by default those of `y` up to the first that comes after more than 80 %
+        of them, and before the first at which the score is not defined, for which `survival` must be step functions.
+    sample_weight : array-like of shape (n,), optional
+        As in :func:`brier_score`; by default times are those of 80 % of the weight.
+    train_weight : array-like of shape (n_train,), optional
+        As in :func:`brier_score`.
+
+    Returns
+    -------
+    float
+        NaN, with a warning, where the score is not defined at one of the times given, or at all but one by default.
+
+    Examples
+    --------
+    >>> from kernelmosaic.metrics import integrated_brier_score
+    >>> y = [[1, 2.0], [1, 3.0]]
+    >>> round(integrated_brier_score(y, y, [[0.2, 0.1], [0.7, 0.2]], [2.5, 2.9]), 4)
+    0.195
+    """
+    train, held = read_times(y_train), read_times(y)
+    points = usual_times(held, sample_weight) if times is None else np.asarray(times, dtype=np.float64)
+    if points.ndim != 1 or len(points) < 2 or np.any(np.diff(points) <= 0):
+        raise ValueError(f"times={points!r}: give at least two times, in ascending order.")
+    scores = _brier_scores(train, held, survival, points, sample_weight, train_weight)
+    undefined = np.flatnonzero(np.isnan(scores))
+    if len(undefined) and times is None and undefined[0] >= 2:
+        points, scores = points[: undefined[0]], scores[: undefined[0]]
+    elif len(undefined):
+        _warn_of_censoring("The Brier score", points[undefined[0]], "times")
+    return float(trapezoid(scores, points) / (points[-1] - points[0]))
+
+
+def usual_times(y: Array, weight: SampleWeight = None) -> Array:
+    """Return the times of samples, each once, up to the first that comes after more than 80 % of their weight."""
+    own_weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+    counted = own_weight > 0
+    times, at = np.unique(y[counted, 1], return_inverse=True)
+    weights = np.bincount(at, own_weight[counted])
+    before = np.cumsum(weights) - weights
+    return np.asarray(times[: np.searchsorted(before, 0.8 * own_weight.sum(), side="right") + 1])
+
+
+# Times in every form -------------------------------------------------------------------------------------------------
+
+
+def read_times(y: TargetLike) -> Array:
+    """Return events (1 if observed, else 0) and times, of shape (n, 2), or raise saying what is wrong."""
+    y = to_host(y)
+    if getattr(y, "dtype", None) is not None and getattr(y.dtype, "names", None):
+        event, time = _read_fields(y)
+    else:
+        table = np.asarray(y)
+        if table.ndim == 2 and table.shape[1] == 2:
+            event, time = check_array(table, dtype=np.float64, input_name="y", ensure_min_samples=0).T
+            if not np.all((event == 0) | (event == 1)):
+                other = " Are the columns in the other order?" if np.all((time == 0) | (time == 1)) else ""
+                raise ValueError(
+                    f"y: its first column holds {event[(event != 0) & (event != 1)][0]:g}, not 0 or 1: the "
+                    f"columns are the event and the time.{other}"
+                )
+        elif table.ndim == 1 or table.shape[1:] == (1,):
+            time = column_or_1d(table, warn=True)
+            if time.dtype == object and len(time) and isinstance(time[0], tuple | np.void):
+                raise ValueError(f"y holds {time[0]!r}: {_FORMS}.")
+            event = np.ones(len(time))
+        else:
+            raise ValueError(f"y has shape {table.shape}: {_FORMS}.")
+    time = check_array(time, ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=0)
+    wrong = np.flatnonzero(time < 0)
+    if len(wrong):
+        raise ValueError(
+            f"y: the time of sample {wrong[0]} is {time[wrong[0]]:g}; times must not be negative: leave such samples "
+            "out, or count times from an earlier date."
+        )
+    return np.column_stack([event, time]).astype(np.float64)
+
+
+def _read_fields(y: AnyArray) -> tuple[Array, Array]:
+    names = y.dtype.names or ()
+    kinds = [y.dtype[name].kind for name in names]
+    if y.ndim != 1 or len(names) != 2 or "b" not in kinds or not set(kinds) & set("fiu"):
+        fields = ", ".join(f"{name}: {y.dtype[name]}" for name in names)
+        raise ValueError(f"y is a structured array of the fields ({fields}): {_FORMS}.")
+    at = kinds.index("b")
+    return y[names[at]].astype(np.float64), y[names[1 - at]]
