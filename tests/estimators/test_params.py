@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import KW_ONLY
-from inspect import Signature, signature
+from inspect import isclass, signature
 
 import joblib
 import numpy as np
@@ -16,8 +15,17 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelmosaic import MKLClassifier, MKLClassifierCV, MKLOneClass, MKLRegressor, MKLRidgeCV
-from kernelmosaic.estimators._base import parameters
+from kernelmosaic import (
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLOneClass,
+    MKLRegressor,
+    MKLRidgeCV,
+    estimators,
+    model_selection,
+)
+from kernelmosaic.estimators._base import DEFAULT_RANK
+from kernelmosaic.estimators.cv import DEFAULT_FOLDS, SEARCH_PARAMETERS
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, family, per_column
 
 
@@ -160,38 +168,67 @@ def test_everything_around_it_prints_too(kernels):
     assert "MKLClassifier" in MKLClassifier(kernels)._repr_html_()
 
 
-def test_a_subclass_has_the_parameters_that_it_lists_then_those_of_its_base():
-    @parameters
-    class Wide(BaseEstimator):
-        first: int = 1
-        _: KW_ONLY
-        second: float = 2.0
-        third: str = "c"
-        fourth: str = "f"
+ESTIMATORS = [
+    public
+    for module in (estimators, model_selection)
+    for public in (getattr(module, name) for name in module.__all__)
+    if isclass(public) and issubclass(public, BaseEstimator)
+]
 
-    @parameters(without=["fourth"])
-    class Narrow(Wide):
-        _: KW_ONLY
-        other: int = 0
-        third: str = "d"
-        fourth = "fixed"
-        second = 3.0
 
-    @parameters
-    class Wider(Narrow, Wide):
-        fifth: int = 5
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_every_estimator_lists_its_parameters_in_its_own_init(kind):
+    assert "__init__" in vars(kind)
+    parameters = signature(kind).parameters
+    values = {name: object() for name in parameters}
+    assert vars(kind(**values)) == values
+    # What could be mistaken for the default of a parameter would be an attribute of the class.
+    inherited = [name for name in parameters if name in vars(kind)]
+    assert inherited == []
+    by_name = [parameter.name for parameter in parameters.values() if parameter.kind is parameter.KEYWORD_ONLY]
+    assert by_name == list(parameters)[-len(by_name) :]
 
-    assert str(signature(Wide).replace(return_annotation=Signature.empty)) == (
-        "(first: 'int' = 1, *, second: 'float' = 2.0, third: 'str' = 'c', fourth: 'str' = 'f')"
-    )
-    assert list(signature(Narrow).parameters) == ["first", "other", "third", "second"]
-    assert Narrow().get_params() == {"first": 1, "other": 0, "third": "d", "second": 3.0}
-    assert clone(Narrow(2, third="e")).get_params() == {"first": 2, "other": 0, "third": "e", "second": 3.0}
-    assert Narrow().fourth == "fixed"
-    assert "fourth" not in signature(Wider).parameters
-    assert Wide(5) != Wide(5)  # estimators are compared by identity
+
+def test_named_defaults_are_those_of_all_constructors():
+    parameters = [signature(kind).parameters for kind in ESTIMATORS]
+    assert {named["rank"].default for named in parameters if "rank" in named} == {DEFAULT_RANK}
+    assert {named["cv"].default for named in parameters if "norms" in named} == {DEFAULT_FOLDS}
+    shared = set.intersection(*(set(named) for named in parameters if "norms" in named))
+    assert set(SEARCH_PARAMETERS) - {"calibration"} <= shared
+
+
+class ShortList(MKLClassifier):
+    """A subclass of a user, with fewer parameters."""
+
+    def __init__(self, width=2.0, C=1.0):
+        super().__init__([Gaussian(width)], C=C, weights="uniform")
+        self.width = width
+
+
+class LongList(MKLClassifier):
+    """A subclass of a user, with one parameter more and another default."""
+
+    def __init__(self, kernels=None, *, C=5.0, rank=500, extra="x"):
+        super().__init__(kernels, C=C, rank=rank)
+        self.extra = extra
+
+
+def test_a_subclass_of_a_user_has_the_parameters_of_its_own_init(data):
+    X, y = data
+    model = ShortList(3.0)
+    assert model.get_params(deep=False) == {"width": 3.0, "C": 1.0}
+    assert repr(model) == "ShortList(width=3.0)"
+    assert clone(model).set_params(C=7).C == 7
+    alone = MKLClassifier([Gaussian(3.0)], weights="uniform").fit(X, y)
+    np.testing.assert_array_equal(clone(model).fit(X, y).decision_function(X), alone.decision_function(X))
+    assert LongList().get_params() == LongList(None).get_params()
+    assert {"extra": "x", "C": 5.0, "rank": 500, "kernels": None}.items() <= LongList().get_params().items()
+    assert clone(LongList(extra="z")).extra == "z"
+    assert LongList() != LongList()  # estimators are compared by identity
+    with pytest.raises(ValueError, match="rank=3: exact kernels have no rank"):
+        LongList([Linear()], rank=3).fit(X, y)
     with pytest.raises(TypeError, match="positional"):
-        Wide(1, 2.0)
+        MKLClassifier(None, 1.0)
 
 
 @pytest.mark.parametrize("rank", [3, "many", -5, [3, 4], 2.5])

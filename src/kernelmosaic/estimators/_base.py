@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod, update_abstractmethods
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import KW_ONLY, MISSING, dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from inspect import signature
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,41 +69,21 @@ from kernelmosaic.stacking import (
 )
 
 
-@dataclass_transform()
-def parameters(cls: Any = None, *, without: Sequence[str] = ()) -> Any:
-    """Give an estimator a constructor for its parameters.
-
-    These are the annotated names of the class, then those of its bases, base by base. A value that the class assigns to
-    a parameter of a base without an annotation is its new default. Parameters of a base that are none here are named in
-    `without`, and are None unless the class assigns them a value.
-    """
-    if cls is None:
-        return partial(parameters, without=without)
-    listed: dict[str, tuple[str, Any, bool] | None] = dict.fromkeys(without)
-    by_name = False
-    for name, hint in cls.__annotations__.items():
-        by_name = by_name or hint == "KW_ONLY"
-        if not name.startswith("_") and not hint.startswith("ClassVar"):
-            listed[name] = (hint, vars(cls).get(name, MISSING), by_name)
-    for base in cls.__bases__:
-        for name, one in getattr(base, "_listed", {}).items():
-            listed.setdefault(name, one and (one[0], vars(cls).get(name, one[1]), one[2]))
-    own = {name: one for name, one in listed.items() if one is not None}
-    for name in set(without) - set(vars(cls)):
-        setattr(cls, name, None)
-    body: Settings = {name: field(default=default, kw_only=by_name) for name, (_, default, by_name) in own.items()}
-    body["__annotations__"] = {name: hint for name, (hint, _, _) in own.items()}
-    made: Any = dataclass(eq=False, repr=False, match_args=False)(type(cls.__name__, (), body))
-    cls.__init__, cls._listed = made.__init__, listed
-    return update_abstractmethods(cls)
-
-
 class KernelEstimator(BaseEstimator, ABC):
     """What all estimators share: a list of kernels, samples in, and predictions of a fitted function."""
 
+    # The parameters that are read here. Every subclass lists its own in its `__init__`.
     kernels: KernelsLike
-    # Values of parameters that a subclass does not list. Without `missing`, samples must have all views.
+    normalize: str | None
+    approximation: str | None
+    rank: Any
+    tol: float
+    memory_budget: float | None
+    device: str | None
+    random_state: Seed
+    # Of subclasses without this parameter, samples must have all views.
     missing: Any = None
+    # Subclasses without this parameter learn one machine after the other.
     n_jobs: Any = None
     # Whether the sum of all weights is set by the norm; else it depends on the number of samples.
     _has_normed_weights: ClassVar[bool] = True
@@ -444,9 +424,8 @@ class KernelEstimator(BaseEstimator, ABC):
 
     def _gives_rank(self) -> bool:
         """Whether `rank` has another value than its default."""
-        default = type(self).rank
         is_number = isinstance(self.rank, int | float | np.number) and not isinstance(self.rank, bool)
-        return self.rank is not default and not (is_number and self.rank == default)
+        return not is_number or self.rank != DEFAULT_RANK
 
     def _check_rank(self) -> None:
         """Raise if a rank is given for kernels that are exact."""
@@ -545,46 +524,28 @@ class KernelEstimator(BaseEstimator, ABC):
         return tags
 
 
+#: The default of `rank` in all estimators that have it.
+DEFAULT_RANK = 500
+
 #: Kinds of samples that may come as a list, each item one sample, be it a matrix.
 _OBJECTS = {"graphs", "objects"}
 
-#: The parameters of weights that are learned for machines.
-WEIGHTS = (
-    "norm",
-    "weights",
-    "fixed_weights",
-    "penalties",
-    "penalty_power",
-    "slack",
-    "solver",
-    "easymkl_lambda",
-    "missing",
-)
 
-
-@parameters
 class BaseMKL(KernelEstimator):
     """One weight per kernel, learned or given, with the machine that a subclass names."""
 
-    kernels: KernelsLike = None
-    _: KW_ONLY
-    norm: float | str = 1
-    weights: ArrayOrTensor = None
-    fixed_weights: Any = None
-    penalties: Any = None
-    penalty_power: float = 0.5
-    slack: int = 1
-    solver: str = "newton"
-    missing: str | None = "neighbors"
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: int | Sequence[int] = 500
-    tol: float = 1e-3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    random_state: Seed = None
-    verbose: bool = False
+    max_iter: int
+    verbose: bool
+    # The parameters of weights that are learned for machines. Subclasses that replace `_method` need not have them.
+    norm: float | str
+    weights: ArrayOrTensor
+    fixed_weights: Any
+    penalties: Any
+    penalty_power: float
+    slack: int
+    solver: str
+    # Only classifiers have this parameter, which ``solver="easymkl"`` reads.
+    easymkl_lambda: float = 0.1
 
     # Along which parameter a search goes; None where there is no such parameter.
     path_rule: ClassVar[PathRule | None] = None
@@ -597,10 +558,8 @@ class BaseMKL(KernelEstimator):
 
     def _method(self) -> Method:
         """Return how the weights are to be learned."""
-        same = ("max_iter", "verbose", "solver", "weights", "norm", "penalties", "penalty_power")
+        same = ("max_iter", "verbose", "solver", "weights", "norm", "penalties", "penalty_power", "easymkl_lambda")
         own = {parameter: getattr(self, parameter) for parameter in same}
-        if hasattr(self, "easymkl_lambda"):
-            own["easymkl_lambda"] = self.easymkl_lambda
         parameters = Parameters(AIM * self.tol, **own, learns_C=getattr(self, "C", None) == "learn")
         return WeightMethod(parameters, self.tol, self.fixed_weights, drops_idle=True, n_jobs=self.n_jobs)
 

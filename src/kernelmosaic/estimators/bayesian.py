@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -11,18 +11,16 @@ from scipy.special import digamma, gammaln, log_ndtr, ndtr, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic._checks import check_count, check_positive, warn_caller
-from kernelmosaic._typing import AnyArray, Array, KernelsLike, MatrixLike, Settings, TargetLike
+from kernelmosaic._typing import AnyArray, Array, KernelsLike, MatrixLike, Seed, Settings, TargetLike
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples
 from kernelmosaic.engine.tasks import Labels, find_classes
 from kernelmosaic.engine.training_set import active_store, read_training_set
-from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.problem import progress
 
 
-@parameters
 class BayesianMKLClassifier(KernelClassifier):
     """Probit classification on a weighted sum of kernels, with a posterior over the weights.
 
@@ -109,27 +107,42 @@ class BayesianMKLClassifier(KernelClassifier):
     (1, 2)
     """
 
-    kernels: KernelsLike = None
-    _: KW_ONLY
-    sample_prior: Any = (1.0, 1.0)
-    weight_prior: Any = (1e-10, 1e-10)
-    intercept_prior: Any = (1.0, 1.0)
-    noise: float = 1.0
-    margin: float = 1.0
-    normalize: str | None = "trace"
-    tol: float = 1e-4
-    max_iter: int = 500
-    memory_budget: float | None = None
-    verbose: bool = False
-
     _knows_probabilities = True
-    # What the training set asks for and is not a matter here.
+    # Kernels are exact, and computed on the host.
     approximation = None
     rank = None
     device = None
-    random_state = None
+    # Landmarks and frequencies are drawn with it, of which exact kernels have none.
+    random_state: Seed = None
     # The sum of squared matrices is inverted: single precision would leave nothing of a small precision λ.
     _stack_dtype = np.float64
+
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        sample_prior: Any = (1.0, 1.0),
+        weight_prior: Any = (1e-10, 1e-10),
+        intercept_prior: Any = (1.0, 1.0),
+        noise: float = 1.0,
+        margin: float = 1.0,
+        normalize: str | None = "trace",
+        tol: float = 1e-4,
+        max_iter: int = 500,
+        memory_budget: float | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.sample_prior = sample_prior
+        self.weight_prior = weight_prior
+        self.intercept_prior = intercept_prior
+        self.noise = noise
+        self.margin = margin
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.verbose = verbose
 
     def fit(self, X: MatrixLike, y: TargetLike) -> Self:
         """Fit to samples and their classes.
@@ -170,6 +183,9 @@ class BayesianMKLClassifier(KernelClassifier):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_count("max_iter", self.max_iter)
+
+    def _check_rank(self) -> None:
+        """Raise nothing: there is no such parameter."""
 
     def _infer(self, data: Any, labels: Array) -> Any:
         """Return the factors at the end, and set the bound and its history."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +11,12 @@ from scipy.special import log_ndtr
 from sklearn.utils import check_random_state
 
 from kernelmosaic._checks import check_count, check_positive
-from kernelmosaic._typing import Array, MatrixLike, Seed
+from kernelmosaic._typing import Array, KernelsLike, MatrixLike, Seed
 from kernelmosaic.engine.expansion import Expansion, Function, SupportSums
 from kernelmosaic.engine.gates import GateInputs
-from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.bayesian import BayesianMKLClassifier, Precisions, cut_off, prior_of
 
 
-@parameters(without=("sample_prior", "noise"))
 class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
     """Probit classification by kernels that compete for each sample, with a posterior over gates and projections.
 
@@ -102,14 +100,38 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
     ((200, 3), True)
     """
 
-    _: KW_ONLY
-    gating_columns: Any = None
-    n_components: int | None = None
-    weight_prior: Any = (1.0, 1.0)
-    gate_prior: Any = (1.0, 1.0)
-    n_init: int = 5
-    random_state: Seed = 0
-    # Projections have one precision per kernel, and nothing is between them and the outputs.
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        gating_columns: Any = None,
+        n_components: int | None = None,
+        weight_prior: Any = (1.0, 1.0),
+        gate_prior: Any = (1.0, 1.0),
+        n_init: int = 5,
+        random_state: Seed = 0,
+        intercept_prior: Any = (1.0, 1.0),
+        margin: float = 1.0,
+        normalize: str | None = "trace",
+        tol: float = 1e-4,
+        max_iter: int = 500,
+        memory_budget: float | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.gating_columns = gating_columns
+        self.n_components = n_components
+        self.weight_prior = weight_prior
+        self.gate_prior = gate_prior
+        self.n_init = n_init
+        self.random_state = random_state
+        self.intercept_prior = intercept_prior
+        self.margin = margin
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

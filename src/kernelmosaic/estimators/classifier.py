@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import KW_ONLY
+from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from types import MethodType
 from typing import Any, ClassVar, Self
@@ -13,13 +12,23 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
 from kernelmosaic._checks import check_positive
-from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, SampleWeight, TargetLike
+from kernelmosaic._typing import (
+    AnyArray,
+    Array,
+    ArrayOrTensor,
+    Estimator,
+    KernelsLike,
+    MatrixLike,
+    SampleWeight,
+    Seed,
+    TargetLike,
+)
 from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.engine.fit import WeightMethod, fit
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.search import CalibrationFolds, cross_calibrate
 from kernelmosaic.engine.tasks import BilinearClasses, Classes, ClassTask, PathRule, accuracy, find_classes, single
-from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, KernelEstimator, parameters
+from kernelmosaic.estimators._base import BaseMKL, KernelEstimator
 from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.factory import Parameters, solver_class
 from kernelmosaic.stacking import check_row_names
@@ -103,7 +112,6 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         return np.asarray(self._calibration.probabilities(outputs))
 
 
-@parameters
 class MKLClassifier(KernelClassifier, BaseMKL):
     """Support vector classification on a weighted sum of kernels.
 
@@ -254,22 +262,66 @@ class MKLClassifier(KernelClassifier, BaseMKL):
     array([0.5, 0.5])
     """
 
-    _: KW_ONLY
-    C: float | str = 1.0
-    multi_class: str = "ovr"
-    class_weight: Any = None
-    calibration: str | None = None
-    n_jobs: int | None = None
-    easymkl_lambda: float = 0.1
-
     path_rule: ClassVar[PathRule | None] = PathRule(score=accuracy)
+
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        C: float | str = 1.0,
+        multi_class: str = "ovr",
+        class_weight: Any = None,
+        calibration: str | None = None,
+        n_jobs: int | None = None,
+        easymkl_lambda: float = 0.1,
+        norm: float | str = 1,
+        weights: ArrayOrTensor = None,
+        fixed_weights: Any = None,
+        penalties: Any = None,
+        penalty_power: float = 0.5,
+        slack: int = 1,
+        solver: str = "newton",
+        missing: str | None = "neighbors",
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.C = C
+        self.multi_class = multi_class
+        self.class_weight = class_weight
+        self.calibration = calibration
+        self.n_jobs = n_jobs
+        self.easymkl_lambda = easymkl_lambda
+        self.norm = norm
+        self.weights = weights
+        self.fixed_weights = fixed_weights
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.slack = slack
+        self.solver = solver
+        self.missing = missing
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     def _task(self) -> ClassTask:
         learned = self.weights is None
         return Classes(type(self).__name__, None, self.class_weight, self.C, self.slack, self.multi_class, learned)
 
 
-@parameters(without=WEIGHTS)
 class BilinearMKLClassifier(KernelClassifier, BaseMKL):
     """Multi-class classification with one weight per class and kernel.
 
@@ -341,14 +393,41 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
     (3, 5)
     """
 
-    _: KW_ONLY
-    kappa: float = 1.0
-    solver: str = "newton"
-    calibration: str | None = None
-
+    # Samples must have all views.
     missing = None
     _has_normed_weights: ClassVar[bool] = False
     path_rule: ClassVar[PathRule | None] = PathRule("kappa", score=accuracy)
+
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        solver: str = "newton",
+        kappa: float = 1.0,
+        calibration: str | None = None,
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.solver = solver
+        self.kappa = kappa
+        self.calibration = calibration
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import _num_samples
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
-from kernelmosaic._typing import Array, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
+from kernelmosaic._typing import Array, Estimator, KernelsLike, MatrixLike, SampleWeight, Seed, Settings, TargetLike
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.calibration import CALIBRATIONS
 from kernelmosaic.engine.fit import fit
@@ -31,7 +31,6 @@ from kernelmosaic.engine.search import (
 )
 from kernelmosaic.engine.tasks import mean_deviation
 from kernelmosaic.engine.training_set import active_store
-from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor, MKLSurvival
 from kernelmosaic.learning.problem import progress
@@ -39,23 +38,41 @@ from kernelmosaic.machines.survival import PartialLikelihood
 from kernelmosaic.metrics import concordance, integrated_brier_score
 from kernelmosaic.stacking import check_row_names
 
+#: The default of `cv` in all searches.
+DEFAULT_FOLDS = 5
 
-@parameters
+#: The parameters of a search itself. The others are those of the estimator whose C and norm are
+#: chosen.
+SEARCH_PARAMETERS = (
+    "Cs",
+    "norms",
+    "cv",
+    "scoring",
+    "n_jobs",
+    "refit",
+    "scale",
+    "calibration",
+    "near",
+    "rule",
+    "verbose",
+)
+
+
 class PathSearch(BaseEstimator):
     """What all searches along a path share: folds, scores, the choice, and what is routed to whom."""
 
-    _: KW_ONLY
-    Cs: Any = 11
-    norms: Any = None
-    cv: Any = 5
-    scoring: Any = None
-    n_jobs: int | None = None
-    refit: bool = True
-    scale: bool = True
-    calibration: str | None = "sigmoid"
-    near: int | None = 1
-    rule: str = "best"
-    verbose: bool = False
+    # The parameters of a search, which every subclass has (`SEARCH_PARAMETERS`).
+    Cs: Any
+    norms: Any
+    cv: Any
+    scoring: Any
+    n_jobs: int | None
+    refit: bool
+    scale: bool
+    calibration: str | None
+    near: int | None
+    rule: str
+    verbose: bool
 
     # The machines of the folds, for intervals and sets of classes.
     _conformal: conformal.Conformal | None = None
@@ -64,7 +81,8 @@ class PathSearch(BaseEstimator):
 
     def _plain_params(self) -> Settings:
         """Return the parameters of the estimator of which C and the norm are chosen."""
-        return {name: one for name, one in self.get_params(deep=False).items() if name not in PathSearch._listed}
+        params = self.get_params(deep=False)
+        return {name: value for name, value in params.items() if name not in SEARCH_PARAMETERS}
 
     # scikit-learn's conventions ------------------------------------------------------------------------------------
 
@@ -230,10 +248,6 @@ def fit_choice(self: Any, X: MatrixLike, y: TargetLike, sample_weight: SampleWei
     return self
 
 
-#: The parameters that CV estimators choose.
-CHOSEN = ("C", "norm", "weights")
-
-
 def in_memory(X: MatrixLike) -> MatrixLike:
     """Return samples of which folds can be taken, or raise."""
     if isinstance(X, np.memmap):
@@ -246,7 +260,6 @@ def in_memory(X: MatrixLike) -> MatrixLike:
     return X
 
 
-@parameters(without=CHOSEN)
 class MKLClassifierCV(PathSearch, MKLClassifier):
     """:class:`MKLClassifier` with C and the norm of its weights chosen by cross-validation, and with probabilities.
 
@@ -341,7 +354,73 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
     (1, 3)
     """
 
-    norms = (1, 2, "uniform")
+    # Parameters of the estimator without a search, of which cross-validation chooses the values.
+    C: Any = None
+    norm: Any = None
+    weights: Any = None
+
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        Cs: Any = 11,
+        norms: Any = (1, 2, "uniform"),
+        cv: Any = 5,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        refit: bool = True,
+        scale: bool = True,
+        calibration: str | None = "sigmoid",
+        near: int | None = 1,
+        rule: str = "best",
+        verbose: bool = False,
+        multi_class: str = "ovr",
+        class_weight: Any = None,
+        easymkl_lambda: float = 0.1,
+        fixed_weights: Any = None,
+        penalties: Any = None,
+        penalty_power: float = 0.5,
+        slack: int = 1,
+        solver: str = "newton",
+        missing: str | None = "neighbors",
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+    ) -> None:
+        self.kernels = kernels
+        self.Cs = Cs
+        self.norms = norms
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.refit = refit
+        self.scale = scale
+        self.calibration = calibration
+        self.near = near
+        self.rule = rule
+        self.verbose = verbose
+        self.multi_class = multi_class
+        self.class_weight = class_weight
+        self.easymkl_lambda = easymkl_lambda
+        self.fixed_weights = fixed_weights
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.slack = slack
+        self.solver = solver
+        self.missing = missing
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
 
     fit = fit_choice
 
@@ -352,7 +431,6 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
     predict_set = conformal.predict_set
 
 
-@parameters(without=(*CHOSEN, "calibration"))
 class MKLRegressorCV(PathSearch, MKLRegressor):
     """:class:`MKLRegressor` with C and the norm of its weights chosen by cross-validation.
 
@@ -407,9 +485,73 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
     True
     """
 
-    epsilon = "auto"
-    norms = (1, 2, "uniform")
+    # Parameters of the estimator without a search, of which cross-validation chooses the values.
+    C: Any = None
+    norm: Any = None
+    weights: Any = None
+    # Regressions have no probabilities.
     calibration = None
+
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        Cs: Any = 11,
+        norms: Any = (1, 2, "uniform"),
+        cv: Any = 5,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        refit: bool = True,
+        scale: bool = True,
+        near: int | None = 1,
+        rule: str = "best",
+        verbose: bool = False,
+        epsilon: Any = "auto",
+        loss: str = "epsilon",
+        quantile: Any = 0.5,
+        fixed_weights: Any = None,
+        penalties: Any = None,
+        penalty_power: float = 0.5,
+        slack: int = 1,
+        solver: str = "newton",
+        missing: str | None = "neighbors",
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+    ) -> None:
+        self.kernels = kernels
+        self.Cs = Cs
+        self.norms = norms
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.refit = refit
+        self.scale = scale
+        self.near = near
+        self.rule = rule
+        self.verbose = verbose
+        self.epsilon = epsilon
+        self.loss = loss
+        self.quantile = quantile
+        self.fixed_weights = fixed_weights
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.slack = slack
+        self.solver = solver
+        self.missing = missing
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
 
     fit = fit_choice
 
@@ -421,7 +563,6 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
     predict_interval = conformal.predict_interval
 
 
-@parameters(without=(*CHOSEN, "calibration"))
 class MKLSurvivalCV(PathSearch, MKLSurvival):
     """:class:`MKLSurvival` with C and the norm of its weights chosen by cross-validation.
 
@@ -483,11 +624,71 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
     (True, (80,))
     """
 
-    Cs = 10
-    loss = "cox"
-    norms = (1, 2, "uniform")
+    # Parameters of the estimator without a search, of which cross-validation chooses the values.
+    C: Any = None
+    norm: Any = None
+    weights: Any = None
     # Survival functions are those of samples held out.
     calibration = "held out"
+
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        Cs: Any = 10,
+        norms: Any = (1, 2, "uniform"),
+        cv: Any = 5,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        refit: bool = True,
+        scale: bool = True,
+        near: int | None = 1,
+        rule: str = "best",
+        verbose: bool = False,
+        loss: str = "cox",
+        epsilon: float = 0.1,
+        fixed_weights: Any = None,
+        penalties: Any = None,
+        penalty_power: float = 0.5,
+        slack: int = 1,
+        solver: str = "newton",
+        missing: str | None = "neighbors",
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+    ) -> None:
+        self.kernels = kernels
+        self.Cs = Cs
+        self.norms = norms
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.refit = refit
+        self.scale = scale
+        self.near = near
+        self.rule = rule
+        self.verbose = verbose
+        self.loss = loss
+        self.epsilon = epsilon
+        self.fixed_weights = fixed_weights
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.slack = slack
+        self.solver = solver
+        self.missing = missing
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
 
     fit = fit_choice
 

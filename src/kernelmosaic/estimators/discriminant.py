@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,18 +14,17 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from kernelmosaic._checks import check_count, check_positive
-from kernelmosaic._typing import Array, ArrayOrTensor, MatrixLike, TargetLike
+from kernelmosaic._typing import Array, ArrayOrTensor, KernelsLike, MatrixLike, Seed, TargetLike
 from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.engine.discriminant import TraceMethod, left_out, make_rule
 from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import Indicators, PathRule, accuracy, single
-from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
+from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.learning.factory import Parameters, solver_class
 
 
-@parameters(without=WEIGHTS)
 class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClassifier, BaseMKL):
     """Regularised kernel discriminant analysis on a weighted sum of kernels; also a transformer.
 
@@ -137,19 +137,46 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     (150, 2)
     """
 
-    _: KW_ONLY
-    solver: str = "newton"
-    alpha: float | str = 5e-4
-    weights: ArrayOrTensor = None
-    decision: str = "least_squares"
-    tol: float = 5e-4
-
+    # Samples must have all views.
     missing = None
     # Single precision would leave nothing of a small λ.
     _stack_dtype = np.float64
     _knows_probabilities = True
     _has_normed_weights: ClassVar[bool] = False
     path_rule: ClassVar[PathRule | None] = PathRule("alpha", (1e-4, 1e2), descending=True, score=accuracy)
+
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        weights: ArrayOrTensor = None,
+        solver: str = "newton",
+        alpha: float | str = 5e-4,
+        decision: str = "least_squares",
+        tol: float = 5e-4,
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.weights = weights
+        self.solver = solver
+        self.alpha = alpha
+        self.decision = decision
+        self.tol = tol
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     # Fitting -------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,12 +13,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_C, check_count
-from kernelmosaic._typing import AnyArray, Array, Estimator, MatrixLike, Seed, TargetLike
+from kernelmosaic._typing import AnyArray, Array, Estimator, KernelsLike, MatrixLike, Seed, TargetLike
 from kernelmosaic.engine.fit import Recipe
 from kernelmosaic.engine.gates import GateMethod
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import PathRule, accuracy
-from kernelmosaic.estimators._base import WEIGHTS, BaseMKL, parameters
+from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLOneClass, MKLRegressor
 from kernelmosaic.gating import make_gating
@@ -85,22 +86,17 @@ class ProjectedSamples(TransformerMixin):
 
 
 # The methods of a transformer are wrapped already, and not all estimators have them.
-@parameters(without=WEIGHTS)
 class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """One gate per kernel, as a function of the sample, with the machine that a subclass names."""
 
-    _: KW_ONLY
-    gating: Any = "softmax"
-    gating_columns: Any = None
-    gating_kernel: Any = None
-    step: Any = "armijo"
-    n_init: int = 3
-    slack: int = 1
-    n_iter_no_change: int = 3
-    n_jobs: int | None = None
-    random_state: Seed = 0
-
-    tol = 1e-2
+    gating: Any
+    gating_columns: Any
+    gating_kernel: Any
+    step: Any
+    n_init: int
+    n_iter_no_change: int
+    # Gates are learned in the place of weights.
+    weights = None
     # The gate of a view that a sample lacks is zero.
     missing = GATED
 
@@ -190,7 +186,6 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         return self.fit(X, y, **options).transform(X)
 
 
-@parameters
 class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     """Support vector classifier on a locally weighted sum of kernels.
 
@@ -297,11 +292,57 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     (300, 3)
     """
 
-    _: KW_ONLY
-    C: float = 10.0
-
     # Gates below one shrink the kernels.
     path_rule: ClassVar[PathRule | None] = PathRule(range=(0.1, 1e3), score=accuracy)
+
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        C: float = 10.0,
+        slack: int = 1,
+        gating: Any = "softmax",
+        gating_columns: Any = None,
+        gating_kernel: Any = None,
+        step: Any = "armijo",
+        n_init: int = 3,
+        n_iter_no_change: int = 3,
+        n_jobs: int | None = None,
+        random_state: Seed = 0,
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-2,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        verbose: bool = False,
+        multi_class: str = "ovr",
+        class_weight: Any = None,
+        calibration: str | None = None,
+    ) -> None:
+        self.kernels = kernels
+        self.C = C
+        self.slack = slack
+        self.gating = gating
+        self.gating_columns = gating_columns
+        self.gating_kernel = gating_kernel
+        self.step = step
+        self.n_init = n_init
+        self.n_iter_no_change = n_iter_no_change
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.verbose = verbose
+        self.multi_class = multi_class
+        self.class_weight = class_weight
+        self.calibration = calibration
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -309,7 +350,6 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         check_C(self.C)
 
 
-@parameters
 class LocalizedMKLRegressor(BaseLocalized, MKLRegressor):
     """Support vector regression on a locally weighted sum of kernels.
 
@@ -352,13 +392,56 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
     (True, (60, 2))
     """
 
-    _: KW_ONLY
-    C: float = 10.0
-    epsilon: float = 0.1
-    loss: str = "epsilon"
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        C: float = 10.0,
+        epsilon: float = 0.1,
+        loss: str = "epsilon",
+        slack: int = 1,
+        gating: Any = "softmax",
+        gating_columns: Any = None,
+        gating_kernel: Any = None,
+        step: Any = "armijo",
+        n_init: int = 3,
+        n_iter_no_change: int = 3,
+        n_jobs: int | None = None,
+        random_state: Seed = 0,
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-2,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        verbose: bool = False,
+        quantile: Any = 0.5,
+    ) -> None:
+        self.kernels = kernels
+        self.C = C
+        self.epsilon = epsilon
+        self.loss = loss
+        self.slack = slack
+        self.gating = gating
+        self.gating_columns = gating_columns
+        self.gating_kernel = gating_kernel
+        self.step = step
+        self.n_init = n_init
+        self.n_iter_no_change = n_iter_no_change
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.verbose = verbose
+        self.quantile = quantile
 
 
-@parameters
 class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
     """One-class support vector machine on a locally weighted sum of kernels.
 
@@ -399,6 +482,45 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
     (array([-1]), (100, 3))
     """
 
-    _: KW_ONLY
-    nu: float = 0.5
-    gating: Any = "sigmoid"
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        nu: float = 0.5,
+        gating: Any = "sigmoid",
+        slack: int = 1,
+        gating_columns: Any = None,
+        gating_kernel: Any = None,
+        step: Any = "armijo",
+        n_init: int = 3,
+        n_iter_no_change: int = 3,
+        n_jobs: int | None = None,
+        random_state: Seed = 0,
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-2,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.nu = nu
+        self.gating = gating
+        self.slack = slack
+        self.gating_columns = gating_columns
+        self.gating_kernel = gating_kernel
+        self.step = step
+        self.n_init = n_init
+        self.n_iter_no_change = n_iter_no_change
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.verbose = verbose

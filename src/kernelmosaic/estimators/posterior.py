@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,17 +11,15 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_array
 
 from kernelmosaic._checks import check_C, check_choice, check_count, check_positive
-from kernelmosaic._typing import AnyArray, Array, MatrixLike, SampleWeight, TargetLike
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.backend import row_strips, to_host
 from kernelmosaic.engine.tasks import Labels, PathRule, Posteriors, find_classes, per_class
 from kernelmosaic.engine.training_set import active_store
-from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
 from kernelmosaic.stacking import check_row_names
 
 
-@parameters(without=("multi_class", "missing", "slack", "class_weight", "calibration", "n_jobs"))
 class PosteriorMKLClassifier(MKLClassifier):
     """Classification from class posteriors, on a weighted sum of kernels.
 
@@ -78,17 +77,61 @@ class PosteriorMKLClassifier(MKLClassifier):
     array([0, 1])
     """
 
-    _: KW_ONLY
-    C: float = 1.0
-    estimate: str = "neighbors"
-    n_neighbors: int = 5
-    bandwidth: float | str = "scott"
+    # It cannot be learned here.
+    C: float
     # Samples must have all views.
     missing = None
 
     _knows_probabilities = True
     # Targets of a fold would be posteriors that its samples do not have by themselves.
     path_rule: ClassVar[PathRule | None] = None
+
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        C: float = 1.0,
+        estimate: str = "neighbors",
+        n_neighbors: int = 5,
+        bandwidth: float | str = "scott",
+        easymkl_lambda: float = 0.1,
+        norm: float | str = 1,
+        weights: ArrayOrTensor = None,
+        fixed_weights: Any = None,
+        penalties: Any = None,
+        penalty_power: float = 0.5,
+        solver: str = "newton",
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.C = C
+        self.estimate = estimate
+        self.n_neighbors = n_neighbors
+        self.bandwidth = bandwidth
+        self.easymkl_lambda = easymkl_lambda
+        self.norm = norm
+        self.weights = weights
+        self.fixed_weights = fixed_weights
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.solver = solver
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples and their posteriors or labels.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,19 +13,18 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_positive
-from kernelmosaic._typing import Array, MatrixLike, SampleWeight, Settings, TargetLike
+from kernelmosaic._typing import Array, ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, Settings, TargetLike
 from kernelmosaic.backend import to_host
 from kernelmosaic.engine.calibration import Curves, LocationScale, ProportionalHazards
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import Novelty, Numbers, PathRule, Times, mean_deviation, require_event
-from kernelmosaic.estimators._base import BaseMKL, parameters
+from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.views import one_class_kernels
 from kernelmosaic.metrics import concordance, read_times
 from kernelmosaic.stacking import check_row_names
 
 
-@parameters
 class MKLRegressor(RegressorMixin, BaseMKL):
     """Support vector regression on a weighted sum of kernels.
 
@@ -91,12 +91,54 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     (60, 3)
     """
 
-    _: KW_ONLY
-    C: float = 1.0
-    epsilon: Any = 0.1
-    loss: str = "epsilon"
-
-    quantile: Any = 0.5
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        C: float = 1.0,
+        epsilon: Any = 0.1,
+        loss: str = "epsilon",
+        quantile: Any = 0.5,
+        norm: float | str = 1,
+        weights: ArrayOrTensor = None,
+        fixed_weights: Any = None,
+        penalties: Any = None,
+        penalty_power: float = 0.5,
+        slack: int = 1,
+        solver: str = "newton",
+        missing: str | None = "neighbors",
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.C = C
+        self.epsilon = epsilon
+        self.loss = loss
+        self.quantile = quantile
+        self.norm = norm
+        self.weights = weights
+        self.fixed_weights = fixed_weights
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.slack = slack
+        self.solver = solver
+        self.missing = missing
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     @property
     def path_rule(self) -> PathRule:  # type: ignore[override]
@@ -149,7 +191,6 @@ def observed(y: Array) -> NDArray[np.int64]:
     return y[:, 0].astype(np.int64)
 
 
-@parameters
 class MKLSurvival(RegressorMixin, BaseMKL):
     """Survival times on a weighted sum of kernels, with censored samples: by regression, hazards or ranks.
 
@@ -213,12 +254,54 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     True
     """
 
-    _: KW_ONLY
-    C: float = 1.0
-    loss: str = "censored"
-    epsilon: float = 0.1
-
     path_rule: ClassVar[PathRule | None] = PathRule(range=(1e-3, 1e2), strata=observed, score=concordance)
+
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        C: float = 1.0,
+        loss: str = "censored",
+        epsilon: float = 0.1,
+        norm: float | str = 1,
+        weights: ArrayOrTensor = None,
+        fixed_weights: Any = None,
+        penalties: Any = None,
+        penalty_power: float = 0.5,
+        slack: int = 1,
+        solver: str = "newton",
+        missing: str | None = "neighbors",
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.C = C
+        self.loss = loss
+        self.epsilon = epsilon
+        self.norm = norm
+        self.weights = weights
+        self.fixed_weights = fixed_weights
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.slack = slack
+        self.solver = solver
+        self.missing = missing
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples and their times.
@@ -352,7 +435,6 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         return tags
 
 
-@parameters
 class MKLOneClass(OutlierMixin, BaseMKL):
     """One-class support vector machine on a weighted sum of kernels.
 
@@ -403,10 +485,50 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     True
     """
 
-    _: KW_ONLY
-    nu: float = 0.5
-
     path_rule: ClassVar[PathRule | None] = PathRule("nu", (1e-2, 0.5))
+
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        nu: float = 0.5,
+        norm: float | str = 1,
+        weights: ArrayOrTensor = None,
+        fixed_weights: Any = None,
+        penalties: Any = None,
+        penalty_power: float = 0.5,
+        slack: int = 1,
+        solver: str = "newton",
+        missing: str | None = "neighbors",
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.nu = nu
+        self.norm = norm
+        self.weights = weights
+        self.fixed_weights = fixed_weights
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.slack = slack
+        self.solver = solver
+        self.missing = missing
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
         return one_class_kernels()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -42,7 +42,7 @@ from kernelmosaic.engine.training_set import (
     active_store,
     read_training_set,
 )
-from kernelmosaic.estimators._base import KernelEstimator, parameters
+from kernelmosaic.estimators._base import KernelEstimator
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.frames import is_sparse
 from kernelmosaic.gram.feature_maps import FeatureMaps, check_ranks
@@ -216,29 +216,20 @@ def entries_with_widths(options: KernelOptions, learned: RidgeLearned) -> list[E
     ]
 
 
-@parameters
 class BaseRidge(KernelEstimator):
     """What both estimators share: the parameters, the fit, and what the closed form of leave-one-out gives."""
 
-    kernels: KernelsLike = None
-    _: KW_ONLY
-    criterion: str = "auto"
-    alpha: float | str = "learn"
-    weights: ArrayOrTensor = None
-    weight_prior: float | str = "auto"
-    scale: bool = True
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: int | Sequence[int] = 500
-    missing: str = "neighbors"
-    subsample: int | str | None = "auto"
-    n_init: int = 2
-    tol: float = 1e-3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    random_state: Seed = None
-    verbose: bool = False
+    criterion: str
+    alpha: float | str
+    weights: ArrayOrTensor
+    weight_prior: float | str
+    scale: bool
+    subsample: int | str | None
+    n_init: int
+    max_iter: int
+    verbose: bool
+    # Only regressions have this parameter.
+    per_target: bool = False
 
     # The digits of a small ridge need double precision.
     _stack_dtype = np.float64
@@ -270,7 +261,7 @@ class BaseRidge(KernelEstimator):
         """Return samples of all classes and groups that weights are learned from; None if all are."""
         n = len(targets.Y)
         count = n if self.subsample is None else _LEARNED_FROM if self.subsample == "auto" else int(self.subsample)
-        if count >= n or getattr(self, "per_target", False) or options.approximation is not None:
+        if count >= n or self.per_target or options.approximation is not None:
             return None
         # Kernels of pairs are products with the matrices of their members, whatever the number of pairs.
         if any(isinstance(entry.kernel, Pairwise) for entry in options.entries):
@@ -299,7 +290,7 @@ class BaseRidge(KernelEstimator):
         self._warn_of_repeats(given.X, targets)
         scaled = self.scaled(given, self.scale)
         # Products with many targets are worth a device.
-        options = self.kernel_options(scaled).placed(n, 0 if getattr(self, "per_target", False) else 2000)
+        options = self.kernel_options(scaled).placed(n, 0 if self.per_target else 2000)
         options = replace(options, entries=self._written_out(scaled))
         some = self._rows_to_learn_from(targets, options)
         most = RidgeOptions.width_rows if some is None else len(some)
@@ -868,7 +859,6 @@ def _filled_by_means(Y: Array) -> Array:
     return np.where(missing, means, Y).astype(Y.dtype)
 
 
-@parameters
 class MKLRidgeCV(RegressorMixin, BaseRidge):
     """Kernel ridge regression with weights and ridge learned by leave-one-out error or evidence, without folds.
 
@@ -984,9 +974,50 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     (3, 2)
     """
 
-    _: KW_ONLY
-    per_target: bool = False
-    n_candidates: int = 210
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        per_target: bool = False,
+        n_candidates: int = 210,
+        criterion: str = "auto",
+        alpha: float | str = "learn",
+        weights: ArrayOrTensor = None,
+        weight_prior: float | str = "auto",
+        scale: bool = True,
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        missing: str = "neighbors",
+        subsample: int | str | None = "auto",
+        n_init: int = 2,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.per_target = per_target
+        self.n_candidates = n_candidates
+        self.criterion = criterion
+        self.alpha = alpha
+        self.weights = weights
+        self.weight_prior = weight_prior
+        self.scale = scale
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.missing = missing
+        self.subsample = subsample
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, groups: TargetLike = None) -> Self:
         """Fit to samples and their targets.
@@ -1350,7 +1381,6 @@ def _split_score(terms: Array, intercept: Array, y: Array) -> Array:
     return np.asarray(shares / np.sum(centred**2, axis=0))
 
 
-@parameters
 class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
     """Least-squares classification with weights and ridge learned by leave-one-out log-loss, without folds.
 
@@ -1394,10 +1424,50 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
     ((2, 3), True)
     """
 
-    _: KW_ONLY
-    class_weight: Any = None
-
     _knows_probabilities = True
+
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        *,
+        class_weight: Any = None,
+        criterion: str = "auto",
+        alpha: float | str = "learn",
+        weights: ArrayOrTensor = None,
+        weight_prior: float | str = "auto",
+        scale: bool = True,
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        missing: str = "neighbors",
+        subsample: int | str | None = "auto",
+        n_init: int = 2,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.class_weight = class_weight
+        self.criterion = criterion
+        self.alpha = alpha
+        self.weights = weights
+        self.weight_prior = weight_prior
+        self.scale = scale
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.missing = missing
+        self.subsample = subsample
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, groups: TargetLike = None) -> Self:
         """Fit to samples and their classes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed
 from kernelmosaic.engine.training_set import ExactSet, TrainingSet, read_training_set
-from kernelmosaic.estimators._base import KernelEstimator, parameters
+from kernelmosaic.estimators._base import KernelEstimator
 from kernelmosaic.kernels import Gaussian, Kernel
 from kernelmosaic.learning import unlabelled
 from kernelmosaic.learning.fixed import given_weights
@@ -34,22 +34,11 @@ def unlabelled_kernels() -> list[Kernel]:
     return [Gaussian()]
 
 
-@parameters
 class UnlabelledEstimator(KernelEstimator):
     """What both estimators share: samples in, their kernels, and weights that no labels decide."""
 
-    kernels: KernelsLike = None
-    _: KW_ONLY
-    weights: ArrayOrTensor = "screen"
-    scale: bool = True
-    missing: str | None = "neighbors"
-    normalize: str | None = "centered"
-    approximation: str | None = None
-    rank: int | Sequence[int] = 500
-    tol: float = 1e-10
-    memory_budget: float | None = None
-    device: str | None = None
-    random_state: Seed = None
+    weights: ArrayOrTensor
+    scale: bool
 
     def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
         return unlabelled_kernels()
@@ -141,7 +130,6 @@ class UnlabelledEstimator(KernelEstimator):
         return found
 
 
-@parameters
 class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnlabelledEstimator):
     """Principal components of several views, by the sum of their kernels.
 
@@ -230,9 +218,34 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
     True
     """
 
-    kernels: KernelsLike = None
-    n_components: int = 2
-    _: KW_ONLY
+    def __init__(
+        self,
+        kernels: KernelsLike = None,
+        n_components: int = 2,
+        *,
+        weights: ArrayOrTensor = "screen",
+        scale: bool = True,
+        missing: str | None = "neighbors",
+        normalize: str | None = "centered",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-10,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+    ) -> None:
+        self.kernels = kernels
+        self.n_components = n_components
+        self.weights = weights
+        self.scale = scale
+        self.missing = missing
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -259,7 +272,6 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
         return self._outputs(X)
 
 
-@parameters
 class MKLClustering(ClusterMixin, UnlabelledEstimator):
     """Clusters of samples with several views, by k-means in an embedding of the sum of their kernels.
 
@@ -331,15 +343,44 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
     True
     """
 
-    n_clusters: int | str = "auto"
-    kernels: KernelsLike = None
-    _: KW_ONLY
-    embedding: str = "kernel"
-    n_components: int | str = "auto"
-    n_neighbors: int | str = "auto"
-    n_init: int = 10
-
     _graph: NeighborGraph | None = None
+
+    def __init__(
+        self,
+        n_clusters: int | str = "auto",
+        kernels: KernelsLike = None,
+        *,
+        embedding: str = "kernel",
+        n_components: int | str = "auto",
+        n_neighbors: int | str = "auto",
+        n_init: int = 10,
+        weights: ArrayOrTensor = "screen",
+        scale: bool = True,
+        missing: str | None = "neighbors",
+        normalize: str | None = "centered",
+        approximation: str | None = None,
+        rank: int | Sequence[int] = 500,
+        tol: float = 1e-10,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Seed = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.kernels = kernels
+        self.embedding = embedding
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.n_init = n_init
+        self.weights = weights
+        self.scale = scale
+        self.missing = missing
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
@@ -22,7 +21,6 @@ from kernelmosaic.engine.calibration import CALIBRATIONS
 from kernelmosaic.engine.conformal import Conformal
 from kernelmosaic.engine.pipelines import divide_pipeline
 from kernelmosaic.engine.search import path_rule, predicts_targets, read_samples
-from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators.cv import PathSearch, in_memory
 from kernelmosaic.stacking import check_row_names
 
@@ -81,7 +79,6 @@ class Wrapper(MetaEstimatorMixin):
         return tags
 
 
-@parameters
 class PathSearchCV(Wrapper, PathSearch):
     """C, and on request the norm of the weights, chosen by cross-validation for an estimator with kernels.
 
@@ -180,9 +177,36 @@ class PathSearchCV(Wrapper, PathSearch):
     (True, (150, 2), (150, 3))
     """
 
-    estimator: Estimator
-
     _fitted_name = "best_estimator_"
+
+    def __init__(
+        self,
+        estimator: Estimator,
+        *,
+        Cs: Any = 11,
+        norms: Any = None,
+        cv: Any = 5,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        refit: bool = True,
+        scale: bool = True,
+        calibration: str | None = "sigmoid",
+        near: int | None = 1,
+        rule: str = "best",
+        verbose: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.Cs = Cs
+        self.norms = norms
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.refit = refit
+        self.scale = scale
+        self.calibration = calibration
+        self.near = near
+        self.rule = rule
+        self.verbose = verbose
 
     def fit(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> Self:
         """Choose by cross-validation, and fit the choice to all samples.
@@ -253,7 +277,6 @@ class PathSearchCV(Wrapper, PathSearch):
         return router.add(estimator=self.estimator, method_mapping=to_fit)
 
 
-@parameters
 class SplitConformal(Wrapper, BaseEstimator):
     """Intervals around the predictions of any regressor, or sets of classes by any classifier, with their coverage.
 
@@ -300,10 +323,16 @@ class SplitConformal(Wrapper, BaseEstimator):
     True
     """
 
-    estimator: Estimator
-    _: KW_ONLY
-    calibration_size: float = 0.25
-    random_state: Seed = None
+    def __init__(
+        self,
+        estimator: Estimator,
+        *,
+        calibration_size: float = 0.25,
+        random_state: Seed = None,
+    ) -> None:
+        self.estimator = estimator
+        self.calibration_size = calibration_size
+        self.random_state = random_state
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
         """Fit the estimator to some of the samples, and keep the residuals of the others.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, product
 from math import ceil
@@ -27,7 +27,6 @@ from kernelmosaic.engine.pipelines import last_step
 from kernelmosaic.engine.samples import read_targets
 from kernelmosaic.engine.search import check_one_score, read_folds, resolution
 from kernelmosaic.engine.training_set import SharedKernels
-from kernelmosaic.estimators._base import parameters
 from kernelmosaic.kernels.views import PerColumn, lay_specs, read_kernels, term_names
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.stacking import check_row_names
@@ -478,7 +477,6 @@ class _Run:
     responses: list[float] = field(default_factory=list)
 
 
-@parameters
 class ResponseSurfaceSearchCV(BaseSearchCV):
     """Search positive parameters on the log10 scale by a response surface on the validation score.
 
@@ -551,25 +549,41 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
     ['d[polynomial]', 'd[gaussian]']
     """
 
-    estimator: Estimator
-    on: Any = "penalties"
-    _: KW_ONLY
-    step: Any = 0.3
-    bounds: Any = (-1, 1)
-    order: int = 2
-    tol: float = 0.01
-    max_iter: int = 20
-    scoring: Any = None
-    cv: Any = None
-    n_jobs: int | None = None
-    refit: Any = True
-    error_score: Any = np.nan
-    verbose: bool = False
-
     pre_dispatch = "2*n_jobs"
     return_train_score = False
     # Of the copy that scikit-learn fits.
     _run: Any = None
+
+    def __init__(
+        self,
+        estimator: Estimator,
+        on: Any = "penalties",
+        *,
+        step: Any = 0.3,
+        bounds: Any = (-1, 1),
+        order: int = 2,
+        tol: float = 1e-2,
+        max_iter: int = 20,
+        scoring: Any = None,
+        cv: Any = None,
+        n_jobs: int | None = None,
+        refit: Any = True,
+        error_score: Any = np.nan,
+        verbose: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.on = on
+        self.step = step
+        self.bounds = bounds
+        self.order = order
+        self.tol = tol
+        self.max_iter = max_iter
+        self.scoring = scoring
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.refit = refit
+        self.error_score = error_score
+        self.verbose = verbose
 
     def fit(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> Self:
         """Search, and fit the best point on all samples.
