@@ -19,6 +19,7 @@ from kernelmosaic.engine.calibration import Curves, LocationScale, ProportionalH
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import Novelty, Numbers, PathRule, Times, mean_deviation, require_event
 from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators.inputs import NO_TARGETS, NUMBERS
 from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.views import one_class_kernels
 from kernelmosaic.metrics import concordance, read_times
@@ -146,7 +147,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         with refuse_text(X, y):
-            given = self._read_input(X, y, sample_weight=sample_weight, y_numeric=True, multi_output=True)
+            given = self._read_input(X, y, sample_weight, NUMBERS)
             return replace(given, y=np.asarray(given.y, dtype=np.float64))
 
     def _task(self) -> Numbers:
@@ -328,7 +329,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         with refuse_text(X, y):
             # Without y, scikit-learn raises.
             times = y if y is None else read_times(y)
-        given = self._read_input(X, times, sample_weight=sample_weight, y_numeric=True, multi_output=True)
+        given = self._read_input(X, times, sample_weight, NUMBERS)
         if self.loss == "censored" and not given.y[:, 1].all():
             raise ValueError(
                 f"y: the time of sample {np.argmin(given.y[:, 1])} is 0; times must be positive with loss='censored', "
@@ -538,7 +539,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         return super().fit(X, y, sample_weight)
 
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
-        return self._read_input(X, sample_weight=sample_weight)
+        return self._read_input(X, None, sample_weight, NO_TARGETS)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
