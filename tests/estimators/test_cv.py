@@ -635,7 +635,7 @@ def test_what_is_no_number_is_left_alone():
     ]
     model = MKLClassifierCV(kernels, Cs=[1, 10], cv=3).fit(table, y)
     assert model.best_score_ > 0.6
-    np.testing.assert_array_equal(model._standardizer.columns, [1])
+    np.testing.assert_array_equal(model._input_rules.standardizer.columns, [1])
     assert model.predict(table.iloc[:3]).shape == (3,)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError, fields
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -14,8 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
-from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
-from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Spectrum, family, per_column
+from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor, MKLRidgeCV, load, save
+from kernelmosaic.estimators.inputs import CLASSES, NUMBERS, read_new_samples, read_samples
+from kernelmosaic.kernels import Clinical, Gaussian, Linear, Polynomial, Precomputed, Spectrum, family, per_column
 
 KERNELS = [("line", Linear()), ("square", Polynomial()), ("bell", Gaussian("median"))]
 NAMES = ["a", "b", "c", "d"]
@@ -230,3 +233,91 @@ def test_a_family_of_widths(data):
 def test_text_for_targets_of_a_regressor():
     with pytest.raises(ValueError, match=r"y holds text \('b'\) where one number per sample is needed"):
         MKLRegressor().fit(np.eye(3), [1.0, "b", "c"])
+
+
+# Rules of a fit, by which new samples are read --------------------------------------------------------------------
+
+
+def patients():
+    rng = np.random.RandomState(0)
+    clinic = pd.DataFrame({"age": rng.randint(20, 80, 40).astype(float), "sex": rng.choice(["f", "m"], 40)})
+    expression = pd.DataFrame(rng.standard_normal((40, 3)), columns=["g1", "g2", "g3"])
+    kernels = [("clinic", Clinical(), ["clinic__age", "clinic__sex"]), ("genes", Linear(), make_genes)]
+    return {"clinic": clinic, "genes": expression}, expression["g1"].to_numpy(), kernels
+
+
+def make_genes(table):
+    return [name for name in table.columns if name.startswith("genes__")]
+
+
+def test_reading_samples_changes_no_estimator():
+    tables, y, kernels = patients()
+    model = MKLRidgeCV(kernels)
+    before = dict(vars(model))
+    training_set, rules = read_samples(tables, y, None, NUMBERS, model)
+    assert vars(model) == before
+    assert training_set.X.shape == (40, 5)
+    assert training_set.views == {"clinic": [0, 1], "genes": [2, 3, 4]}
+    assert rules.n_columns == 5
+    assert list(rules.column_names) == ["clinic__age", "clinic__sex", "genes__g1", "genes__g2", "genes__g3"]
+    assert rules.columns_of_tables["genes"] == ["genes__g1", "genes__g2", "genes__g3"]
+    assert {column: sorted(categories) for column, categories in rules.categories.items()} == {1: ["f", "m"]}
+    assert rules.standardizer is None
+    with pytest.raises(FrozenInstanceError):
+        rules.n_columns = 3
+
+
+def test_new_samples_are_read_by_the_rules_alone():
+    tables, y, kernels = patients()
+    fitted = MKLRidgeCV(kernels).fit(tables, y)
+    rules = fitted._input_rules
+    expected = fitted.read(tables)
+    # Another estimator with the same columns, and with parameters that say something else.
+    other = MKLRidgeCV([Spectrum(2)], missing=None)
+    other.n_features_in_, other.feature_names_in_ = fitted.n_features_in_, fitted.feature_names_in_
+    table = read_new_samples(tables, rules, other)
+    np.testing.assert_array_equal(table, expected)
+    strange = {**tables, "clinic": tables["clinic"].assign(sex="x")}
+    with pytest.warns(UserWarning, match="column 'clinic__sex' holds 'x', which is not in the training set"):
+        read_new_samples(strange, rules, other)
+
+
+def test_a_model_file_keeps_the_rules(tmp_path):
+    pytest.importorskip("skops")
+    tables, y, kernels = patients()
+    kernels[1] = ("genes", Linear(), ["genes__g1", "genes__g2", "genes__g3"])
+    model = MKLRidgeCV(kernels).fit(tables, y)
+    save(model, tmp_path / "model.skops")
+    copy = load(tmp_path / "model.skops")
+    for field in fields(model._input_rules):
+        value, loaded = getattr(model._input_rules, field.name), getattr(copy._input_rules, field.name)
+        if field.name == "standardizer":
+            np.testing.assert_array_equal(loaded.columns, value.columns)
+        else:
+            np.testing.assert_array_equal(loaded, value)
+            assert type(loaded) is type(value)
+    np.testing.assert_array_equal(copy.predict(tables), model.predict(tables))
+
+
+def test_rules_follow_the_last_fit(data):
+    X, y = data
+    model = MKLClassifier([Linear()])
+    _, rules = read_samples(X, y, None, CLASSES, model)
+    assert rules.column_names is None
+    named = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
+    model.fit(named, y)
+    assert list(model.feature_names_in_) == list(named.columns)
+    model.fit(X[:, :2], y)
+    assert model.n_features_in_ == 2
+    assert not hasattr(model, "feature_names_in_")
+    with pytest.raises(ValueError, match="X has 4 features, but MKLClassifier is expecting 2 features as input"):
+        model.predict(X[:, :4])
+
+
+def test_samples_held_out_are_read_by_the_others(data):
+    X, _ = data
+    table, held_out = MKLClassifier([Linear()]).read_parts(X[:30], X[30:].tolist())
+    np.testing.assert_array_equal(table, X[:30])
+    np.testing.assert_array_equal(held_out, X[30:])
+    with pytest.raises(ValueError, match="features as input"):
+        MKLClassifier([Linear()]).read_parts(X[:30], X[30:, :1])

@@ -24,6 +24,8 @@ from kernelmosaic import (
     estimators,
     model_selection,
 )
+from kernelmosaic.estimators._base import DEFAULT_RANK
+from kernelmosaic.estimators.cv import DEFAULT_FOLDS, SEARCH_PARAMETERS
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, family, per_column
 
 
@@ -185,6 +187,14 @@ def test_every_estimator_lists_its_parameters_in_its_own_init(kind):
     assert inherited == []
     by_name = [parameter.name for parameter in parameters.values() if parameter.kind is parameter.KEYWORD_ONLY]
     assert by_name == list(parameters)[-len(by_name) :]
+
+
+def test_named_defaults_are_those_of_all_constructors():
+    parameters = [signature(kind).parameters for kind in ESTIMATORS]
+    assert {named["rank"].default for named in parameters if "rank" in named} == {DEFAULT_RANK}
+    assert {named["cv"].default for named in parameters if "norms" in named} == {DEFAULT_FOLDS}
+    shared = set.intersection(*(set(named) for named in parameters if "norms" in named))
+    assert set(SEARCH_PARAMETERS) - {"calibration"} <= shared
 
 
 class ShortList(MKLClassifier):

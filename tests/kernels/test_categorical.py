@@ -85,7 +85,7 @@ def test_estimators_read_tables_by_the_names_of_their_columns(tmp_path):
     model = MKLClassifierCV(kernels, Cs=[1.0, 100.0], cv=2).fit(FRAME, y)
     assert model.score(FRAME, y) > 0.9
     # Columns that a table kernel reads keep their numbers.
-    assert_array_equal(model._standardizer.columns, [])
+    assert_array_equal(model._input_rules.standardizer.columns, [])
     save(model, tmp_path / "model.skops")
     assert_array_equal(load(tmp_path / "model.skops").predict(FRAME), model.predict(FRAME))
     with pytest.raises(ValueError, match="give text to Categorical"):

@@ -60,9 +60,9 @@ def test_cross_validation_does_not_standardise_counts():
     X = np.hstack([DENSE[:80, :10], 100.0 * RNG.randn(80, 2)])
     kernels = [("counts", Tanimoto(), slice(0, 10)), ("rest", Gaussian(), [10, 11])]
     model = MKLClassifierCV(kernels, Cs=2, cv=2).fit(X, y)
-    assert_array_equal(model._standardizer.columns, [10, 11])
+    assert_array_equal(model._input_rules.standardizer.columns, [10, 11])
     sums = [("sum", 2.0 * Tanimoto() + Linear() * Tanimoto(), slice(0, 10)), kernels[1]]
-    assert_array_equal(MKLClassifierCV(sums, Cs=2, cv=2).fit(X, y)._standardizer.columns, [10, 11])
+    assert_array_equal(MKLClassifierCV(sums, Cs=2, cv=2).fit(X, y)._input_rules.standardizer.columns, [10, 11])
 
 
 def test_landmarks_serve_it_and_fourier_features_say_that_they_do_not():

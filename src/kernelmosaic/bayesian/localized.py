@@ -152,7 +152,7 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         model = LocalModel(weights, intercepts, gates, check_positive("margin", self.margin, zero=True))
         self._inputs = GateInputs.none()
         if P > 1:
-            if self.gating_columns is None and set(self._kernels_take("input_kind")) != {"numbers"}:
+            if self.gating_columns is None and set(self.kernel_traits("input_kind")) != {"numbers"}:
                 raise ValueError("gating_columns=None: gates read numbers; name numeric columns.")
             self._inputs = GateInputs.fit(data.samples, data.table, self.gating_columns, None, data.weight)
         Z = _with_ones(self._inputs(data.samples))

@@ -27,7 +27,7 @@ from kernelmosaic.cli.requests import ClusterRequest, EmbedRequest, FitRequest, 
 from kernelmosaic.cli.training_table import TrainingTable, read_training_table
 from kernelmosaic.engine.search import PathOptions, PathResult, describe_choice, read_samples, search_paths
 from kernelmosaic.estimators.card import ModelCard
-from kernelmosaic.estimators.cv import MKLClassifierCV, PathSearch
+from kernelmosaic.estimators.cv import DEFAULT_FOLDS, MKLClassifierCV
 from kernelmosaic.model_selection import ResponseSurfaceSearchCV
 from kernelmosaic.persistence import save
 from kernelmosaic.reports import Page
@@ -265,7 +265,7 @@ def make_splitter(training: TrainingTable) -> Any:
         )
     if request.method == "ridge":
         return None
-    folds = PathSearch.cv if request.folds is None else request.folds
+    folds = DEFAULT_FOLDS if request.folds is None else request.folds
     shuffled = {"shuffle": request.seed is not None, "random_state": request.seed}
     if request.task not in ("classification", "survival"):
         # One row alone has no R².

@@ -24,6 +24,7 @@ from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import PathRule, accuracy, single
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators.classifier import KernelClassifier
+from kernelmosaic.estimators.inputs import COLUMNS_OF_CLASSES
 from kernelmosaic.learning.factory import Parameters, solver_class
 
 
@@ -200,7 +201,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return super().fit(X, y)
 
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: None) -> FitInput:
-        given = self._read_input(X, y, multi_output=True)
+        given = self._read_input(X, y, None, COLUMNS_OF_CLASSES)
         y = given.y
         if np.ndim(y) != 2 or np.shape(y)[1] == 1:
             return replace(given, y=np.asarray(column_or_1d(y, warn=True)))

@@ -1,10 +1,8 @@
-"""Samples as they are given: each counted once, checked where they are, their columns on one scale."""
+"""Samples of a fit: each counted once, their columns on one scale, and what new ones are compared with."""
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import itemgetter
@@ -14,16 +12,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils import _safe_indexing, check_array, check_consistent_length, column_or_1d
+from sklearn.utils import _safe_indexing
 from sklearn.utils.sparsefuncs import mean_variance_axis
-from sklearn.utils.validation import _check_n_features, _check_sample_weight
 
 from kernelmosaic._checks import warn_caller
-from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, MatrixLike, RowIndex, SampleWeight, TargetLike
-from kernelmosaic.backend import is_dask, to_host
-from kernelmosaic.frames import is_pandas, is_polars, is_series, read_frame, series_values
+from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike, RowIndex, TargetLike
+from kernelmosaic.backend import is_dask
 from kernelmosaic.gram.missing import present_views
-from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, gathered, open_rows
+from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
 from kernelmosaic.kernels.categorical import Clinical
 from kernelmosaic.kernels.pairs import Pairwise
@@ -195,30 +191,6 @@ def is_streamed(X: MatrixLike) -> bool:
     return isinstance(X, np.memmap | str | Path | RowSource) or is_dask(X)
 
 
-def validate_rows(
-    model: Estimator, X: MatrixLike, y: Sequence[Any], reset: bool, y_numeric: bool = False, multi_output: bool = False
-) -> Any:
-    """Check the form of samples that stay where they are; what the blocks hold is checked as they are read."""
-    rows = open_rows(X)
-    if isinstance(rows, ArrayRows) and rows.X.ndim != 2:
-        raise ValueError(f"X has {rows.X.ndim} dimensions: give samples in rows and features in columns.")
-    if isinstance(rows, ArrayRows) and rows.X.dtype.kind not in "biuf":
-        raise ValueError(f"X has the dtype {rows.X.dtype}: a memory map must hold real numbers.")
-    _check_n_features(model, rows, reset=reset)
-    if reset and rows.names is not None:
-        model.feature_names_in_ = np.array(rows.names, dtype=object)
-    if not y:
-        return rows
-    if y[0] is None:
-        raise ValueError("y is None: give one target per sample.")
-    target = gathered([y[0]])[0] if is_dask(y[0]) else y[0]
-    target = read_targets(target, y_numeric)
-    target = np.asarray(target) if multi_output else column_or_1d(target, warn=True)
-    check_consistent_length(rows, target)
-    kinds = {"dtype": np.float64} if y_numeric else {"dtype": None, "ensure_all_finite": target.dtype.kind == "f"}
-    return rows, check_array(target, ensure_2d=False, input_name="y", **kinds)
-
-
 def named_columns(rows: RowIndex) -> MatrixLike:
     """Return an empty table with the columns of a source of rows, by which kernels find theirs."""
     if not isinstance(rows, RowSource):
@@ -228,54 +200,6 @@ def named_columns(rows: RowIndex) -> MatrixLike:
     import pandas as pd
 
     return pd.DataFrame(columns=rows.names, dtype=np.float64)
-
-
-def read_targets(y: TargetLike, is_number: bool) -> TargetLike:
-    """Return targets as an array, those that are to be numbers as numbers, or raise if a sample has none.
-
-    Parameters
-    ----------
-    y : list, array, Series or data frame
-        Targets. Those whose form is wrong in another way are returned as they are; scikit-learn's check refuses them.
-    is_number : bool
-        Whether targets are numbers, not classes.
-    """
-    values = y
-    if is_pandas(y) or is_polars(y):
-        values = np.asarray(read_frame(y))
-    elif is_series(y):
-        values = series_values(y)
-    elif isinstance(y, list | tuple):
-        with suppress(ValueError):  # rows of different lengths
-            values = np.array(y, dtype=object)
-    if not isinstance(values, np.ndarray) or values.dtype.kind not in ("f", "O"):
-        return y
-    empty = is_missing(values)
-    if empty.any():
-        rows = np.unique(np.argwhere(empty)[:, 0])
-        raise ValueError(
-            f"Input y contains NaN: {len(rows)} of {len(values)} samples have no target, the first of them sample "
-            f"{rows[0]}; leave them out of X and y."
-        )
-    if is_number and values.dtype.kind == "O":
-        with suppress(TypeError, ValueError):  # text, which scikit-learn's check refuses
-            return values.astype(np.float64)
-    return y if isinstance(y, list | tuple) else values
-
-
-def read_sample_weight(sample_weight: SampleWeight, X: MatrixLike) -> Array:
-    """Return the weights of samples, or raise saying what is wrong."""
-    sample_weight = to_host(sample_weight)
-    try:
-        given = np.asarray(sample_weight)
-        if given.dtype.kind == "c":
-            raise TypeError("complex numbers")
-        given = given.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"sample_weight={reprlib.repr(sample_weight)}: give one number per sample, or None.") from None
-    if given.size > 0 and not given.any():
-        raise ValueError("sample_weight is zero everywhere: at least one sample must count.")
-    return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
 
 
 # On one scale -------------------------------------------------------------------------------------------------------

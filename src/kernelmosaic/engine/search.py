@@ -1006,8 +1006,8 @@ def _follow_fold(
         # What the steps learn they learn from the training samples of the fold.
         prepared = steps if isinstance(steps, PreparedFold) else PreparedFold.of(steps, inside)
         reader = _with(paths[0][0])
-        inside = replace(inside, X=reader._validate(prepared.X, reset=True), original=to_host(prepared.X))
-        outside = reader._validate(prepared.steps.transform(outside), reset=False)
+        table, outside = reader.read_parts(prepared.X, prepared.steps.transform(outside))
+        inside = replace(inside, X=table, original=to_host(prepared.X))
     if scale:
         standardizer = inside.standardizer(paths[0][0].read_kernels(inside.table, inside.views))
         inside, outside = replace(inside, X=standardizer(inside.X)), standardizer(outside)

@@ -1,23 +1,21 @@
-"""What all estimators share: parameters, samples in, one way to learn and to set what is fitted, predictions out."""
+"""What all estimators share: kernels, one way to learn and to set what is fitted, predictions."""
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from inspect import signature
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_choice, check_positive, warn_caller
 from kernelmosaic._typing import (
@@ -26,47 +24,37 @@ from kernelmosaic._typing import (
     ArrayOrTensor,
     DType,
     KernelsLike,
-    Mask,
     MatrixLike,
     SampleWeight,
     Seed,
     Settings,
     TargetLike,
 )
-from kernelmosaic.backend import require_device, tensor_device, to_host
 from kernelmosaic.engine.fit import Fit, Method, Recipe, WeightMethod, fit
-from kernelmosaic.engine.samples import (
-    FitInput,
-    Standardizer,
-    is_streamed,
-    known_categories,
-    read_sample_weight,
-    read_targets,
-    validate_rows,
-    warn_of_unseen,
-)
+from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import PathRule, Task
 from kernelmosaic.engine.training_set import KernelOptions, active_store
 from kernelmosaic.estimators.card import summary_html
-from kernelmosaic.frames import is_sparse, read_frame, refuse_times, time_columns
-from kernelmosaic.gram.missing import GATED, RULES, first_columns
-from kernelmosaic.kernels.base import Kernel, object_table, refuse_text
-from kernelmosaic.kernels.graphs import graph_table
-from kernelmosaic.kernels.matrices import Precomputed, length_of, read_new_rows
-from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, lay_specs, read_kernels
+from kernelmosaic.estimators.inputs import (
+    CLASSES,
+    NO_TARGETS,
+    InputRules,
+    TargetRules,
+    columns_without_numbers,
+    read_new_samples,
+    read_samples,
+    read_training_table,
+)
+from kernelmosaic.gram.missing import GATED, RULES
+from kernelmosaic.kernels.base import Kernel
+from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
 from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.factory import Parameters
 from kernelmosaic.learning.norms import numbers
-from kernelmosaic.stacking import (
-    StackedViews,
-    are_tables,
-    by_view,
-    check_row_names,
-    mark_lacking,
-    refuse_annotated,
-    several_tables,
-    stack_tables,
-)
+from kernelmosaic.stacking import by_view
+
+#: The default of `rank` in all estimators that have it.
+DEFAULT_RANK = 500
 
 
 class KernelEstimator(BaseEstimator, ABC):
@@ -92,8 +80,9 @@ class KernelEstimator(BaseEstimator, ABC):
     # The fitted function.
     function_: Any
     # What samples the last fit took, which is what predictions take, and the scale it put them on.
-    _rules: Settings
-    _standardizer: Standardizer | None = None
+    _input_rules: InputRules
+    # Whether samples cannot stay on a disk, whatever the approximation.
+    reads_in_memory: ClassVar[bool] = False
 
     def read_kernels(self, X: MatrixLike = None, views: Settings | None = None) -> list[Entry]:
         """Return the kernels by name; where they depend on the samples, those for X, and for each of several tables."""
@@ -143,8 +132,8 @@ class KernelEstimator(BaseEstimator, ABC):
         ]
         return self
 
-    def _kernels_take(self, trait: str, entries: Sequence[Entry] | None = None) -> list[Any]:
-        """A class attribute of every kernel, by default of those that depend on no samples."""
+    def kernel_traits(self, trait: str, entries: Sequence[Entry] | None = None) -> list[Any]:
+        """Return a class attribute of every kernel, by default of those that depend on no samples."""
         if self.kernels is None and entries is None:  # without names, which take longer than a prediction
             return [getattr(kernel, trait) for kernel in self._kernels_of(None, None)]
         kernels = [entry.kernel for entry in (self.read_kernels() if entries is None else entries)]
@@ -186,210 +175,41 @@ class KernelEstimator(BaseEstimator, ABC):
 
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         """Return a training set as `fit` takes it, or raise saying what is wrong."""
-        return self._read_input(X, y, sample_weight=sample_weight)
+        return self._read_input(X, y, sample_weight, CLASSES)
 
-    def _read_input(self, X: MatrixLike, *y: TargetLike, sample_weight: SampleWeight = None, **checks: Any) -> FitInput:
-        """Return a training set with targets of any kind, or without."""
-        views, tables = None, {}
-        # Rows of arrays have no names, and an array is one table.
-        if not all(isinstance(one, np.ndarray | None) for one in (X, *y, sample_weight)):
-            refuse_annotated(X)
-            check_row_names(X, y=y[0] if y else None, sample_weight=sample_weight)
-            if are_tables(X) and not _OBJECTS.intersection(self._kernels_take("input_kind")):
-                stacked = stack_tables(X)
-                X, tables, views = *stacked, stacked.numbers
-        if y and not checks.get("multi_output"):
-            self._refuse_labels(y[0])
-        device = tensor_device(X) if self.device is None else str(require_device(self.device))
-        found = self._validate(X, *y, reset=True, views=views, **checks)
-        checked, target = found if y else (found, None)
-        self._rules["tables"] = tables
-        weight = None if sample_weight is None else read_sample_weight(sample_weight, checked)
-        given = FitInput(checked, target, weight, to_host(X), device, views)
-        if "table" in self._rules["kinds"]:
-            self._rules["categories"] = known_categories(self.read_kernels(given.table, views), given)
+    def _read_input(
+        self,
+        X: MatrixLike,
+        y: TargetLike,
+        sample_weight: SampleWeight,
+        targets: TargetRules,
+    ) -> FitInput:
+        """Return a training set as checked, and keep the rules by which new samples are read."""
+        given, rules = read_samples(X, y, sample_weight, targets, self)
+        self._keep_rules(rules)
         return given
 
-    def _refuse_labels(self, y: TargetLike) -> None:
-        """Raise if samples have several labels, or a target of several columns."""
-        ragged = isinstance(y, list | tuple) and len(y) > 0 and isinstance(y[0], list | tuple | set)
-        widths = {len(one) for one in y} if ragged else set(getattr(y, "shape", ())[1:2])
-        if len(widths) > 1 or max(widths, default=1) > 1:
-            raise ValueError(
-                "y should be a 1d array, one class per sample, and has several labels per sample: "
-                "DiscriminantMKLClassifier takes a matrix of zeros and ones (MultiLabelBinarizer makes one of lists), "
-                f"and sklearn.multioutput.MultiOutputClassifier({type(self).__name__}()) fits one model per column."
-            )
+    def _keep_rules(self, rules: InputRules) -> None:
+        """Keep what the fit has seen of the samples, also in the attributes that scikit-learn names."""
+        self._input_rules = rules
+        self.n_features_in_ = rules.n_columns
+        if rules.column_names is not None:
+            self.feature_names_in_ = rules.column_names
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
-    def _validate(
-        self, X: MatrixLike, *y: TargetLike, reset: bool, views: Settings | None = None, **checks: Any
-    ) -> MatrixLike:
-        """Check samples as scikit-learn does; (X, y) if y is given, also if it is None, else X.
+    def read_parts(self, train: MatrixLike, held_out: MatrixLike) -> tuple[MatrixLike, MatrixLike]:
+        """Return training samples and samples held out as kernels read them, without a fit.
 
-        At a fit, `views` are the column numbers of each table, where several were given.
+        Samples held out are read as new samples are after a fit to the training samples.
         """
-        matrices = {} if reset else self._rules.get("matrices", {})
-        if matrices and not self._has_widths_of_fit(X):
-            new_rows = read_new_rows(X, matrices)
-            if new_rows is not None:
-                return new_rows
-        return self._validate_table(X, *y, reset=reset, views=views, **checks)
+        table, _, rules = read_training_table(train, None, NO_TARGETS, self)
+        self._keep_rules(rules)
+        return table, read_new_samples(held_out, rules, self)
 
-    def _has_widths_of_fit(self, X: MatrixLike) -> bool:
-        """Whether samples have as many columns as those of the fit, in every table: then these are row numbers."""
-        if not are_tables(X) or isinstance(X, StackedViews):
-            return np.shape(X)[1:] == (self.n_features_in_,)
-        tables = self._rules["tables"]
-        if not isinstance(X, Mapping):
-            X = {f"view{place}": table for place, table in enumerate(X)}
-        return bool(tables) and all(
-            name in tables and np.shape(table)[1:] == (len(tables[name]),) for name, table in X.items()
-        )
-
-    def _validate_table(
-        self, X: MatrixLike, *y: TargetLike, reset: bool, views: Settings | None = None, **checks: Any
-    ) -> MatrixLike:
-        """Check samples that are rows of a table, or of several."""
-        if reset:
-            self._rules, self._standardizer = self._input_rules(X), None
-        rules = self._rules  # parameters may have changed since the fit
-        if not reset and not isinstance(X, np.ndarray):
-            refuse_annotated(X)
-            if are_tables(X) and not _OBJECTS.intersection(rules["kinds"]):
-                X = stack_tables(X, rules["tables"]).X
-        X, y = to_host(X), tuple(map(to_host, y))
-        if is_streamed(X) and rules["approximation"] is not None:
-            return validate_rows(self, X, y, reset, **checks)
-        if is_streamed(X) and not isinstance(X, np.memmap):
-            raise ValueError(
-                f"X={X!r}: samples are read from files with approximation='nystroem' or 'fourier' only; "
-                "load them, or choose one of these."
-            )
-        names = getattr(X, "columns", None) if issparse(X) else None
-        self._refuse_times(X, reset, views)
-        y = tuple(read_targets(target, checks.get("y_numeric", False)) for target in y)
-        X, form = self._array_form(X, names)
-        with refuse_text(X), warnings.catch_warnings() if names is not None else nullcontext():
-            if names is not None:  # scikit-learn reads names of data frames only
-                warnings.filterwarnings("ignore", "X does not have valid feature names")
-            # Rows one after the other, as data frames do not have them: sums then round alike, and fits are the same.
-            found = validate_data(self, X, *y, reset=reset, order="C", **form, **checks)
-        checked, target = found if y else (found, None)
-        if names is not None:
-            self._check_names(names, reset)
-        if rules["approximation"] is not None and rules.get("views"):
-            _refuse_gaps(checked, rules["approximation"])
-        if not reset and rules.get("categories"):
-            labels: Any = getattr(self, "feature_names_in_", range(self.n_features_in_))
-            warn_of_unseen(rules["categories"], checked, labels)
-        if names is not None and (several_tables(X) or X.lacking):
-            if reset:
-                rules["gaps"] = first_columns(lay_specs(self.read_kernels(X, views), X), X.tables)
-            checked = self._marked(checked, X.lacking)
-        checked = checked if self._standardizer is None else self._standardizer(checked)
-        return (checked, target) if y else checked
-
-    def _array_form(self, X: MatrixLike, names: NDArray[np.object_] | None) -> tuple[MatrixLike, Settings]:
-        """Return samples, and what scikit-learn's check is to make of them and to allow."""
-        rules = self._rules
-        may_hold_others = hasattr(X, "columns") or getattr(X, "dtype", None) == np.dtype(object)
-        if rules["kinds"] != ["numbers"] or (rules["picked"] and names is None and may_hold_others):
-            # Row numbers, sequences, graphs, tables with columns that no kernel reads: each kernel checks its own.
-            table = read_frame(X)
-            if "graphs" in rules["kinds"]:
-                table = graph_table(X)
-            elif "objects" in rules["kinds"]:
-                table = object_table(X)
-            # Row numbers and strings may come as a plain list: one column then.
-            if not hasattr(table, "shape"):
-                table = np.asarray(table, dtype=object)
-            if len(table.shape) == 1:
-                table = np.asarray(table).reshape(-1, 1)
-            return table, {"dtype": None, "ensure_all_finite": False}
-        is_scarce = is_sparse(X)
-        if is_scarce and rules["dense"] is not None and not issparse(X):
-            # A frame keeps its columns sparse to save memory; each of them may be dense as well.
-            is_scarce = False
-        if not is_scarce:
-            X = read_frame(X)
-        if issparse(X) and rules["dense"] is not None:
-            raise TypeError(
-                f"X is sparse, which kernel {rules['dense']!r} does not read: give X.toarray(), or kernels that do, "
-                "such as Linear, Polynomial and Gaussian."
-            )
-        form: Settings = {
-            "accept_sparse": "csr" if rules["dense"] is None else False,
-            "dtype": (np.float64, np.float32),
-        }
-        # Of sparse samples, those with names have tables that a row can lack; gates read means of dense ones.
-        if rules.get("views") and (not is_scarce or (names is not None and not rules["gated"])):
-            form["ensure_all_finite"] = "allow-nan"
-        return X, form
-
-    def _refuse_times(self, X: MatrixLike, reset: bool, views: Settings | None) -> None:
-        """Raise if a column that is read as numbers holds dates, spans of time, periods or intervals."""
-        times = time_columns(X)
-        if reset:
-            self._rules["times"] = self.columns_without_numbers(X, views) if times else []
-        refuse_times(X, {j: kind for j, kind in times.items() if j not in self._rules["times"]})
-
-    def columns_without_numbers(self, X: MatrixLike, views: Settings | None = None) -> list[int]:
+    def columns_without_numbers(self, X: MatrixLike) -> list[int]:
         """Return the numbers of the columns that no kernel of numbers reads."""
-        read: set[int] = set()
-        for spec in lay_specs(self.read_kernels(X, views), X):
-            if spec.kernel.input_kind == "numbers":
-                read.update(range(X.shape[-1]) if spec.columns is None else spec.columns.tolist())
-        return [j for j in range(X.shape[-1]) if j not in read]
-
-    def _marked(self, X: MatrixLike, lacking: Mapping[str, Mask]) -> MatrixLike:
-        """Return sparse samples with NaN in every view of the tables that they lack."""
-        firsts, across = self._rules.get("gaps", ({}, {}))
-        for table in lacking:
-            if table in across:
-                raise ValueError(
-                    f"kernel {across[table]!r} reads columns of several tables, of which samples lack {table!r}: give "
-                    "each table kernels of its own."
-                )
-        return mark_lacking(X, lacking, firsts)
-
-    def _check_names(self, names: NDArray[np.object_], reset: bool) -> None:
-        """Keep the names of the columns of a sparse table, or raise if they are not those of the fit."""
-        if reset:
-            self.feature_names_in_ = names
-        known = list(getattr(self, "feature_names_in_", names))
-        if known != list(names):
-            j = next(j for j, (own, name) in enumerate(zip(known, names, strict=True)) if own != name)
-            raise ValueError(
-                f"X: column {j} is {names[j]!r}, but {known[j]!r} in the training set; give the columns in the order "
-                "of the training set, as views_from_anndata(..., genes=model.feature_names_in_) does."
-            )
-
-    def _input_rules(self, X: MatrixLike) -> Settings:
-        """What samples may be, by the parameters as they are now: what the kernels read, and whether in features."""
-        entries = self.read_kernels(X)
-        # After the kernels there may be that of the gates.
-        names = [*(entry.name for entry in entries), "gating_kernel"]
-        readers = zip(names, self._kernels_take("accepts_sparse", entries), strict=False)
-        return {
-            "kinds": sorted(set(self._kernels_take("input_kind", entries))),
-            "dense": next((name for name, sparse in readers if not sparse), None),
-            "matrices": self._lengths_of_matrices(entries),
-            "picked": all(entry.columns is not None for entry in entries),
-            "approximation": self.approximation,
-            "gated": self.missing == GATED,
-            # Whether samples may lack what a kernel reads; else the kernels raise.
-            "views": self.missing is not None,
-        }
-
-    def _lengths_of_matrices(self, entries: Sequence[Entry]) -> dict[str, int]:
-        """Return how many rows the matrix of every kernel has; nothing where new rows cannot be given as blocks."""
-        # Gates read the samples themselves.
-        if hasattr(self, "gating_columns"):
-            return {}
-        matrices = {entry.name: entry.kernel for entry in entries if isinstance(entry.kernel, Precomputed)}
-        if len(matrices) < len(entries):
-            return {}
-        return {name: length_of(matrix.K) for name, matrix in matrices.items()}
+        return columns_without_numbers(self.read_kernels(X), X)
 
     def read(self, X: MatrixLike) -> MatrixLike:
         """Return samples as the fitted kernels read them, or raise if they are not like those of the fit.
@@ -405,12 +225,16 @@ class KernelEstimator(BaseEstimator, ABC):
             On the scale of the training samples.
         """
         check_is_fitted(self)
-        return self._validate(X, reset=False)
+        return read_new_samples(X, self._input_rules, self)
 
     def scaled(self, given: FitInput, scale: bool) -> FitInput:
         """Return the samples with standardised columns if `scale`, and keep the standardizer for new ones."""
-        self._standardizer = given.standardizer(self.read_kernels(given.table, given.views)) if scale else None
-        return given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
+        standardizer = None
+        if scale:
+            standardizer = given.standardizer(self.read_kernels(given.table, given.views))
+            given = replace(given, X=standardizer(given.X))
+        self._input_rules = replace(self._input_rules, standardizer=standardizer)
+        return given
 
     # Kernels of a training set ------------------------------------------------------------------------------------
 
@@ -494,7 +318,7 @@ class KernelEstimator(BaseEstimator, ABC):
         ndarray of shape (len(X), len(Y)), or (classes, len(X), len(Y)) where every class has weights of its own
         """
         X = self.read(X)
-        K = np.asarray(self.function_.combined(X, X if Y is None else self._validate(Y, reset=False)))
+        K = np.asarray(self.function_.combined(X, X if Y is None else self.read(Y)))
         return K[0] if len(K) == 1 else K
 
     def cost(self, costs: ArrayLike) -> float:
@@ -515,8 +339,8 @@ class KernelEstimator(BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         try:
             entries = None if self.kernels is None else self.read_kernels()
-            tags.input_tags.sparse = all(self._kernels_take("accepts_sparse", entries))
-            tags.input_tags.string = "sequences" in self._kernels_take("input_kind", entries)
+            tags.input_tags.sparse = all(self.kernel_traits("accepts_sparse", entries))
+            tags.input_tags.string = "sequences" in self.kernel_traits("input_kind", entries)
             has_columns = any(entry.columns is not None for entry in entries or ())
             tags.input_tags.allow_nan = self.missing is not None and has_columns
         except (TypeError, ValueError):
@@ -524,19 +348,13 @@ class KernelEstimator(BaseEstimator, ABC):
         return tags
 
 
-#: The default of `rank` in all estimators that have it.
-DEFAULT_RANK = 500
-
-#: Kinds of samples that may come as a list, each item one sample, be it a matrix.
-_OBJECTS = {"graphs", "objects"}
-
-
 class BaseMKL(KernelEstimator):
     """One weight per kernel, learned or given, with the machine that a subclass names."""
 
     max_iter: int
     verbose: bool
-    # The parameters of weights that are learned for machines. Subclasses that replace `_method` need not have them.
+    # The parameters of weights that are learned for machines. Subclasses that replace `_method`
+    # need not have them.
     norm: float | str
     weights: ArrayOrTensor
     fixed_weights: Any
@@ -610,16 +428,6 @@ class BaseMKL(KernelEstimator):
         """Return the predictions of outputs of shape (n_samples, outputs)."""
         found: AnyArray = self._task_of_fit.decide(outputs, self.intercept_)
         return found
-
-
-def _refuse_gaps(X: MatrixLike, approximation: str) -> None:
-    """Raise if samples lack something where kernels are features."""
-    values = X.data if issparse(X) else X
-    if values.dtype.kind == "f" and np.isnan(values.sum()) and np.isnan(values).any():
-        raise ValueError(
-            f"approximation={approximation!r}: X contains NaN, and missing views need exact kernels; use "
-            "approximation=None, or fill the cells."
-        )
 
 
 def _shortened(value: object) -> str:

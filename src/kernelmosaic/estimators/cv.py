@@ -36,7 +36,11 @@ from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.stacking import check_row_names
 
-#: The parameters of a search itself; the others are those of the estimator of which C and the norm are chosen.
+#: The default of `cv` in all searches.
+DEFAULT_FOLDS = 5
+
+#: The parameters of a search itself. The others are those of the estimator whose C and norm are
+#: chosen.
 SEARCH_PARAMETERS = (
     "Cs",
     "norms",

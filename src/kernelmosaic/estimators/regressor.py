@@ -18,6 +18,7 @@ from kernelmosaic.backend import to_host
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import Novelty, Numbers, PathRule, mean_deviation
 from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators.inputs import NO_TARGETS, NUMBERS
 from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.views import one_class_kernels
 from kernelmosaic.stacking import check_row_names
@@ -144,7 +145,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         with refuse_text(X, y):
-            given = self._read_input(X, y, sample_weight=sample_weight, y_numeric=True, multi_output=True)
+            given = self._read_input(X, y, sample_weight, NUMBERS)
             return replace(given, y=np.asarray(given.y, dtype=np.float64))
 
     def _task(self) -> Numbers:
@@ -287,7 +288,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         return super().fit(X, y, sample_weight)
 
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
-        return self._read_input(X, sample_weight=sample_weight)
+        return self._read_input(X, None, sample_weight, NO_TARGETS)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

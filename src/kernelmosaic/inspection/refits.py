@@ -14,11 +14,12 @@ from sklearn.utils.validation import _num_samples, has_fit_parameter
 
 from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.engine import pipelines
-from kernelmosaic.engine.samples import is_streamed, read_sample_weight
+from kernelmosaic.engine.samples import is_streamed
 from kernelmosaic.engine.search import warn_of_gaps
 from kernelmosaic.engine.training_set import SharedKernels, TrainingSet, active_store
 from kernelmosaic.estimators._base import BaseMKL, KernelEstimator
 from kernelmosaic.estimators.cv import PathSearch
+from kernelmosaic.estimators.inputs import read_sample_weight
 from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.ridge.estimator import BaseRidge

@@ -124,13 +124,13 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     def _method(self) -> GateMethod:
         gating, most, verbose = make_gating(self.gating), int(self.max_iter), bool(self.verbose)
         descent = GateLearner(gating, self.step, self.tol, most, verbose, int(self.n_iter_no_change))
-        columns, kernel, kinds = self.gating_columns, self.gating_kernel, set(super()._kernels_take("input_kind"))
+        columns, kernel, kinds = self.gating_columns, self.gating_kernel, set(super().kernel_traits("input_kind"))
         return GateMethod(descent, columns, kernel, int(self.n_init), self.n_jobs, self.random_state, kinds)
 
     # Samples in ----------------------------------------------------------------------------------------------------
 
-    def _kernels_take(self, trait: str, entries: Any = None) -> list[Any]:
-        traits = super()._kernels_take(trait, entries)
+    def kernel_traits(self, trait: str, entries: Any = None) -> list[Any]:
+        traits = super().kernel_traits(trait, entries)
         return [*traits, getattr(self.gating_kernel, trait)] if isinstance(self.gating_kernel, Kernel) else traits
 
     def __sklearn_tags__(self) -> Tags:

@@ -24,9 +24,9 @@ from sklearn.utils.validation import _check_method_params, _num_samples
 from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import Array, ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.engine.pipelines import last_step
-from kernelmosaic.engine.samples import read_targets
 from kernelmosaic.engine.search import check_one_score, read_folds, resolution
 from kernelmosaic.engine.training_set import SharedKernels
+from kernelmosaic.estimators.inputs import read_targets
 from kernelmosaic.kernels.views import PerColumn, lay_specs, read_kernels, term_names
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.stacking import check_row_names

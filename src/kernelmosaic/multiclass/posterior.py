@@ -16,6 +16,7 @@ from kernelmosaic.backend import row_strips, to_host
 from kernelmosaic.engine.tasks import Labels, PathRule, find_classes, per_class
 from kernelmosaic.engine.training_set import active_store
 from kernelmosaic.estimators.classifier import MKLClassifier
+from kernelmosaic.estimators.inputs import COLUMNS_OF_CLASSES
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
 from kernelmosaic.multiclass.task import Posteriors
 from kernelmosaic.stacking import check_row_names
@@ -157,7 +158,7 @@ class PosteriorMKLClassifier(MKLClassifier):
         check_row_names(X, y=y)
         target = np.asarray(to_host(y))
         if target.ndim == 2 and target.shape[1] > 1:
-            given = self._read_input(X, _check_posteriors(target), sample_weight=sample_weight, multi_output=True)
+            given = self._read_input(X, _check_posteriors(target), sample_weight, COLUMNS_OF_CLASSES)
             P = given.y
             self.classes_ = np.arange(P.shape[1])
             labels = P.argmax(axis=1)
@@ -180,7 +181,7 @@ class PosteriorMKLClassifier(MKLClassifier):
                 "y: posteriors are estimated from arrays and memory maps only; for samples in Parquet files or Dask "
                 "collections give the matrix of posteriors."
             )
-        if getattr(X, "dtype", np.dtype(object)).kind not in "fiu" or self._rules["kinds"] != ["numbers"]:
+        if getattr(X, "dtype", np.dtype(object)).kind not in "fiu" or self._input_rules.kinds != ("numbers",):
             raise ValueError("y: posteriors are estimated from numeric features only; give the matrix of posteriors.")
         X = X.toarray() if hasattr(X, "toarray") else X
         all_rows = np.ones(len(y)) if weight is None else weight

@@ -44,6 +44,7 @@ from kernelmosaic.engine.training_set import (
 )
 from kernelmosaic.estimators._base import KernelEstimator
 from kernelmosaic.estimators.classifier import KernelClassifier
+from kernelmosaic.estimators.inputs import NUMBERS
 from kernelmosaic.frames import is_sparse
 from kernelmosaic.gram.feature_maps import FeatureMaps, check_ranks
 from kernelmosaic.gram.feature_stack import FeatureStack, StoredFeatures
@@ -494,7 +495,8 @@ class BaseRidge(KernelEstimator):
         outputs[rows] = targets.mean + targets.unit * targets.Y - self._unseen_residuals
         rest = np.setdiff1d(np.arange(len(outputs)), rows)
         if len(rest):
-            Z = X[rest] if self._standardizer is None else self._standardizer(X[rest])
+            standardizer = self._input_rules.standardizer
+            Z = X[rest] if standardizer is None else standardizer(X[rest])
             outputs[rest] = self.function_.outputs(Z)
             if group is not None:
                 same = group[rest, np.newaxis] == group[rows]
@@ -1179,21 +1181,20 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
             return [shared, *(self._learn(prepared.data, one, stack, start=shared) for one in alone)]
 
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
-        checks: Any = {"sample_weight": sample_weight, "y_numeric": True, "multi_output": True}
         with refuse_text(X, y):
             if self.per_target and tensor_device(y) is not None and y.ndim == 2:
                 # It stays on its device; all of its columns are looked at there.
-                given = self._read_input(X, y[:, :1], **checks)
+                given = self._read_input(X, y[:, :1], sample_weight, NUMBERS)
                 if not bool(y.isfinite().all()):
                     raise ValueError("y contains NaN or infinity: leave these targets or samples out.")
                 return replace(given, y=y, device=given.device or tensor_device(y))
             missing = _missing_targets(y) if self.per_target else None
             if missing is not None:
                 check_row_names(X, y=y)
-                given = self._read_input(X, _filled_by_means(_as_numbers(y)), **checks)
+                given = self._read_input(X, _filled_by_means(_as_numbers(y)), sample_weight, NUMBERS)
                 values = np.where(missing, np.nan, given.y).astype(given.y.dtype)
                 return replace(given, y=values)
-            given = self._read_input(X, y, **checks)
+            given = self._read_input(X, y, sample_weight, NUMBERS)
             keep = self.per_target and given.y.ndim == 2 and given.y.dtype == np.float32
             return given if keep else replace(given, y=np.asarray(given.y, dtype=np.float64))
 
@@ -1214,8 +1215,9 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         """
         linear = self._columns_of_linear_kernels("coef_")
         unit = np.ones(self.n_features_in_)
-        if self._standardizer is not None:
-            unit[self._standardizer.columns] = self._standardizer.scale
+        standardizer = self._input_rules.standardizer
+        if standardizer is not None:
+            unit[standardizer.columns] = standardizer.scale
         outputs, found = len(self.intercept_), {}
         for m, columns in linear.items():
             one = np.zeros((len(columns), outputs))
@@ -1243,7 +1245,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
             zeros = self._X[:1].copy()  # the columns of other kernels may hold text
             for columns in linear.values():
                 zeros[:, columns] = 0.0
-        Z = zeros if self._standardizer is None else self._standardizer(zeros)
+        standardizer = self._input_rules.standardizer
+        Z = zeros if standardizer is None else standardizer(zeros)
         constants = np.array(self.intercept_, dtype=np.float64)
         for part in row_strips(len(constants), StripFunction.at_once):
             terms = self.function_.expansion.take(part).terms(Z)
@@ -1290,7 +1293,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
                 "predict_interval, which adds quantiles of the leave-one-out residuals."
             )
         # Of a small variance rounding may leave less than nothing.
-        variance = np.maximum(self._variances(self._validate(X, reset=False)), 0.0)
+        variance = np.maximum(self._variances(self.read(X)), 0.0)
         variance += self._ridge_of_mean_weight
         deviation = np.sqrt(variance)[:, np.newaxis] * self._noise
         return outputs, self.decide(deviation)

@@ -14,6 +14,7 @@ from kernelmosaic._typing import Array, ArrayOrTensor, KernelsLike, MatrixLike, 
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import PathRule
 from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators.inputs import NUMBERS
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.stacking import check_row_names
 from kernelmosaic.survival.curves import Curves, LocationScale, ProportionalHazards
@@ -163,7 +164,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         with refuse_text(X, y):
             # Without y, scikit-learn raises.
             times = y if y is None else read_times(y)
-        given = self._read_input(X, times, sample_weight=sample_weight, y_numeric=True, multi_output=True)
+        given = self._read_input(X, times, sample_weight, NUMBERS)
         if self.loss == "censored" and not given.y[:, 1].all():
             raise ValueError(
                 f"y: the time of sample {np.argmin(given.y[:, 1])} is 0; times must be positive with loss='censored', "

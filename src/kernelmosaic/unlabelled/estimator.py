@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,10 @@ from kernelmosaic._checks import check_choice, check_count, warn_caller
 from kernelmosaic._typing import Array, ArrayOrTensor, KernelsLike, MatrixLike, Seed, Settings, TargetLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.expansion import Function
-from kernelmosaic.engine.samples import DistinctSamples, FitInput, is_streamed
+from kernelmosaic.engine.samples import DistinctSamples, FitInput
 from kernelmosaic.engine.training_set import ExactSet, TrainingSet, read_training_set
 from kernelmosaic.estimators._base import KernelEstimator
+from kernelmosaic.estimators.inputs import NO_TARGETS
 from kernelmosaic.kernels import Gaussian, Kernel
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.unlabelled import learning
@@ -40,6 +41,9 @@ class UnlabelledEstimator(KernelEstimator):
     weights: ArrayOrTensor
     scale: bool
 
+    # Rows on a disk could not be scaled.
+    reads_in_memory: ClassVar[bool] = True
+
     def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
         return unlabelled_kernels()
 
@@ -58,7 +62,7 @@ class UnlabelledEstimator(KernelEstimator):
         self
         """
         self._check_parameters()
-        given = self._read_input(X)
+        given = self._read_input(X, None, None, NO_TARGETS)
         n = given.X.shape[0]
         if n < 2:
             raise ValueError(f"X has n_samples={n}: samples are compared with each other; give at least two.")
@@ -77,13 +81,6 @@ class UnlabelledEstimator(KernelEstimator):
         super()._check_parameters()
         if isinstance(self.weights, str):
             check_choice("weights", self.weights, RULES, ", or give one number per kernel")
-
-    def _validate(self, X: MatrixLike, *y: TargetLike, reset: bool, **checks: Any) -> MatrixLike:
-        # A memory map is read as an array; other rows on a disk could not be scaled.
-        X = np.asarray(X) if isinstance(X, np.memmap) else X
-        if is_streamed(X):
-            raise ValueError(f"X={X!r}: {type(self).__name__} reads samples in memory; give an array.")
-        return super()._validate(X, *y, reset=reset, **checks)
 
     def _learn(self, data: TrainingSet, given: FitInput) -> None:
         """Set what is learned from the combined kernel."""
