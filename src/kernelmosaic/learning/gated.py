@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.optimize import LbfgsInvHessProduct
@@ -20,7 +20,7 @@ from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
 from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
 from kernelmosaic.kernels.transformed import Projected
-from kernelmosaic.learning.certificate import Iteration, Learned, gated_forms
+from kernelmosaic.learning.certificate import Entries, Forms, Iteration, KernelWeights, Learned, gated_forms
 from kernelmosaic.learning.problem import Evaluation, ExhaustedError, Numbers, Problem, progress
 from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.line_search import Trials, line_search
@@ -65,11 +65,31 @@ class LearnedGates(Learned):
     converged: bool
     kernel_set: KernelSet | None
 
-    def certified(self, stack: GramStack, sizes: Array, machine: Any, learner: Any, products: Any = None) -> Self:
-        """Return the same with the objective and the gap of the machine under its gates."""
-        forms = gated_forms(stack, sizes, self.solution.beta, self.gates)
-        constant = machine.program.linear_bound(self.solution.beta, self.solution.intercept)
-        return self.state(machine.program, forms, constant - forms.quadratic - forms.quadratic_error)
+    def problem(self, entries: Entries, machine: Any, learner: Any) -> GivenGates:
+        return GivenGates(entries, machine, learner, self.gates)
+
+
+@dataclass(frozen=True)
+class GivenGates(KernelWeights):
+    """The problem of the machine under its gates, which is convex; that of the gates is not.
+
+    Attributes
+    ----------
+    gates : ndarray of shape (n, P)
+        Gates of the training samples.
+    """
+
+    gates: Array
+
+    def forms(self, weights: Array, solution: Any) -> Forms:
+        return gated_forms(self.entries, solution.beta, self.gates)
+
+    def lower_bound(self, weights: Array, solution: Any, forms: Forms) -> float:
+        constant: float = self.machine.linear_bound(solution)
+        return constant - forms.quadratic - forms.quadratic_error
+
+    def lower_bound_without_rounding(self, weights: Array, solution: Any, forms: Forms) -> None:
+        return None
 
 
 class GatedProblem(Problem):

@@ -12,7 +12,7 @@ from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.kernels.base import Block
-from kernelmosaic.learning.certificate import CombinedKernel, Learned, Start, values_rounding
+from kernelmosaic.learning.certificate import CombinedKernel, Entries, Learned, Start, values_rounding
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import WeightNorm
 from kernelmosaic.learning.problem import Learner, LearnerOptions
@@ -74,9 +74,7 @@ class MarginProgram(Program):
 # C = ∞ ---------------------------------------------------------------------------------------------------------------
 
 
-def learn_hard_margin(
-    learner: Learner, stack: GramStack, sizes: Array, y: Array, diagonal: float, tol: float
-) -> Learned:
+def learn_hard_margin(learner: Learner, entries: Entries, y: Array, diagonal: float, tol: float) -> Learned:
     """Return weights and machine of min ½(Σ d_m‖w_m‖)² subject to yᵢ f(xᵢ) ≥ 1.
 
     A machine with slack is the one without as soon as C exceeds its coefficients. So C grows until the certificate of
@@ -87,10 +85,8 @@ def learn_hard_margin(
     ----------
     learner : Learner
         How the weights are learned.
-    stack : GramStack
-        The kernels.
-    sizes : ndarray of shape (P, n)
-        Of the numbers that their entries are made of; see `Learned.certified`.
+    entries : Entries
+        The kernels' entries.
     y : ndarray of shape (n,)
         Labels ±1.
     diagonal : float
@@ -103,6 +99,7 @@ def learn_hard_margin(
     ValueError
         If no function of the kernels separates the classes: then the dual is unbounded, and coefficients reach every C.
     """
+    stack = entries.stack
     best, n_solves, start = None, 0, Start(kernel=CombinedKernel(stack))
     # For a kernel of mean diagonal one.
     for C in (1e3, 1e5, 1e7, 1e9, 1e11):
@@ -113,10 +110,10 @@ def learn_hard_margin(
         # Near the optimum the margin is one; what is left of a sample that both classes have is rounding.
         if 0.5 * (low - high) > 0.1:
             hard = replace(found, solution=replace(found.solution, intercept=-0.5 * (low + high)))
-            hard = hard.certified(stack, sizes, HardMargin(machine.program), learner)
+            hard = hard.certified(entries, HardMargin(machine.program), learner)
             best = hard if best is None or hard.gap < best.gap else best
         # The margin of the optimum is one, and rounding grows with the coefficients, as these do with C.
-        hidden = values_rounding(sizes, found.solution.beta, found.weights).min() > 1
+        hidden = values_rounding(entries.sizes, found.solution.beta, found.weights).min() > 1
         if best is not None and (best.gap <= tol or hidden):
             break
     if best is None:
@@ -145,15 +142,14 @@ class LearnedWithC(Learned):
     C: float
     joint: Learned
 
-    def certified(self, stack: GramStack, sizes: Array, machine: Any, learner: Any, products: Any = None) -> Self:
-        """Return the same with the objective and the gap that the problem with the identity proves."""
-        joined = WithIdentity(stack, identity(machine.program))
-        sizes = np.vstack([sizes + joined.floor * joined.diagonal, joined.diagonal])
-        whole = Newton(learner.joint_options())
-        certified: Self = learner.soften(
-            self.joint.certified(joined, sizes, HardMargin(machine.program), whole), joined, machine.program
-        )
-        return certified
+    def certified(self, entries: Entries, machine: Any, learner: Any) -> Self:
+        """Return the same with what is certified of the problem with the identity."""
+        joined = WithIdentity(entries.stack, identity(machine.program))
+        sizes = np.vstack([entries.sizes + joined.floor * joined.diagonal, joined.diagonal])
+        joint_learner = Newton(learner.joint_options())
+        joint = self.joint.certified(Entries(joined, sizes), HardMargin(machine.program), joint_learner)
+        softened: Self = learner.soften(joint, joined, machine.program)
+        return softened
 
 
 class LearnedC(Learner):
@@ -205,7 +201,15 @@ class LearnedC(Learner):
         solution = certify(program, kept * beta, values, found.solution.n_iter)
         weights, C = found.weights[:-1] / kept, kept * float(soft.ridge.mean()) / share
         return LearnedWithC(
-            weights, solution, found.objective, found.gap, found.n_solves, found.history, C=C, joint=found
+            weights,
+            solution,
+            found.objective,
+            found.gap,
+            found.n_solves,
+            found.history,
+            is_final=found.is_final,
+            C=C,
+            joint=found,
         )
 
 
