@@ -18,6 +18,7 @@ from kernelmosaic.learning.norms import WeightNorm
 from kernelmosaic.learning.problem import Learner, LearnerOptions
 from kernelmosaic.machines.base import SVC, Machine
 from kernelmosaic.solvers.program import Program, Vector, certify
+from kernelmosaic.solvers.search import Search
 
 # The machine ---------------------------------------------------------------------------------------------------------
 
@@ -99,29 +100,63 @@ def learn_hard_margin(learner: Learner, entries: Entries, y: Array, diagonal: fl
     ValueError
         If no function of the kernels separates the classes: then the dual is unbounded, and coefficients reach every C.
     """
-    stack = entries.stack
-    best, n_solves, start = None, 0, Start(kernel=CombinedKernel(stack))
-    # For a kernel of mean diagonal one.
-    for C in (1e3, 1e5, 1e7, 1e9, 1e11):
-        machine = SVC(y, C / diagonal)
-        found = learner.learn(stack, machine, start)
-        n_solves += found.n_solves
-        low, high = float(found.solution.values[y > 0].min()), float(found.solution.values[y < 0].max())
-        # Near the optimum the margin is one; what is left of a sample that both classes have is rounding.
-        if 0.5 * (low - high) > 0.1:
-            hard = replace(found, solution=replace(found.solution, intercept=-0.5 * (low + high)))
-            hard = hard.certified(entries, HardMargin(machine.program), learner)
-            best = hard if best is None or hard.gap < best.gap else best
-        # The margin of the optimum is one, and rounding grows with the coefficients, as these do with C.
-        hidden = values_rounding(entries.sizes, found.solution.beta, found.weights).min() > 1
-        if best is not None and (best.gap <= tol or hidden):
-            break
-    if best is None:
+    search = HardMarginSearch(learner, entries, y, diagonal, tol).improve()
+    if search.best is None:
         raise ValueError(
             "C=inf: the classes are not separable by these kernels: there is no hard-margin solution; give a finite C, "
             "or kernels that separate them, such as a narrower Gaussian()."
         )
-    return replace(best, n_solves=n_solves)
+    return replace(search.best, n_solves=search.n_solves)
+
+
+class HardMarginSearch(Search):
+    """Machines with slack of larger and larger C, each made one without slack and certified.
+
+    The parameters are those of `learn_hard_margin`.
+
+    Attributes
+    ----------
+    best : Learned or None
+        That of the smallest certified gap; None as long as the classes are not separated.
+    n_solves : int
+        How often machines were solved.
+    """
+
+    #: The values of C, for a kernel of mean diagonal one.
+    values_of_C = (1e3, 1e5, 1e7, 1e9, 1e11)
+    #: Near the optimum the margin is one; what is left of a sample that both classes have is rounding.
+    least_margin = 0.1
+
+    def __init__(self, learner: Learner, entries: Entries, y: Array, diagonal: float, tol: float) -> None:
+        self.learner, self.entries, self.y, self.tol = learner, entries, y, tol
+        self.start = Start(kernel=CombinedKernel(entries.stack))
+        self.machines_left = [SVC(y, C / diagonal) for C in reversed(self.values_of_C)]
+        self.best: Learned | None = None
+        self.n_solves = 0
+
+    def goes_on(self) -> bool:
+        return len(self.machines_left) > 0
+
+    def step(self) -> bool:
+        """Learn with the next C; False where the gap is met, or rounding hides what a larger C may gain."""
+        machine, y = self.machines_left.pop(), self.y
+        learned = self.learner.learn(self.entries.stack, machine, self.start)
+        self.n_solves += learned.n_solves
+        values = learned.solution.values
+        low, high = float(values[y > 0].min()), float(values[y < 0].max())
+        if 0.5 * (low - high) > self.least_margin:
+            solution = replace(learned.solution, intercept=-0.5 * (low + high))
+            separating = replace(learned, solution=solution)
+            self._consider(separating.certified(self.entries, HardMargin(machine.program), self.learner))
+        if self.best is None:
+            return True
+        # The margin of the optimum is one, and rounding grows with the coefficients, as these do with C.
+        rounding = values_rounding(self.entries.sizes, learned.solution.beta, learned.weights)
+        return not (self.best.gap <= self.tol or rounding.min() > 1)
+
+    def _consider(self, certified: Learned) -> None:
+        if self.best is None or certified.gap < self.best.gap:
+            self.best = certified
 
 
 # C learned -----------------------------------------------------------------------------------------------------------
