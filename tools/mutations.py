@@ -141,8 +141,8 @@ MUTATIONS = (
         "refused-fits-stay",
         "fits of a path that their shared certificate refuses are not learned again",
         "engine/fit.py",
-        "    settled = [_settled(before, after) for before, after in zip(fits, found, strict=True)]\n",
-        "    settled = found\n",
+        "    settled = [_settled(rough, fit) for rough, fit in zip(fits, certified_fits, strict=True)]\n",
+        "    settled = certified_fits\n",
         "estimators/test_path_work.py",
     ),
     _m(
@@ -320,8 +320,8 @@ MUTATIONS = (
         "witness-infeasible",
         "witness of class-wise weights not scaled into the feasible set",
         "learning/certificate.py",
-        "lower = program.linear_bound(tau, solution.intercept) / scale",
-        "lower = program.linear_bound(tau, solution.intercept)",
+        "lower: float = self.machine.program.linear_bound(tau, solution.intercept) / scale",
+        "lower: float = self.machine.program.linear_bound(tau, solution.intercept)",
         "estimators/test_joint.py",
     ),
     _m(

@@ -13,6 +13,7 @@ from sklearn.svm import SVC
 from kernelmosaic import MKLClassifier
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
+from kernelmosaic.learning.certificate import Entries
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.hard_margin import learn_hard_margin
 
@@ -138,6 +139,6 @@ def test_c_grows_no_further_once_rounding_exceeds_the_margin():
     y = np.array([1.0, 1.0, -1.0, -1.0])
     for size, low, high, solves in ((1.0, 0.0, 1e-3, 1), (1e14, 0.1, 10.0, 5), (1e16, np.inf, np.inf, 1)):
         learner, stack = FixedWeights(np.ones(1), 1e-3), StoredStack(np.eye(4)[np.newaxis])
-        found = learn_hard_margin(learner, stack, np.full((1, 4), size), y, 1.0, 1e-3)
+        found = learn_hard_margin(learner, Entries(stack, np.full((1, 4), size)), y, 1.0, 1e-3)
         assert low <= found.gap <= high
         assert found.n_solves == solves

@@ -21,6 +21,7 @@ from kernelmosaic.engine.search import (
 )
 from kernelmosaic.gram.stack import ComputedStack
 from kernelmosaic.kernels import Gaussian, Linear, per_column
+from kernelmosaic.learning.certificate import Entries, KernelWeights, KnownForms, certified_gap, known_forms
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import damped, simplex_minimiser
 from kernelmosaic.learning.problem import MachineProblem, Problem
@@ -58,6 +59,45 @@ def test_fits_certified_together_state_what_they_state_alone(kernels):
     np.testing.assert_allclose([one.gap for one in together], [one.gap for one in alone], rtol=1e-6)
     values = [[fit.attributes()["objective_"] for fit in group] for group in (together, alone)]
     np.testing.assert_allclose(*values, rtol=1e-10)
+
+
+def test_what_is_certified_is_not_certified_again():
+    X, y = samples()
+    once = certify(learned(MKLClassifier, KERNELS, X, y))
+    with recorded(KernelWeights.certificate) as certificates:
+        again = certify(once)
+    assert len(certificates) == 0
+    assert [fit.learned for fit in again] == [fit.learned for fit in once]
+
+
+def test_a_certificate_is_what_the_fit_states():
+    X, y = samples()
+    (fit,) = certify(learned(MKLClassifier, KERNELS, X, y, (1.0,)))
+    (stated,), (machine,) = fit.learned, fit.machines
+    entries = Entries(fit.data.stack, fit.data.sizes())
+    certificate = stated.problem(entries, machine, fit.learner).certificate(stated.weights, stated.solution)
+    assert certificate.lower <= certificate.objective <= certificate.upper
+    assert certificate.gap == certified_gap(certificate.objective, certificate.upper, certificate.lower)
+    assert (certificate.objective, certificate.gap) == (stated.objective, stated.gap)
+    # The bound of the coefficients is that of the best of all weights of sum one.
+    dual = machine.program.linear_value(stated.solution.beta)
+    forms = [0.5 * stated.solution.beta @ fit.data.stack.products(stated.solution.beta)[m] for m in range(3)]
+    assert certificate.lower == pytest.approx(dual - max(forms), rel=1e-10)
+    assert certificate.lower < dual - max(forms) < certificate.lower_without_rounding * (1 + 1e-12)
+
+
+def test_forms_that_were_computed_elsewhere_prove_as_much():
+    X, y = samples()
+    (fit,) = certify(learned(MKLClassifier, KERNELS, X, y, (1.0,)))
+    (stated,), (machine,) = fit.learned, fit.machines
+    entries = Entries(fit.data.stack, fit.data.sizes())
+    beta = stated.solution.beta
+    products = fit.data.stack.products(beta)
+    forms = known_forms(entries.sizes, beta, stated.weights, stated.weights @ products, 0.5 * products @ beta)
+    problem = KnownForms(entries, machine, fit.learner, forms)
+    again = stated.with_certificate(problem.certificate(stated.weights, stated.solution))
+    assert again.objective == pytest.approx(stated.objective, rel=1e-12)
+    assert again.gap == pytest.approx(stated.gap, rel=1e-6)
 
 
 def test_entries_are_computed_once_for_the_certificates_of_a_path():

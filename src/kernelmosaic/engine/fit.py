@@ -23,7 +23,7 @@ from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, count_samples
 from kernelmosaic.engine.tasks import Classes, Novelty, Task
 from kernelmosaic.engine.training_set import KernelOptions, KernelStore, TrainingSet, read_training_set
-from kernelmosaic.learning.certificate import COLD, Learned, SharedProducts, Start
+from kernelmosaic.learning.certificate import COLD, Entries, Learned, SharedProducts, Start
 from kernelmosaic.learning.factory import Parameters, make_learner
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.hard_margin import learn_hard_margin
@@ -40,10 +40,6 @@ class Method(ABC):
     first_iteration: ClassVar[int] = 1
     #: Whether an output is Σ_m η_m Σ_i β_i k_m(x, x_i) + b, so that many fits are evaluated at once.
     is_plain: ClassVar[bool] = True
-
-    def states_gap(self, task: Task) -> bool:
-        """Whether what is learned comes with its certificate."""
-        return False
 
     def resolved(self, task: Task, data: TrainingSet, y: Any) -> Self:
         """Return the method with what it reads of a training set."""
@@ -139,9 +135,6 @@ class WeightMethod(Method):
     drops_idle: bool = False
     n_jobs: Any = None
 
-    def states_gap(self, task: Task) -> bool:
-        return isinstance(task, Classes) and task.is_hard
-
     def resolved(self, task: Task, data: TrainingSet, y: Any) -> Self:
         parameters = self.parameters
         if self.fixed:
@@ -156,13 +149,13 @@ class WeightMethod(Method):
         return make_learner(self.parameters, data.stack, machines)
 
     def learn(self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]) -> list[Any]:
-        if self.states_gap(task):
+        if _has_no_slack(task):
             given = self.parameters.weights
             eta = 1.0 if given is None else given_weights(given, data.stack.n_kernels)
             scale = float((data.diagonals().mean(axis=1) * eta).max()) or 1.0
-            sizes = data.sizes()
+            entries = Entries(data.stack, data.sizes())
             labels = [machine.program.target for machine in machines]
-            return [learn_hard_margin(learner, data.stack, sizes, y, scale, self.tol) for y in labels]
+            return [learn_hard_margin(learner, entries, y, scale, self.tol) for y in labels]
         each = list(zip(machines, starts, strict=True))
         workers = workers_of(self.n_jobs, data, 1, self.parameters.verbose)
         if workers == 1 or len(machines) == 1:
@@ -179,7 +172,7 @@ class WeightMethod(Method):
         sparse = parameters.norm == 1 and parameters.weights is None and parameters.fixed is None
         if not (self.drops_idle and sparse and parameters.solver == "newton"):
             return fit
-        if parameters.learns_C or self.states_gap(fit.task):
+        if parameters.learns_C or _has_no_slack(fit.task):
             return fit
         # One step moves the weights that are left; a machine that takes more of them needs those that were left out.
         short, found = type(fit.learner)(replace(fit.learner.options, max_iter=2)), []
@@ -194,7 +187,7 @@ class WeightMethod(Method):
                 with data.threads():
                     less = short.learn(data.stack, machine, Start(rest, one.solution.beta, machine))
                     if less.gap <= self.tol and not less.weights[idle].any():
-                        less = less.certified(data.stack, data.sizes(), machine, fit.learner)
+                        less = less.certified(Entries(data.stack, data.sizes()), machine, fit.learner)
                 if less.gap <= self.tol and not less.weights[idle].any():
                     history = [*one.history, less.history[-1]]
                     one = replace(less, n_solves=one.n_solves + less.n_solves, history=history)
@@ -219,6 +212,11 @@ class WeightMethod(Method):
             return None
         successors = {one.ended_by for one in learned if one.ended_by is not None}
         return min(successors, default=str(self.parameters.solver))
+
+
+def _has_no_slack(task: Task) -> bool:
+    """Whether the machines of a task are those of C = ∞."""
+    return isinstance(task, Classes) and task.is_hard
 
 
 def workers_of(n_jobs: Any, data: TrainingSet, default: int, verbose: Any) -> int:
@@ -546,22 +544,36 @@ def certify(fits: Sequence[Fit], numbers: int = 2**24) -> list[Fit]:
     Plain fits to one training set are certified together: entries are computed once for as many of them as have
     `numbers` products at most.
     """
-    found: list[Fit] = []
+    certified_fits: list[Fit] = []
     for group in _groups(fits, numbers):
-        data = group[0].data
-        if group[0].method.states_gap(group[0].task):
-            found += group
-            continue
-        with data.threads():
-            sizes, products = data.sizes(), None
-            if len(group) > 1:
-                products = SharedProducts(data.stack, [one.solution.beta for fit in group for one in fit.learned])
-            for fit in group:
-                each = zip(fit.learned, fit.machines, strict=True)
-                learned = [one.certified(data.stack, sizes, machine, fit.learner, products) for one, machine in each]
-                found.append(replace(fit, learned=learned))
-    settled = [_settled(before, after) for before, after in zip(fits, found, strict=True)]
-    return [one.method.completed(one) for one in settled]
+        certified_fits += _certified_together(group)
+    settled = [_settled(rough, fit) for rough, fit in zip(fits, certified_fits, strict=True)]
+    return [fit.method.completed(fit) for fit in settled]
+
+
+def _certified_together(fits: Sequence[Fit]) -> list[Fit]:
+    """Return fits to one training set with certificates of all that has none yet."""
+    learned = [machine_fit for fit in fits for machine_fit in fit.learned]
+    if all(machine_fit.is_final for machine_fit in learned):
+        return list(fits)
+    data = fits[0].data
+    with data.threads():
+        sizes, shared_products = data.sizes(), None
+        if len(fits) > 1:
+            betas = [machine_fit.solution.beta for machine_fit in learned]
+            shared_products = SharedProducts(data.stack, betas)
+        entries = Entries(data.stack, sizes, shared_products)
+        return [_certified(fit, entries) for fit in fits]
+
+
+def _certified(fit: Fit, entries: Entries) -> Fit:
+    """Return a fit with a certificate of every machine that has none yet."""
+    learned = []
+    for machine_fit, machine in zip(fit.learned, fit.machines, strict=True):
+        if not machine_fit.is_final:
+            machine_fit = machine_fit.certified(entries, machine, fit.learner)
+        learned.append(machine_fit)
+    return replace(fit, learned=learned)
 
 
 def _groups(fits: Sequence[Fit], numbers: int) -> list[list[Fit]]:

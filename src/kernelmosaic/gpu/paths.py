@@ -21,7 +21,7 @@ from kernelmosaic.gpu.programs import (
 )
 from kernelmosaic.gram.linear_algebra import free_curvature, keep_sum
 from kernelmosaic.gram.stack import StoredStack
-from kernelmosaic.learning.certificate import AIM, Iteration, Learned, Start, known_forms
+from kernelmosaic.learning.certificate import AIM, Entries, Iteration, KnownForms, Learned, Start, known_forms
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.problem import Learner, steepest_curvature
 from kernelmosaic.solvers.program import Solution, relative_gap
@@ -402,14 +402,13 @@ class _Search:
         V, coefficients, sums, constants = map(
             self.backend.to_numpy, (exact.values, beta, exact.numbers, exact.intercept[:, 0])
         )
-        loose = []
+        entries, loose = Entries(self.kernels.stack, self.sizes), []
         for k, b in enumerate(left):
             solution = Solution(coefficients[k], float(constants[k]), V[k], np.nan, np.inf, 0)
             rough = Learned(eta[k], solution, np.inf, np.inf, 0, [Iteration(np.inf, np.inf)])
-            known = known_forms(self.sizes, coefficients[k], eta[k], V[k], sums[k, 2:])
-            constant, q = self.machines[b].linear_bound(solution), known.q + known.q_error
-            lower = self.learners[b].lower_bound(constant, q, eta[k])
-            one = rough.state(self.machines[b].program, known, lower)
+            forms = known_forms(self.sizes, coefficients[k], eta[k], V[k], sums[k, 2:])
+            problem = KnownForms(entries, self.machines[b], self.learners[b], forms)
+            one = rough.with_certificate(problem.certificate(eta[k], solution))
             best = self.best[b]
             if best is None or one.gap < best.gap:
                 self.best[b] = one
@@ -424,7 +423,7 @@ class _Search:
         assert best is not None
         stack: Any = self.kernels.stack
         start = Start(best.weights, best.solution.beta) if np.isfinite(best.gap) else Start()
-        one = learner.learn(stack, machine, start).certified(stack, self.sizes, machine, learner)
+        one = learner.learn(stack, machine, start).certified(Entries(stack, self.sizes), machine, learner)
         return best if best.gap <= one.gap else one
 
 

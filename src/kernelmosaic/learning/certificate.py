@@ -9,10 +9,14 @@ weights, coefficients and intercept alone:
 3. The primal value is bounded from above with every loss at the worse end of its residual's interval, the optimum from
    below with every ½ βᵀK_mβ at its upper end. The gap is the difference of the two bounds: it is never clipped, and an
    upper bound below the lower one, or one that is not finite, is a gap of infinity.
+
+Learners return weights and a solution (`Learned`). `Learned.problem` is the problem that they are a point of, which
+knows its forms, its regulariser and its lower bound; `CertifiedProblem.certificate` makes a `Certificate` of the point.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -165,6 +169,9 @@ class Learned:
         Why what might have closed the gap was not tried, and what to do; None where nothing was left out.
     unrounded_gap : float or None
         What `gap` would be if nothing were added to it for rounding; None where that is unknown.
+    is_final : bool
+        Whether objective and gap are those that a fit states: of a certificate, or of what none is
+        made for.
     """
 
     weights: Array
@@ -179,55 +186,47 @@ class Learned:
     ended_by: str | None = None
     hindrance: str | None = None
     unrounded_gap: float | None = None
+    is_final: bool = False
 
-    def certified(
-        self, stack: Any, sizes: Array, machine: Any, learner: Any, products: SharedProducts | None = None
-    ) -> Self:
-        """Return the same with the objective and the gap that the weights and the coefficients prove.
+    def problem(self, entries: Entries, machine: Any, learner: Any) -> CertifiedProblem:
+        """Return the problem that the weights and the solution are a point of.
 
         Parameters
         ----------
-        stack : GramStack
-            The kernels.
-        sizes : ndarray of shape (P, n)
-            The size of the numbers that entries are made of: k_m(x, x), or more where entries are differences.
+        entries : Entries
+            The kernels' entries.
         machine : Machine
             What was trained.
         learner : Learner
             What learned the weights; its `lower_bound` states which weights the bound holds for.
-        products : SharedProducts, optional
-            Products with the coefficients that are known already.
         """
-        program, solution, weights = machine.program, self.solution, self.weights
-        forms = exact_forms(stack, sizes, machine, solution, weights, products)
-        q = (forms.q + forms.q_error).reshape(stack.n_kernels, -1).sum(axis=1)
-        constant = machine.linear_bound(solution)
-        lower = learner.lower_bound(constant, q, weights)
-        if self.lower is not None:
-            # Rounding may lift it above what the machine proves at these weights.
-            lower = min(self.lower, constant - forms.quadratic) - forms.quadratic_error
-        stated = self.state(program, forms, lower)
-        if self.lower is not None:
-            return stated
-        plain_q = forms.q.reshape(stack.n_kernels, -1).sum(axis=1)
-        plain_lower = learner.lower_bound(machine.linear_value(solution), plain_q, weights)
-        return replace(stated, unrounded_gap=relative_gap(stated.objective, plain_lower))
+        if self.lower is None:
+            return KernelWeights(entries, machine, learner)
+        return SignedWeights(entries, machine, learner, self.lower)
 
-    def state(self, program: Any, forms: Forms, lower: float, regulariser: float = 0.0) -> Self:
-        """Return the same with the primal value of forms, plus a regulariser, and its gap to a lower bound."""
-        quadratic, intercept = regulariser + forms.quadratic, self.solution.intercept
-        upper = program.primal_bound(quadratic + forms.quadratic_error, forms.values, intercept, forms.values_error)
-        objective = program.primal_value(quadratic, forms.values, intercept)
+    def certified(self, entries: Entries, machine: Any, learner: Any) -> Self:
+        """Return the same with the objective and the gap that its weights and its solution prove."""
+        problem = self.problem(entries, machine, learner)
+        return self.with_certificate(problem.certificate(self.weights, self.solution))
+
+    def with_certificate(self, certificate: Certificate) -> Self:
+        """Return the same with what a certificate states, in the last line of the history, too."""
+        objective, unrounded_gap = certificate.objective, None
         if not np.isfinite(objective):  # of a function that has no margin once it is recomputed
             objective = self.objective
-        solution = replace(self.solution, values=forms.values)
-        known = replace(self, solution=solution, slopes=forms.q)
-        return known.with_gap(objective, certified_gap(objective, upper, lower))
-
-    def with_gap(self, objective: float, gap: float) -> Self:
-        """Return the same with another objective and gap, in the last line of the history, too."""
-        history = [*self.history[:-1], Iteration(objective, gap)]
-        return replace(self, objective=objective, gap=gap, history=history)
+        if certificate.lower_without_rounding is not None:
+            unrounded_gap = relative_gap(objective, certificate.lower_without_rounding)
+        return replace(
+            self,
+            weights=certificate.weights,
+            solution=certificate.solution,
+            objective=objective,
+            gap=certificate.gap,
+            history=[*self.history[:-1], Iteration(objective, certificate.gap)],
+            slopes=certificate.slopes,
+            unrounded_gap=unrounded_gap,
+            is_final=True,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,52 +241,266 @@ class LearnedClasses(Learned):
 
     witness: Array
 
-    def certified(
-        self, stack: GramStack, sizes: Array, machine: Any, learner: Any, products: SharedProducts | None = None
-    ) -> Self:
-        """Return the same with the objective and the gap that the weights and the coefficients prove.
-
-        The witness τ is feasible for the machine; divided by the largest (τ_cᵀK_mτ_c)^½, where that exceeds one, it is
-        feasible for the whole problem, whose dual value is its linear term.
-        """
-        program, solution, theta, tau = machine.program, self.solution, self.weights.T, self.witness
-        forms = exact_forms(stack, sizes, machine, solution, theta)
-        lost = np.sum(theta * forms.q, axis=0) <= np.sum(theta * forms.q_error, axis=0)
-        if np.any(solution.beta[:, lost]):
-            # A function that is zero up to rounding is zero, and does not depend on the weights.
-            beta, values = (np.where(lost, 0.0, one) for one in (solution.beta, solution.values))
-            weights = np.where(lost[:, np.newaxis], 0.0, self.weights)
-            known = replace(self, solution=replace(solution, beta=beta, values=values), weights=weights)
-            return known.certified(stack, sizes, machine, learner)
-        support = nonzero_rows(tau)
-        q = _quadratic(stack.exact_products(tau, support), tau[support])
-        q = q + 0.5 * rounding(np.float64, stack.n_samples) * _spread(sizes, tau) ** 2
-        scale = max(1.0, float(np.sqrt(2.0 * q.max(initial=0.0))))
-        lower = program.linear_bound(tau, solution.intercept) / scale
-        return self.state(program, forms, lower, regulariser=0.5 * float(theta.sum()))
+    def problem(self, entries: Entries, machine: Any, learner: Any) -> ClassWeights:
+        return ClassWeights(entries, machine, learner, self.witness)
 
 
 @dataclass(frozen=True)
 class LearnedRidge(Learned):
     """What is learned of least squares, whose bounds are β's own."""
 
-    def certified(
-        self, stack: GramStack, sizes: Array, machine: Any, learner: Any, products: SharedProducts | None = None
-    ) -> Self:
-        """Return the same with the gap of the search plus the rounding of both bounds.
+    def problem(self, entries: Entries, machine: Any, learner: Any) -> LeastSquares:
+        return LeastSquares(entries, learner, self.objective, self.gap)
 
-        Both sum terms of the size of Σ_j (Σ_i √D_i |β_ij|)². The lower bound is ⟨H, β⟩² over the sum of λ‖β‖² and the
-        largest form Σ_j β_jᵀG̃_mβ_j / r_m, whether or not its kernel has a weight; r_m are the traces of the centred
-        kernels. Rounding may hide u Σ_j s_mj² of a form and u Σ_i D_mi of r_m, which is much where centring leaves
-        little of a kernel: the forms are raised by both, which lowers the bound. Traces of one are given, not summed.
-        """
-        beta, forms, traces = self.solution.beta, self.solution.forms, learner.options.penalties**2
+
+# What is certified ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What weights and a solution prove.
+
+    Attributes
+    ----------
+    objective : float
+        The primal value.
+    upper : float
+        What the primal value does not exceed, whatever rounding has added to it.
+    lower : float
+        What the optimum does not fall below.
+    gap : float
+        The most that the relative gap of both may be; infinite where they prove nothing.
+    weights, solution : ndarray, Solution or RidgeSolution
+        What is certified, with Kβ as the entries have it.
+    slopes : ndarray or None
+        ½ βᵀK_mβ, output by output; None where the solution has them.
+    lower_without_rounding : float or None
+        The lower bound with nothing taken off for rounding; None where that is unknown.
+    """
+
+    objective: float
+    upper: float
+    lower: float
+    gap: float
+    weights: Array
+    solution: Any
+    slopes: Array | None = None
+    lower_without_rounding: float | None = None
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The kernels' entries, from which certificates are computed anew.
+
+    Attributes
+    ----------
+    stack : GramStack
+        The kernels.
+    sizes : ndarray of shape (P, n)
+        The size of the numbers that entries are made of: k_m(x, x), or more where entries are
+        differences.
+    shared_products : SharedProducts or None
+        Products with the coefficients that are known already.
+    """
+
+    stack: GramStack
+    sizes: Array
+    shared_products: SharedProducts | None = None
+
+
+class CertifiedProblem(ABC):
+    """A training problem whose points can be certified."""
+
+    @abstractmethod
+    def certificate(self, weights: Array, solution: Any) -> Certificate:
+        """Return what weights and a solution prove of the problem's optimum."""
+
+
+@dataclass(frozen=True)
+class KernelWeights(CertifiedProblem):
+    """The problem of a machine with one weight per kernel.
+
+    Subclasses replace what other problems differ in: the forms, the regulariser of the weights, and
+    the lower bound.
+
+    Attributes
+    ----------
+    entries : Entries
+        The kernels' entries.
+    machine : Machine
+        What is trained.
+    learner : Learner
+        Its `lower_bound` is that of the set of weights.
+    """
+
+    entries: Entries
+    machine: Any
+    learner: Any
+
+    def certificate(self, weights: Array, solution: Any) -> Certificate:
+        program, intercept = self.machine.program, solution.intercept
+        forms = self.forms(weights, solution)
+        lost = self.lost_outputs(weights, solution, forms)
+        if lost is not None:
+            # A function that is zero up to rounding is zero, and does not depend on the weights.
+            beta = np.where(lost, 0.0, solution.beta)
+            values = np.where(lost, 0.0, solution.values)
+            known_weights = np.where(lost[:, np.newaxis], 0.0, weights)
+            return self.certificate(known_weights, replace(solution, beta=beta, values=values))
+
+        # The primal value, and what it does not exceed.
+        quadratic = self.regulariser(weights) + forms.quadratic
+        upper = program.primal_bound(quadratic + forms.quadratic_error, forms.values, intercept, forms.values_error)
+        objective = program.primal_value(quadratic, forms.values, intercept)
+
+        lower = self.lower_bound(weights, solution, forms)
+        return Certificate(
+            objective,
+            upper,
+            lower,
+            certified_gap(objective, upper, lower),
+            weights,
+            replace(solution, values=forms.values),
+            slopes=forms.q,
+            lower_without_rounding=self.lower_bound_without_rounding(weights, solution, forms),
+        )
+
+    def forms(self, weights: Array, solution: Any) -> Forms:
+        """Return what the kernels make of the coefficients."""
+        return exact_forms(self.entries, self.machine, solution, weights)
+
+    def regulariser(self, weights: Array) -> float:
+        """Return what the weights themselves cost."""
+        return 0.0
+
+    def lost_outputs(self, weights: Array, solution: Any, forms: Forms) -> Array | None:
+        """Return which outputs have coefficients and yet are zero up to rounding; None if none is."""
+        return None
+
+    def lower_bound(self, weights: Array, solution: Any, forms: Forms) -> float:
+        """Return what the optimum does not fall below, with the forms at their upper ends."""
+        q = (forms.q + forms.q_error).reshape(len(forms.q), -1).sum(axis=1)
+        return float(self.learner.lower_bound(self.machine.linear_bound(solution), q, weights))
+
+    def lower_bound_without_rounding(self, weights: Array, solution: Any, forms: Forms) -> float | None:
+        """Return the same without what is taken off for rounding; None where that is unknown."""
+        q = forms.q.reshape(len(forms.q), -1).sum(axis=1)
+        return float(self.learner.lower_bound(self.machine.linear_value(solution), q, weights))
+
+
+@dataclass(frozen=True)
+class KnownForms(KernelWeights):
+    """The same where the forms were computed in double precision already.
+
+    Attributes
+    ----------
+    computed_forms : Forms
+        What the kernels make of the one solution that is certified.
+    """
+
+    computed_forms: Forms
+
+    def forms(self, weights: Array, solution: Any) -> Forms:
+        return self.computed_forms
+
+
+@dataclass(frozen=True)
+class SignedWeights(KernelWeights):
+    """The problem of weights of any sign, of which no β alone proves a bound.
+
+    Attributes
+    ----------
+    search_bound : float
+        The lower bound that the search has found.
+    """
+
+    search_bound: float
+
+    def lower_bound(self, weights: Array, solution: Any, forms: Forms) -> float:
+        # Rounding may lift it above what the machine proves at these weights.
+        machine_bound = self.machine.linear_bound(solution) - forms.quadratic
+        return float(min(self.search_bound, machine_bound) - forms.quadratic_error)
+
+    def lower_bound_without_rounding(self, weights: Array, solution: Any, forms: Forms) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class ClassWeights(KernelWeights):
+    """The problem of one weight per class and kernel, with the regulariser ½ Σθ.
+
+    The witness τ is feasible for the machine; divided by the largest (τ_cᵀK_mτ_c)^½, where that
+    exceeds one, it is feasible for the whole problem, whose dual value is its linear term.
+
+    Attributes
+    ----------
+    witness : ndarray of shape (n, classes)
+        τ; the β of the solution is rescaled with the weights.
+    """
+
+    witness: Array
+
+    def forms(self, weights: Array, solution: Any) -> Forms:
+        return exact_forms(self.entries, self.machine, solution, weights.T)
+
+    def regulariser(self, weights: Array) -> float:
+        return 0.5 * float(weights.T.sum())
+
+    def lost_outputs(self, weights: Array, solution: Any, forms: Forms) -> Array | None:
+        theta = weights.T
+        lost = np.sum(theta * forms.q, axis=0) <= np.sum(theta * forms.q_error, axis=0)
+        return lost if np.any(solution.beta[:, lost]) else None
+
+    def lower_bound(self, weights: Array, solution: Any, forms: Forms) -> float:
+        tau, stack, sizes = self.witness, self.entries.stack, self.entries.sizes
+        support = nonzero_rows(tau)
+        q = _quadratic(stack.exact_products(tau, support), tau[support])
+        q = q + 0.5 * rounding(np.float64, stack.n_samples) * _spread(sizes, tau) ** 2
+        scale = max(1.0, float(np.sqrt(2.0 * q.max(initial=0.0))))
+        lower: float = self.machine.program.linear_bound(tau, solution.intercept) / scale
+        return lower
+
+    def lower_bound_without_rounding(self, weights: Array, solution: Any, forms: Forms) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class LeastSquares(CertifiedProblem):
+    """The problem of least squares on centred kernels, searched in double precision.
+
+    The gap is that of the search plus the rounding of both bounds. Both sum terms of the size of
+    Σ_j (Σ_i √D_i |β_ij|)². The lower bound is ⟨H, β⟩² over the sum of λ‖β‖² and the largest form
+    Σ_j β_jᵀG̃_mβ_j / r_m, whether or not its kernel has a weight; r_m are the traces of the centred
+    kernels. Rounding may hide u Σ_j s_mj² of a form and u Σ_i D_mi of r_m, which is much where
+    centring leaves little of a kernel: the forms are raised by both, which lowers the bound. Traces
+    of one are given, not summed.
+
+    Attributes
+    ----------
+    entries : Entries
+        The kernels' entries.
+    learner : Learner
+        Its `lower_bound` is that of the set of weights, its penalties are the √r_m.
+    objective, search_gap : float
+        The objective that the search has found, and its gap.
+    """
+
+    entries: Entries
+    learner: Any
+    objective: float
+    search_gap: float
+
+    def certificate(self, weights: Array, solution: Any) -> Certificate:
+        sizes, learner = self.entries.sizes, self.learner
+        beta, forms, traces = solution.beta, solution.forms, learner.options.penalties**2
         size, u = abs(self.objective), rounding(np.float64, len(beta))
-        error = 2.0 * u * float(np.sum(_spread((self.weights @ sizes)[np.newaxis], beta) ** 2))
+        error = 2.0 * u * float(np.sum(_spread((weights @ sizes)[np.newaxis], beta) ** 2))
         raised = np.maximum(forms, 0.0) + u * np.sum(_spread(sizes, beta) ** 2, axis=1)
         raised *= 1.0 + np.where(traces == 1.0, 0.0, u * np.abs(sizes).sum(axis=1) / traces)
-        hidden = learner.lower_bound(0.0, forms, self.weights) - learner.lower_bound(0.0, raised, self.weights)
-        return self.with_gap(self.objective, self.gap + error / size + 1.0 - size / (size + hidden))
+        hidden = learner.lower_bound(0.0, forms, weights) - learner.lower_bound(0.0, raised, weights)
+        lower = self.objective * (1.0 - self.search_gap) * size / (size + hidden)
+        gap = self.search_gap + error / size + 1.0 - size / (size + hidden)
+        return Certificate(self.objective, self.objective + error, lower, gap, weights, solution)
 
 
 def certified_gap(objective: float, upper: float, lower: float) -> float:
@@ -352,19 +565,13 @@ class SharedProducts:
         return self._products[:, :, at][:, rows].reshape(len(self._products), len(rows), *beta.shape[1:])
 
 
-def exact_forms(
-    stack: GramStack,
-    sizes: Array,
-    machine: Any,
-    solution: Any,
-    weights: Array,
-    products_of: SharedProducts | None = None,
-) -> Forms:
+def exact_forms(entries: Entries, machine: Any, solution: Any, weights: Array) -> Forms:
     """Return what the kernels make of a solution's β, from entries in double precision.
 
     Where entries are stored in single precision they are computed anew, for the samples that have a coefficient and
     those that may have a loss. For the others the stored entries prove that they have none.
     """
+    stack, sizes, products_of = entries.stack, entries.sizes, entries.shared_products
     beta, spread = solution.beta, _spread(sizes, solution.beta)
     # Every output has its own weights, or all have the same.
     W = weights if weights.ndim == beta.ndim else np.repeat(weights[:, np.newaxis], beta.shape[1], axis=1)
@@ -401,10 +608,11 @@ def values_rounding(sizes: Array, beta: Array, weights: Array) -> Array:
     return np.asarray(rounding(np.float64, len(beta)) * np.broadcast_to(each, beta.shape))
 
 
-def gated_forms(stack: GramStack, sizes: Array, beta: Array, gates: Array) -> Forms:
+def gated_forms(entries: Entries, beta: Array, gates: Array) -> Forms:
     """Return the same for the one kernel Σ_m g_m g_mᵀ ∘ K_m of gates g."""
-    combined = np.einsum("im,mi->i", gates**2, np.broadcast_to(sizes, gates.T.shape))[np.newaxis]
-    values = stack.exact_gated_products(beta, gates)
+    sizes = np.broadcast_to(entries.sizes, gates.T.shape)
+    combined = np.einsum("im,mi->i", gates**2, sizes)[np.newaxis]
+    values = entries.stack.exact_gated_products(beta, gates)
     return known_forms(combined, beta, np.ones(1), values, _quadratic(values[np.newaxis], beta))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,13 @@ from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
     BoundTracker,
-    ExhaustedError,
     Learner,
     LearnerOptions,
     MachineProblem,
     gap_progress,
 )
 from kernelmosaic.machines.base import Machine
-from kernelmosaic.solvers.conic import ConicError, ConicProgram, pack_symmetric, unpack_symmetric
+from kernelmosaic.solvers.conic import ConicProgram, pack_symmetric, unpack_symmetric
 from kernelmosaic.solvers.program import Program, Vector, relative_gap, require_finite
 
 
@@ -50,23 +48,55 @@ class QCQP(Learner):
                 f"solver='qcqp' would factorise {stack.n_kernels} kernels of {stack.n_samples} samples, {entries:.1e} "
                 f"entries, and supports up to {options.most_entries:.0e}; use solver='newton'."
             )
-        problem = MachineProblem(stack, machine, options, start)
-        inner = 0.1 * options.tol
-        found = BoundTracker(problem, problem.evaluate(problem.start(), start.beta, inner))
-        with gap_progress(machine, options) as advance:
-            advance(found.gap)
-            with suppress(ConicError, ExhaustedError):
-                theta, beta = self._solve(problem, scale=float(found.best.theta @ found.best.q))
-                found.consider(problem.assess(theta, beta))
-                found.consider(problem.evaluate(theta, beta, inner))
-                advance(found.record())
-                if found.gap > options.tol:
-                    found.consider(problem.evaluate(theta, found.best.solution.beta, 1e-3 * options.tol))
-                    advance(found.record())
-        return polish(found)
+        return polish(_ConicSearch(MachineProblem(stack, machine, options, start), start.beta).improve())
 
-    def _solve(self, problem: MachineProblem, scale: float) -> tuple[Vector, Vector]:
+
+class _ConicSearch(BoundTracker):
+    """The conic program, the machine at its weights, and the machine there more exactly.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (P,) or None
+        The weights of the conic program; None before it is solved.
+    """
+
+    problem: MachineProblem
+    theta: Weights | None = None
+
+    def __init__(self, problem: MachineProblem, warm_start: Weights | None) -> None:
+        self.inner = 0.1 * problem.options.tol
+        super().__init__(problem, problem.evaluate_first(problem.start(), warm_start, self.inner))
+        self.n_machine_solves = 0
+
+    def goes_on(self) -> bool:
+        """Whether the conic program, or the machine at its weights, has yet to be solved well enough."""
+        if self.n_machine_solves == 0:
+            return True
+        return self.n_machine_solves == 1 and self.gap > self.problem.options.tol
+
+    def step(self) -> bool:
+        """Solve the conic program, or the machine more exactly; False where there is no solution."""
+        if self.theta is not None:
+            return self._solve_machine(self.best.solution.beta, 1e-3 * self.problem.options.tol)
+        conic = self._solve_conic(scale=float(self.best.theta @ self.best.q))
+        if conic is None:
+            return False
+        self.theta, beta = conic
+        self.consider(self.problem.assess(self.theta, beta))
+        return self._solve_machine(beta, self.inner)
+
+    def _solve_machine(self, warm_start: Vector, tol: float) -> bool:
+        assert self.theta is not None
+        evaluation = self.problem.evaluate(self.theta, warm_start, tol)
+        if evaluation is None:
+            return False
+        self.consider(evaluation)
+        self.n_machine_solves += 1
+        return True
+
+    def _solve_conic(self, scale: float) -> tuple[Vector, Vector] | None:
         """Return θ and a feasible β; `scale` is about how large γ will be."""
+        problem = self.problem
         program, d2 = problem.machine.program, 1.0 / problem.scale
         model = linear_model(program)
         n, gamma = program.n_samples, len(model.linear) - 1
@@ -83,7 +113,10 @@ class QCQP(Learner):
             A[2:, :n] = -L.T
             b = np.concatenate([[0.5 * unit, -0.5 * unit], np.zeros(L.shape[1])])
             blocks.append(model.require("second order", A, b))
-        x, multipliers = model.solve()
+        solution = model.solve()
+        if not solution.has_point:
+            return None
+        x, multipliers = solution.x, solution.multipliers
         theta = d2 * np.array([multipliers[k][0] + multipliers[k][1] for k in blocks]) / unit
         # Smaller multipliers belong to constraints that are not active.
         theta = np.where(theta > 1e-7 * theta.max(), theta, 0.0)
@@ -154,11 +187,12 @@ class SDP(Learner):
         Ks = Ks / size[:, np.newaxis, np.newaxis]
         require_finite(float(np.abs(Ks).sum()))
         with gap_progress(machine, self.options) as advance:
-            try:
-                eta, beta, W = _solve(Ks, machine.program)
-            except ConicError:  # too badly conditioned to have a point: equal shares of the trace, honestly certified
+            conic = _solve(Ks, machine.program)
+            if conic is None:  # too badly conditioned to have a point: equal shares of the trace, honestly certified
                 r, beta, W = np.trace(Ks, axis1=1, axis2=2) / n, None, None
                 eta = np.divide(1.0, r, out=np.zeros(len(r)), where=r > 0) / max(np.count_nonzero(r > 0), 1)
+            else:
+                eta, beta, W = conic
             K = np.ascontiguousarray(np.tensordot(eta, Ks, 1))
             solution = machine.solve(K, beta, 0.01 * self.options.tol)
             upper = machine.primal_value(solution)
@@ -175,8 +209,10 @@ class SDP(Learner):
         return -np.inf
 
 
-def _solve(Ks: Array, program: Program) -> tuple[Vector, Vector, Array]:
+def _solve(Ks: Array, program: Program) -> tuple[Vector, Vector | None, Array | None] | None:
     """Return the weights, β, and W = ½ββᵀ + Z, of which the multiplier of the semi-definite constraint is made.
+
+    None is returned where the conic program has no point.
 
     The variables are η, the values f = K_ηβ, b, the excesses over the tube on both sides, and τ ≥ fᵀK_η⁻¹f.
     """
@@ -191,8 +227,11 @@ def _solve(Ks: Array, program: Program) -> tuple[Vector, Vector, Array]:
     trace[0, :P] = np.trace(Ks, axis1=1, axis2=2) / n
     model.require("zero", trace, np.ones(1))
     block = model.require("semidefinite", _matrix_rows(Ks, width), np.zeros((n + 1) * (n + 2) // 2))
-    x, multipliers = model.solve()
-    M = unpack_symmetric(multipliers[block])
+    solution = model.solve()
+    if not solution.has_point:
+        return None
+    x = solution.x
+    M = unpack_symmetric(solution.multipliers[block])
     # A kernel with a smaller share of the trace is rounding.
     eta = np.where(np.abs(x[:P] * trace[0, :P]) > 1e-7, x[:P], 0.0)
     return eta / float(eta @ trace[0, :P]), program.feasible(-2.0 * M[:n, n]), M[:n, :n]

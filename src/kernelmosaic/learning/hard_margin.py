@@ -12,12 +12,13 @@ from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.kernels.base import Block
-from kernelmosaic.learning.certificate import CombinedKernel, Learned, Start, values_rounding
+from kernelmosaic.learning.certificate import CombinedKernel, Entries, Learned, Start, values_rounding
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import WeightNorm
 from kernelmosaic.learning.problem import Learner, LearnerOptions
 from kernelmosaic.machines.base import SVC, Machine
 from kernelmosaic.solvers.program import Program, Vector, certify
+from kernelmosaic.solvers.search import Search
 
 # The machine ---------------------------------------------------------------------------------------------------------
 
@@ -74,9 +75,7 @@ class MarginProgram(Program):
 # C = ∞ ---------------------------------------------------------------------------------------------------------------
 
 
-def learn_hard_margin(
-    learner: Learner, stack: GramStack, sizes: Array, y: Array, diagonal: float, tol: float
-) -> Learned:
+def learn_hard_margin(learner: Learner, entries: Entries, y: Array, diagonal: float, tol: float) -> Learned:
     """Return weights and machine of min ½(Σ d_m‖w_m‖)² subject to yᵢ f(xᵢ) ≥ 1.
 
     A machine with slack is the one without as soon as C exceeds its coefficients. So C grows until the certificate of
@@ -87,10 +86,8 @@ def learn_hard_margin(
     ----------
     learner : Learner
         How the weights are learned.
-    stack : GramStack
-        The kernels.
-    sizes : ndarray of shape (P, n)
-        Of the numbers that their entries are made of; see `Learned.certified`.
+    entries : Entries
+        The kernels' entries.
     y : ndarray of shape (n,)
         Labels ±1.
     diagonal : float
@@ -103,28 +100,63 @@ def learn_hard_margin(
     ValueError
         If no function of the kernels separates the classes: then the dual is unbounded, and coefficients reach every C.
     """
-    best, n_solves, start = None, 0, Start(kernel=CombinedKernel(stack))
-    # For a kernel of mean diagonal one.
-    for C in (1e3, 1e5, 1e7, 1e9, 1e11):
-        machine = SVC(y, C / diagonal)
-        found = learner.learn(stack, machine, start)
-        n_solves += found.n_solves
-        low, high = float(found.solution.values[y > 0].min()), float(found.solution.values[y < 0].max())
-        # Near the optimum the margin is one; what is left of a sample that both classes have is rounding.
-        if 0.5 * (low - high) > 0.1:
-            hard = replace(found, solution=replace(found.solution, intercept=-0.5 * (low + high)))
-            hard = hard.certified(stack, sizes, HardMargin(machine.program), learner)
-            best = hard if best is None or hard.gap < best.gap else best
-        # The margin of the optimum is one, and rounding grows with the coefficients, as these do with C.
-        hidden = values_rounding(sizes, found.solution.beta, found.weights).min() > 1
-        if best is not None and (best.gap <= tol or hidden):
-            break
-    if best is None:
+    search = HardMarginSearch(learner, entries, y, diagonal, tol).improve()
+    if search.best is None:
         raise ValueError(
             "C=inf: the classes are not separable by these kernels: there is no hard-margin solution; give a finite C, "
             "or kernels that separate them, such as a narrower Gaussian()."
         )
-    return replace(best, n_solves=n_solves)
+    return replace(search.best, n_solves=search.n_solves)
+
+
+class HardMarginSearch(Search):
+    """Machines with slack of larger and larger C, each made one without slack and certified.
+
+    The parameters are those of `learn_hard_margin`.
+
+    Attributes
+    ----------
+    best : Learned or None
+        That of the smallest certified gap; None as long as the classes are not separated.
+    n_solves : int
+        How often machines were solved.
+    """
+
+    #: The values of C, for a kernel of mean diagonal one.
+    values_of_C = (1e3, 1e5, 1e7, 1e9, 1e11)
+    #: Near the optimum the margin is one; what is left of a sample that both classes have is rounding.
+    least_margin = 0.1
+
+    def __init__(self, learner: Learner, entries: Entries, y: Array, diagonal: float, tol: float) -> None:
+        self.learner, self.entries, self.y, self.tol = learner, entries, y, tol
+        self.start = Start(kernel=CombinedKernel(entries.stack))
+        self.machines_left = [SVC(y, C / diagonal) for C in reversed(self.values_of_C)]
+        self.best: Learned | None = None
+        self.n_solves = 0
+
+    def goes_on(self) -> bool:
+        return len(self.machines_left) > 0
+
+    def step(self) -> bool:
+        """Learn with the next C; False where the gap is met, or rounding hides what a larger C may gain."""
+        machine, y = self.machines_left.pop(), self.y
+        learned = self.learner.learn(self.entries.stack, machine, self.start)
+        self.n_solves += learned.n_solves
+        values = learned.solution.values
+        low, high = float(values[y > 0].min()), float(values[y < 0].max())
+        if 0.5 * (low - high) > self.least_margin:
+            solution = replace(learned.solution, intercept=-0.5 * (low + high))
+            separating = replace(learned, solution=solution)
+            self._consider(separating.certified(self.entries, HardMargin(machine.program), self.learner))
+        if self.best is None:
+            return True
+        # The margin of the optimum is one, and rounding grows with the coefficients, as these do with C.
+        rounding = values_rounding(self.entries.sizes, learned.solution.beta, learned.weights)
+        return not (self.best.gap <= self.tol or rounding.min() > 1)
+
+    def _consider(self, certified: Learned) -> None:
+        if self.best is None or certified.gap < self.best.gap:
+            self.best = certified
 
 
 # C learned -----------------------------------------------------------------------------------------------------------
@@ -145,15 +177,14 @@ class LearnedWithC(Learned):
     C: float
     joint: Learned
 
-    def certified(self, stack: GramStack, sizes: Array, machine: Any, learner: Any, products: Any = None) -> Self:
-        """Return the same with the objective and the gap that the problem with the identity proves."""
-        joined = WithIdentity(stack, identity(machine.program))
-        sizes = np.vstack([sizes + joined.floor * joined.diagonal, joined.diagonal])
-        whole = Newton(learner.joint_options())
-        certified: Self = learner.soften(
-            self.joint.certified(joined, sizes, HardMargin(machine.program), whole), joined, machine.program
-        )
-        return certified
+    def certified(self, entries: Entries, machine: Any, learner: Any) -> Self:
+        """Return the same with what is certified of the problem with the identity."""
+        joined = WithIdentity(entries.stack, identity(machine.program))
+        sizes = np.vstack([entries.sizes + joined.floor * joined.diagonal, joined.diagonal])
+        joint_learner = Newton(learner.joint_options())
+        joint = self.joint.certified(Entries(joined, sizes), HardMargin(machine.program), joint_learner)
+        softened: Self = learner.soften(joint, joined, machine.program)
+        return softened
 
 
 class LearnedC(Learner):
@@ -205,7 +236,15 @@ class LearnedC(Learner):
         solution = certify(program, kept * beta, values, found.solution.n_iter)
         weights, C = found.weights[:-1] / kept, kept * float(soft.ridge.mean()) / share
         return LearnedWithC(
-            weights, solution, found.objective, found.gap, found.n_solves, found.history, C=C, joint=found
+            weights,
+            solution,
+            found.objective,
+            found.gap,
+            found.n_solves,
+            found.history,
+            is_final=found.is_final,
+            C=C,
+            joint=found,
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 
@@ -175,16 +174,14 @@ class SearchWithSuccessor(BoundTracker):
             return False
         return n_solves >= options.path_solves or self.successor.factors is not None
 
-    def improve(self) -> Self:
-        """Take steps until the gap is met or nothing is left to try, not even by interior points."""
-        super().improve()
+    def finish(self) -> None:
+        """Hand over where the gap is not met and interior points are left to try."""
         tol = self.problem.options.tol
         # Rounding that hides the machine's solution hides that of both, unless the kernels are known by their factors.
-        is_unsolved = self.is_exhausted and self.best.solution.gap > tol
+        is_unsolved = self.has_ended() and self.best.solution.gap > tol
         is_hidden = is_unsolved and self.successor is not None and self.successor.factors is None
         if self.gap > tol and not is_hidden:
             self.hand_over()
-        return self
 
     def hand_over(self) -> bool:
         """Solve for weights and machine at once; whether that closes the gap further."""
@@ -230,10 +227,10 @@ def rounded(program: Program, end: WeightPathEnd) -> tuple[Weights, Weights]:
         return theta, program.feasible(beta)
     # The free samples make up for what the others were rounded by.
     owed = program.total - float(np.delete(beta, free).sum())
-    try:
-        beta[free] = program.take(free, program.target[free], owed).feasible(beta[free])
-    except ValueError:  # they are too few
-        beta = program.feasible(end.beta)
+    free_program = program.take(free, program.target[free], owed)
+    if not free_program.is_feasible:  # they are too few
+        return theta, program.feasible(end.beta)
+    beta[free] = free_program.feasible(beta[free])
     return theta, beta
 
 

@@ -16,7 +16,6 @@ from kernelmosaic.learning.problem import (
     ROUNDING,
     BoundTracker,
     Evaluation,
-    ExhaustedError,
     Learner,
     WeightProblem,
     make_problem,
@@ -67,14 +66,15 @@ class Newton(Learner):
 
 def polish(found: BoundTracker) -> Learned:
     """Return what a search learned, after Newton steps from its best weights where no single β proves its gap."""
-    tol = found.problem.options.tol
+    problem = found.problem
+    tol = problem.options.tol
     if found.gap <= tol or found.known_gap > tol:
         return found.learned()
-    try:
-        successor = successor_of(found.problem)
-        search = NewtonSearch(found.problem, found.best.solution.beta, found.best.theta, successor=successor).improve()
-    except ExhaustedError:
+    successor = successor_of(problem)
+    begins_with_a_machine = successor is None or not successor.comes_first
+    if problem.is_spent and begins_with_a_machine:
         return found.learned()
+    search = NewtonSearch(problem, found.best.solution.beta, found.best.theta, successor=successor).improve()
     closer = search if search.gap < found.gap else found
     return replace(closer.learned(), history=[*found.history[:-1], Iteration(closer.proved.upper, closer.gap)])
 
@@ -128,7 +128,7 @@ class NewtonSearch(SearchWithSuccessor):
     ) -> Evaluation:
         """Return the machine solved at θ, or where interior points come first what a β at hand is worth there."""
         if successor is None or not self.hands_over_first:
-            return problem.evaluate(theta, warm_start, self.inner)
+            return problem.evaluate_first(theta, warm_start, self.inner)
         program = problem.machine.program
         beta = np.zeros(program.n_samples) if warm_start is None else warm_start
         return successor.assess(theta, program.feasible(beta))
@@ -165,6 +165,8 @@ class NewtonSearch(SearchWithSuccessor):
         if found is not None:
             self.best = found
             return True
+        if self.has_ended():
+            return False
         return self.gap <= self.tol or (self.lower > before if self.problem.exact else self._recover())
 
     def _recover(self) -> bool:
@@ -183,16 +185,21 @@ class NewtonSearch(SearchWithSuccessor):
         if corner is not None:
             # The lowest point of the planes jumps from corner to corner; halfway is nearer to that of the value.
             theta = theta + 0.5 * (corner - theta)
-        trial = self.problem.complete(self._evaluate(self.best, theta))
+        trial = self._evaluate(self.best, theta)
+        if trial is None:
+            return False
+        trial = self.problem.complete(trial)
         self._note(trial)
         self.best = trial if trial.upper <= self.best.upper else self.best
         # Machines that rounding keeps from being exact would lead from plane to plane and back again.
         self.idle = self.idle + 1 if exact and not self.gap < before else 0
         return self.idle < self.problem.options.n_idle
 
-    def _evaluate(self, here: Evaluation, theta: Weights) -> Evaluation:
+    def _evaluate(self, here: Evaluation, theta: Weights) -> Evaluation | None:
         problem = self.problem
         trial = problem.evaluate(problem.retract(theta), here.solution.beta, self.inner, problem.watch(here))
+        if trial is None:
+            return None
         # Where the known slopes prove the gap, those of all kernels are computed.
         if relative_gap(min(trial.upper, here.upper), problem.lower(trial)) <= 2 * self.tol:
             trial = problem.complete(trial)

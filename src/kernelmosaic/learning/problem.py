@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from itertools import count
 from math import log10
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 from kernelmosaic.solvers.program import assess, certify, relative_gap
+from kernelmosaic.solvers.search import Search
 from kernelmosaic.solvers.smooth_newton import solve_curved
 
 #: Kernels by their numbers; None for all.
@@ -173,10 +174,6 @@ _SERVED = {
 # The problem, and its evaluations ------------------------------------------------------------------------------------
 
 
-class ExhaustedError(Exception):
-    """Machines were solved for so long that more solves would be in vain, too, or take too long."""
-
-
 @dataclass(frozen=True)
 class Evaluation:
     """The machine solved at weights θ.
@@ -237,6 +234,11 @@ class Problem(ABC):
         Steps of all solves, and of those that did not reach their gap.
     stalls : int
         Solves in a row that began with steps and ended in interior points; from the third on these come first.
+    is_spent : bool
+        Whether solves that did not reach their gap have used up the steps that one may take, or all solves eight times
+        as many: more of them would be in vain, too, or take too long.
+    has_refused : bool
+        Whether a solve was asked for after that, which is not made.
     noise : float
         What a value of zero may come out as.
     exact : bool
@@ -250,19 +252,14 @@ class Problem(ABC):
     def __init__(self, stack: GramStack, machine: Any) -> None:
         self.stack, self.machine = stack, machine
         self.n_solves = self.steps = self.vain_steps = self.stalls = 0
+        self.is_spent = self.has_refused = False
 
     def solve_machine(self, K: Any, warm_start: Array | None, tol: float, **known: Any) -> Any:
-        """Solve the machine for a kernel to a relative gap of `tol`.
-
-        Raises
-        ------
-        ExhaustedError
-            If solves that did not reach their gap have used up the steps that one may take, or all solves eight times
-            as many.
-        """
+        """Return the machine's solution for a kernel to a relative gap of `tol`; None if the steps are spent."""
+        if self.is_spent:
+            self.has_refused = True
+            return None
         most = self.machine.most_steps
-        if self.vain_steps >= most or self.steps >= 8 * most:
-            raise ExhaustedError
         if self.stalls >= 3:
             known["inside"] = True
         options = self.machine.options
@@ -278,14 +275,23 @@ class Problem(ABC):
             # end far above the gap are enough, 16 that end near it, and 48 of any other.
             enough = 48 if solution.gap <= 1e-3 else 16 if solution.gap <= 0.1 else 4
             self.vain_steps += max(solution.n_iter, most // enough)
+        self.is_spent = self.vain_steps >= most or self.steps >= 8 * most
         return solution
 
     @abstractmethod
-    def evaluate(self, theta: Weights, warm_start: Array | None, tol: float, kernels: Numbers = None) -> Evaluation:
+    def evaluate(
+        self, theta: Weights, warm_start: Array | None, tol: float, kernels: Numbers = None
+    ) -> Evaluation | None:
         """Solve the machine at θ to a relative gap of `tol`, with the slopes of at least these kernels (all if None).
 
-        `warm_start` is the β of an earlier solution, or None.
+        `warm_start` is the β of an earlier solution, or None. None is returned where the solve is refused.
         """
+
+    def evaluate_first(self, theta: Weights, warm_start: Array | None, tol: float) -> Evaluation:
+        """Return the first evaluation, which is never refused."""
+        evaluation = self.evaluate(theta, warm_start, tol)
+        assert evaluation is not None
+        return evaluation
 
     def curvature(self, at: Evaluation) -> Any:
         """Return ∂²J/∂θ² among the kernels whose slopes are known; None where it is unknown or costs too much."""
@@ -384,8 +390,11 @@ class MachineProblem(WeightProblem):
     def solve(self, theta: Weights, warm_start: Array | None, tol: float) -> Any:
         return self.solve_machine(self.combine(theta), warm_start, tol)
 
-    def evaluate(self, theta: Weights, warm_start: Array | None, tol: float, kernels: Numbers = None) -> Evaluation:
-        return self.evaluation(theta, self.solve_machine(self.combine(theta), warm_start, tol), kernels)
+    def evaluate(
+        self, theta: Weights, warm_start: Array | None, tol: float, kernels: Numbers = None
+    ) -> Evaluation | None:
+        solution = self.solve_machine(self.combine(theta), warm_start, tol)
+        return None if solution is None else self.evaluation(theta, solution, kernels)
 
     def known(self, start: Start) -> Evaluation | None:
         if start.weights is None:
@@ -558,7 +567,7 @@ def make_problem(machine: Any, stack: GramStack, options: LearnerOptions, start:
 # The best so far, and how to better it -------------------------------------------------------------------------------
 
 
-class BoundTracker:
+class BoundTracker(Search):
     """Keeps the best evaluation, the best lower bound, and the evaluation whose own bounds are closest.
 
     The last is what a search returns: both bounds follow from its weights and β. A search may know a better
@@ -593,8 +602,9 @@ class BoundTracker:
         self.ended_by: str | None = None
         #: Why what might close the gap further was not tried, and what to do; None if nothing was left out.
         self.hindrance: str | None = None
-        #: Whether the machine was solved in vain for so long that rounding is in its way.
-        self.is_exhausted = False
+        #: Steps in a row that left the gap as it was, and the gap before the last step.
+        self.n_idle_steps, self.gap_before_step = 0, np.inf
+        self.show: Callable[[float], None] = lambda gap: None
         self.note(first)
         self.history = [Iteration(first.upper, self.gap)]
 
@@ -621,12 +631,16 @@ class BoundTracker:
         self.best = trial
         return True
 
+    def has_ended(self) -> bool:
+        """Whether no machine is solved any more."""
+        return self.problem.has_refused
+
     def walk(
-        self, here: Evaluation, direction: Weights, evaluate: Callable[[Weights], Evaluation]
+        self, here: Evaluation, direction: Weights, evaluate: Callable[[Weights], Evaluation | None]
     ) -> Evaluation | None:
         """Return the end of a step along a direction that lowers the value or closes the gap; None if none does.
 
-        `evaluate` solves the machine at θ and takes note of the bounds.
+        `evaluate` solves the machine at θ and takes note of the bounds; None ends the walk, and the search.
         """
         problem, before, moves = self.problem, self.gap, direction != 0
         options, value = problem.options, problem.value(here)
@@ -652,6 +666,8 @@ class BoundTracker:
         if found is not None:
             end: Evaluation = found[1]
             return end
+        if self.has_ended():
+            return None
         # Rounding hides what the step gains in the value, but not what it gains in the bound.
         rise = problem.value(self.proved) - value
         closer = self.gap < options.closer * before and rise <= (here.solution.gap + 1e-12) * abs(value)
@@ -683,27 +699,27 @@ class BoundTracker:
         self.history.append(Iteration(self.best.upper, self.gap))
         return self.gap
 
-    def step(self) -> bool:
-        """Look for better bounds once; False if nothing is left to try."""
-        return False
+    @contextmanager
+    def context(self) -> Iterator[None]:
+        """Show the gap."""
+        with gap_progress(self.problem.machine, self.problem.options) as self.show:
+            yield
 
-    def improve(self) -> Self:
-        """Record step after step until the gap is met, the history is full, a step returns False, or all stay idle."""
-        idle, options = 0, self.problem.options
-        with gap_progress(self.problem.machine, options) as advance:
-            advance(self.gap)
-            while self.gap > options.tol and len(self.history) < options.max_iter and idle < options.n_idle:
-                before = self.gap
-                try:
-                    goes_on = self.step()
-                except ExhaustedError:
-                    self.is_exhausted = True
-                    break
-                if not goes_on:
-                    break
-                advance(self.record())
-                idle = 0 if self.gap < before else idle + 1
-        return self
+    def begin(self) -> None:
+        self.show(self.gap)
+        self.gap_before_step = self.gap
+
+    def goes_on(self) -> bool:
+        """Whether the gap is above `tol`, the history has room, and the last steps have not all been idle."""
+        options = self.problem.options
+        has_room = len(self.history) < options.max_iter
+        return self.gap > options.tol and has_room and self.n_idle_steps < options.n_idle
+
+    def end_step(self) -> None:
+        self.show(self.record())
+        is_idle = not self.gap < self.gap_before_step
+        self.n_idle_steps = self.n_idle_steps + 1 if is_idle else 0
+        self.gap_before_step = self.gap
 
     def learned(self) -> Learned:
         """Return the best weights, with what is certified of them."""

@@ -39,11 +39,11 @@ class _Descent(SearchWithSuccessor):
 
     def __init__(self, problem: WeightProblem, warm_start: Weights | None) -> None:
         self.inner = max(0.01 * problem.options.tol, problem.options.sharpest)
-        first = problem.evaluate(problem.start(), warm_start, self.inner)
+        first = problem.evaluate_first(problem.start(), warm_start, self.inner)
         super().__init__(problem, first, successor_of(problem))
 
     def step(self) -> bool:
-        """Go down once, or solve the machine more exactly; False when rounding is all that is left."""
+        """Go down once, or solve the machine more exactly; False when neither is left to try."""
         if (self.is_short_of_steps or self.is_slower_than_path) and self.hand_over():
             return True
         before = self.best
@@ -68,17 +68,23 @@ class _Descent(SearchWithSuccessor):
                 corner = self.best.theta + longest * direction
                 corner[first] = 0.0
                 end = self._evaluate(corner)
+                if end is None:
+                    return False
                 if not self.consider(end):
                     self._search(direction, longest, end)
                     break
             # That weight has had its turn; the largest takes over its share of the direction.
             direction[np.argmax(self.best.theta)] += direction[first]
             direction[first] = 0.0
+        if self.has_ended():
+            return False
         if self.best is not before:
             return True
         if not self.sharpen():
             return False
         trial = self._evaluate(self.best.theta)
+        if trial is None:
+            return False
         # The same weights again: keep the sharper β, and whichever primal value is the lower.
         self.best = trial if trial.upper <= self.best.upper else self.best
         return True
@@ -96,6 +102,8 @@ class _Descent(SearchWithSuccessor):
             share = slope_low / (slope_low - slope_high) if slope_low < slope_high else 0.5
             size = low + (high - low) * min(max(share, 0.05), 0.95)
             trial = self._evaluate(start.theta + size * direction)
+            if trial is None:
+                return
             trial_slope = -float(trial.q @ direction)
             enough = trial.upper <= start.upper + 1e-4 * size * slope  # Armijo's rule
             if enough:
@@ -107,7 +115,7 @@ class _Descent(SearchWithSuccessor):
             else:
                 high, slope_high = size, max(trial_slope, 0.0)
 
-    def _evaluate(self, theta: Weights) -> Evaluation:
+    def _evaluate(self, theta: Weights) -> Evaluation | None:
         trial = self.problem.evaluate(self.problem.retract(theta), self.best.solution.beta, self.inner)
         self.note(trial)
         return trial
@@ -148,10 +156,12 @@ class _Master(SearchWithSuccessor):
         # The step from the best weights towards the master's.
         self.share = 0.3
         self.planes: list[tuple[float, Weights, Weights]] = []
-        super().__init__(problem, self._ask(problem, problem.start(), warm_start), successor_of(problem))
+        first = problem.evaluate_first(problem.start(), warm_start, self.inner)
+        self._add_plane(problem, first)
+        super().__init__(problem, first, successor_of(problem))
 
     def step(self) -> bool:
-        """Solve the master problem and add the machine's plane there; False if it is not new."""
+        """Solve the master problem and add the machine's plane there; False if there is no new one."""
         if (self.is_short_of_steps or self.is_slower_than_path) and self.hand_over():
             return True
         options, corner = self.problem.options, self.note_planes(self.planes)
@@ -160,7 +170,10 @@ class _Master(SearchWithSuccessor):
         if is_old or self.known_gap <= options.tol:
             return False
         theta = self.best.theta + self.share * (corner - self.best.theta)
-        trial = self._ask(self.problem, self.problem.retract(theta), self.best.solution.beta)
+        trial = self.problem.evaluate(self.problem.retract(theta), self.best.solution.beta, self.inner)
+        if trial is None:
+            return False
+        self._add_plane(self.problem, trial)
         if self.consider(trial):
             self.share = min(self.share / 0.7, 1.0)
         else:
@@ -169,7 +182,5 @@ class _Master(SearchWithSuccessor):
             self.inner = max(min(self.inner, 0.1 * self.gap), options.sharpest)
         return True
 
-    def _ask(self, problem: WeightProblem, theta: Weights, warm_start: Weights | None) -> Evaluation:
-        trial = problem.evaluate(theta, warm_start, self.inner)
-        self.planes.append((*problem.plane(trial), trial.solution.beta))
-        return trial
+    def _add_plane(self, problem: WeightProblem, evaluation: Evaluation) -> None:
+        self.planes.append((*problem.plane(evaluation), evaluation.solution.beta))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.optimize import LbfgsInvHessProduct
@@ -19,12 +20,13 @@ from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
 from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
 from kernelmosaic.kernels.transformed import Projected
-from kernelmosaic.learning.certificate import Iteration, Learned, gated_forms
-from kernelmosaic.learning.problem import Evaluation, ExhaustedError, Numbers, Problem, progress
+from kernelmosaic.learning.certificate import Entries, Forms, Iteration, KernelWeights, Learned, gated_forms
+from kernelmosaic.learning.problem import Evaluation, Numbers, Problem, progress
 from kernelmosaic.localized.gating import Gating
 from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.program import relative_gap
+from kernelmosaic.solvers.search import Search
 
 # The problem ---------------------------------------------------------------------------------------------------------
 
@@ -65,11 +67,31 @@ class LearnedGates(Learned):
     converged: bool
     kernel_set: KernelSet | None
 
-    def certified(self, stack: GramStack, sizes: Array, machine: Any, learner: Any, products: Any = None) -> Self:
-        """Return the same with the objective and the gap of the machine under its gates."""
-        forms = gated_forms(stack, sizes, self.solution.beta, self.gates)
-        constant = machine.program.linear_bound(self.solution.beta, self.solution.intercept)
-        return self.state(machine.program, forms, constant - forms.quadratic - forms.quadratic_error)
+    def problem(self, entries: Entries, machine: Any, learner: Any) -> GivenGates:
+        return GivenGates(entries, machine, learner, self.gates)
+
+
+@dataclass(frozen=True)
+class GivenGates(KernelWeights):
+    """The problem of the machine under its gates, which is convex; that of the gates is not.
+
+    Attributes
+    ----------
+    gates : ndarray of shape (n, P)
+        Gates of the training samples.
+    """
+
+    gates: Array
+
+    def forms(self, weights: Array, solution: Any) -> Forms:
+        return gated_forms(self.entries, solution.beta, self.gates)
+
+    def lower_bound(self, weights: Array, solution: Any, forms: Forms) -> float:
+        constant: float = self.machine.linear_bound(solution)
+        return constant - forms.quadratic - forms.quadratic_error
+
+    def lower_bound_without_rounding(self, weights: Array, solution: Any, forms: Forms) -> None:
+        return None
 
 
 class GatedProblem(Problem):
@@ -84,11 +106,15 @@ class GatedProblem(Problem):
         self.gating, self.Z = gating, Z
         self._K: Any = None
 
-    def evaluate(self, theta: Array, warm_start: Array | None, tol: float, kernels: Numbers = None) -> GatedEvaluation:
-        """Solve the machine under the gates of V = θ to a relative gap of `tol`."""
+    def evaluate(
+        self, theta: Array, warm_start: Array | None, tol: float, kernels: Numbers = None
+    ) -> GatedEvaluation | None:
+        """Solve the machine under the gates of V = θ to a relative gap of `tol`; None where the solve is refused."""
         gates = self.gating.values(theta, self.Z)
         self._K = self.stack.combine(gates, out=self._K)
         solution = self.solve_machine(self._K, warm_start, tol)
+        if solution is None:
+            return None
         return GatedEvaluation(theta, solution, self.machine.primal_value(solution), np.empty(0), gates=gates)
 
     def gate_slopes(self, at: GatedEvaluation) -> Array:
@@ -158,55 +184,118 @@ class GateLearner:
         V = self.gating.init(rng, Z.shape[1], stack.n_kernels)
         # The machine is solved so exactly that its error does not pass for a step's gain; rounding hides smaller gaps.
         inner = max(min(0.1 * self.tol, 1e-4), 3e-7 if stack.dtype == np.float32 else 1e-13)
-        run = GateDescent(self, problem, inner, projections)
-        with progress("Learning gates", verbose=self.verbose) as show:
-            converged = run.descend(V, rng, show)
-        at, kernel_set = run.at, None if projections is None else projections.kernel_set
-        value, gates = (at.upper, at.solution.gap, problem.n_solves, run.history), at.gates
+        descent = GateDescent(self, problem, inner, projections, V, rng).improve()
+        at, kernel_set = descent.at, None if projections is None else projections.kernel_set
         return LearnedGates(
-            gates.mean(axis=0), at.solution, *value, V=at.theta, gates=gates, converged=converged, kernel_set=kernel_set
+            at.gates.mean(axis=0),
+            at.solution,
+            at.upper,
+            at.solution.gap,
+            problem.n_solves,
+            descent.history,
+            V=at.theta,
+            gates=at.gates,
+            converged=descent.converged,
+            kernel_set=kernel_set,
         )
 
 
-class GateDescent:
-    """The state of one descent: the gates with the machine's solution under them, and the projections."""
+class GateDescent(Search):
+    """One descent: steps until `n_short` in a row gain less than the tolerance, or none gains anything.
+
+    Parameters
+    ----------
+    learner : GateLearner
+        Which steps to take, and when to stop.
+    problem : GatedProblem
+        What is being solved.
+    inner : float
+        Relative gap to which the machine is solved.
+    projections : Projections or None
+        Those to learn.
+    V : ndarray of shape (P, q)
+        Parameters of the gates to start from.
+    rng : RandomState
+        Of where the projections start.
+
+    Attributes
+    ----------
+    at : GatedEvaluation
+        The gates with the machine's solution under them.
+    converged : bool
+        Whether the stop rule was met; always, once a fixed number of steps was taken.
+    """
+
+    at: GatedEvaluation
+    history: list[Iteration]
 
     def __init__(
-        self, learner: GateLearner, problem: GatedProblem, inner: float, projections: Projections | None
+        self,
+        learner: GateLearner,
+        problem: GatedProblem,
+        inner: float,
+        projections: Projections | None,
+        V: Array,
+        rng: np.random.RandomState,
     ) -> None:
         self.learner, self.problem, self.inner, self.projections = learner, problem, inner, projections
+        self.V, self.rng = V, rng
         self.gate_step, self.projection_step = make_step(learner.step), make_step(learner.step)
         # Of the last trial: the next one is near it.
         self.beta: Array | None = None
+        self.show: Callable[[str], None] = lambda state: None
+        self.converged = False
+        self.n_short, self.value_before_step = 0, np.inf
 
-    def descend(self, V: Array, rng: np.random.RandomState, show: Callable[[str], None]) -> bool:
-        """Take steps until `n_short` in a row gain less than the tolerance, and return whether that came about."""
+    @contextmanager
+    def context(self) -> Iterator[None]:
+        """Show the objective."""
+        with progress("Learning gates", verbose=self.learner.verbose) as self.show:
+            yield
+
+    def begin(self) -> None:
+        """Solve the machine at the start."""
         if self.projections is not None:
-            self.W = self.projections.start(rng)
+            self.W = self.projections.start(self.rng)
             self.projections.write(self.W)
-        self.at = self._evaluate(V)
-        self.history = [Iteration(self.at.upper, self.at.solution.gap)]
-        short, tol = 0, self.learner.tol
-        for number in range(1, int(min(self.gate_step.n_moves, self.learner.max_iter)) + 1):
-            before = self.at.upper
-            try:
-                moved = self._move_projections()
-                moved = self._move_gates() or moved
-            except ExhaustedError:  # rounding hides the machines' values: there is nothing to descend on
-                return False
-            if not moved:
-                return True
-            self.history.append(Iteration(self.at.upper, self.at.solution.gap))
-            decrease = relative_gap(before, self.at.upper)
-            show(f"iteration {number}, J = {self.at.upper:.6g}, decrease {decrease:.1e} of {tol:.0e}")
-            short = short + 1 if decrease < tol else 0
-            if self.gate_step.monotone and short >= self.learner.n_short:
-                return True
-        return not self.gate_step.monotone
+        first = self._evaluate(self.V)
+        assert first is not None  # nothing has been solved in vain yet
+        self.at = first
+        self.history = [Iteration(first.upper, first.solution.gap)]
 
-    def _evaluate(self, V: Array) -> GatedEvaluation:
+    def goes_on(self) -> bool:
+        """Whether the stop rule is not met, and moves are left."""
+        n_moves = len(self.history) - 1
+        return not self.converged and n_moves < int(min(self.gate_step.n_moves, self.learner.max_iter))
+
+    def step(self) -> bool:
+        """Move projections and gates; False if neither gains, or rounding hides the machines' values."""
+        self.value_before_step = self.at.upper
+        moved_projections = self._move_projections()
+        moved_gates = self._move_gates()
+        if self.problem.has_refused:
+            return False
+        self.converged = not (moved_projections or moved_gates)
+        return not self.converged
+
+    def end_step(self) -> None:
+        """Add a line to the history, and count short steps."""
+        number, tol = len(self.history), self.learner.tol
+        self.history.append(Iteration(self.at.upper, self.at.solution.gap))
+        decrease = relative_gap(self.value_before_step, self.at.upper)
+        self.show(f"iteration {number}, J = {self.at.upper:.6g}, decrease {decrease:.1e} of {tol:.0e}")
+        self.n_short = self.n_short + 1 if decrease < tol else 0
+        self.converged = self.gate_step.monotone and self.n_short >= self.learner.n_short
+
+    def finish(self) -> None:
+        """A fixed number of steps is what was asked for."""
+        if not self.problem.has_refused and not self.gate_step.monotone:
+            self.converged = True
+
+    def _evaluate(self, V: Array) -> GatedEvaluation | None:
         trial = self.problem.evaluate(V, self.beta, self.inner)
-        self.beta = trial.solution.beta
+        if trial is not None:
+            self.beta = trial.solution.beta
         return trial
 
     def _move_gates(self) -> bool:
@@ -224,7 +313,7 @@ class GateDescent:
             return False
         projections, V = self.projections, self.at.theta
 
-        def evaluate(x: Array) -> GatedEvaluation:
+        def evaluate(x: Array) -> GatedEvaluation | None:
             projections.write(x)
             return self._evaluate(V)
 
@@ -349,8 +438,8 @@ class Step(ABC):
     trials: int = 20
 
     @abstractmethod
-    def move(self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At]) -> tuple[Array, At] | None:
-        """Return the next point with its evaluation, or None where no step gains."""
+    def move(self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At | None]) -> tuple[Array, At] | None:
+        """Return the next point with its evaluation; None where no step gains, or an evaluation is None."""
 
 
 class FixedStep(Step):
@@ -361,9 +450,10 @@ class FixedStep(Step):
     def __init__(self, size: float = 0.01, n_moves: int = 50) -> None:
         self.size, self.n_moves = size, n_moves
 
-    def move(self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At]) -> tuple[Array, At] | None:
+    def move(self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At | None]) -> tuple[Array, At] | None:
         moved = x - self.size * slope
-        return moved, evaluate(moved)
+        evaluation = evaluate(moved)
+        return None if evaluation is None else (moved, evaluation)
 
 
 class ArmijoStep(Step):
@@ -372,7 +462,7 @@ class ArmijoStep(Step):
     def __init__(self) -> None:
         self.size: float | None = None
 
-    def move(self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At]) -> tuple[Array, At] | None:
+    def move(self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At | None]) -> tuple[Array, At] | None:
         norm = float(np.linalg.norm(slope))
         if norm == 0:
             return None
@@ -397,7 +487,7 @@ class QuasiNewtonStep(Step):
         self.pairs: deque[tuple[Array, Array]] = deque(maxlen=memory)
         self.last: tuple[Array, Array] | None = None
 
-    def move(self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At]) -> tuple[Array, At] | None:
+    def move(self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At | None]) -> tuple[Array, At] | None:
         self._learn(x, slope)
         norm = float(np.linalg.norm(slope))
         if norm == 0:

@@ -24,7 +24,7 @@ from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.numeric import Linear
 from kernelmosaic.kernels.transformed import Projected
 from kernelmosaic.kernels.views import Entry, lay_specs, take_columns
-from kernelmosaic.learning.certificate import Start
+from kernelmosaic.learning.certificate import Entries, Start
 from kernelmosaic.learning.problem import ROUNDING
 from kernelmosaic.localized.gating import Constant, Gating
 from kernelmosaic.localized.learning import GateLearner, LearnedGates, Projections, projected_kernels
@@ -315,9 +315,6 @@ class GateMethod(Method):
     first_iteration: ClassVar[int] = 0
     is_plain: ClassVar[bool] = False
 
-    def states_gap(self, task: Task) -> bool:
-        return True
-
     def resolved(self, task: Task, data: TrainingSet, y: Any) -> GateMethod:
         missing: MissingViews | None = getattr(data, "missing", None)
         gating, X, means = self.descent.gating, data.samples, None
@@ -369,11 +366,15 @@ class GateMethod(Method):
         for group in groups:
             best = min(group, key=lambda one: one.objective)
             mean = np.average(best.gates, axis=0, weights=data.weight)
-            learned.append(replace(best, weights=mean, n_solves=sum(one.n_solves for one in group)))
+            n_solves = sum(attempt.n_solves for attempt in group)
+            # Kernels with projections that are learned are no part of the training set's entries.
+            learned.append(replace(best, weights=mean, n_solves=n_solves, is_final=projected))
         if projected:
             return learned
-        sizes, each = data.sizes(), zip(machines, learned, strict=True)
-        return [one.certified(data.stack, sizes, machine, learner) for machine, one in each]
+        # Other starts would end elsewhere: gates are not learned again where this gap is above `tol`.
+        entries = Entries(data.stack, data.sizes())
+        machine_pairs = zip(machines, learned, strict=True)
+        return [gates.certified(entries, machine, learner) for machine, gates in machine_pairs]
 
     def function(self, fit: Fit) -> GatedFunction:
         data, support = fit.data, fit.support

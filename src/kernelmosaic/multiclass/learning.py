@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +16,10 @@ from kernelmosaic.learning.problem import (
     ROUNDING,
     BoundTracker,
     Evaluation,
-    ExhaustedError,
     Learner,
     LearnerOptions,
     Numbers,
     WeightProblem,
-    gap_progress,
     joint_curvature,
 )
 from kernelmosaic.machines.base import Machine
@@ -68,8 +64,12 @@ class ClassWiseProblem(WeightProblem):
         values = _outputs(theta, self._last.products) if known and self._last is not None else None
         return self.solve_machine(self.combine(theta), warm_start, tol, values=values)
 
-    def evaluate(self, theta: Array, warm_start: Array | None, tol: float, kernels: Numbers = None) -> Evaluation:
+    def evaluate(
+        self, theta: Array, warm_start: Array | None, tol: float, kernels: Numbers = None
+    ) -> Evaluation | None:
         program, found = self.machine.program, self.solve(theta, warm_start, tol)
+        if found is None:
+            return None
         products = self.stack.products(found.beta)
         # Rounding can make the form of a positive semi-definite matrix negative.
         q = np.maximum(0.5 * np.einsum("mic,ic->cm", products, found.beta), 0.0)
@@ -131,67 +131,64 @@ def _outputs(theta: Array, products: Array) -> Array:
     return np.asarray(np.einsum("cm,mic->ic", theta, products))
 
 
-class ClassWiseLearner(Learner):
-    """Finds the weights θ ≥ 0 of every class and kernel; `max_iter` counts solves of the inner machine."""
+class ClassWiseSearch(BoundTracker):
+    """The best weights so far, the best lower bound, and how exactly the machine is solved.
 
-    machine_needs = ()
-    stalled = ROUNDING
+    Every evaluation is an iteration, with a line in the history; steps take as many as they need.
 
-    def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
-        search = ClassSearch(ClassWiseProblem(stack, machine, self.options), start)
-        with gap_progress(machine, self.options) as search.advance:
-            with suppress(_Done, ExhaustedError):
-                search.go_on()
-                self.minimise(search)
-            with suppress(ExhaustedError):
-                search.drop_classes()
-        return search.learned()
-
-    @staticmethod
-    @abstractmethod
-    def minimise(search: ClassSearch) -> None:
-        """Evaluate at better and better weights; the search ends it, by `_Done`, when the gap or the limit is met."""
-
-
-class _Done(Exception):
-    """The gap is met, or the solves are used up."""
-
-
-class ClassSearch(BoundTracker):
-    """The best weights so far, the best lower bound, and how exactly the machine is solved."""
+    Parameters
+    ----------
+    problem : ClassWiseProblem
+        What is being solved.
+    start : Start
+        Where to begin.
+    """
 
     problem: ClassWiseProblem
 
     def __init__(self, problem: ClassWiseProblem, start: Start) -> None:
         self.options = problem.options
         self.inner = self.options.first_tol
-        self.closest, self.since = np.inf, 0
-        self.advance: Callable[[float], None] = lambda gap: None
+        # The gap when it last became smaller by enough to count.
+        self.closest = np.inf
         theta = problem.start() if start.weights is None else start.weights
-        self.last = problem.evaluate(theta, start.beta, self.inner)
+        self.last = problem.evaluate_first(theta, start.beta, self.inner)
         super().__init__(problem, self.last)
 
-    def evaluate(self, theta: Array) -> Evaluation:
-        """Evaluate at θ, from where the last evaluation left τ; raises `_Done` as `go_on` does."""
-        # A step that ends at zero may round to less.
-        self.last = self.problem.evaluate(np.maximum(theta, 0.0), self.last.solution.beta, self.inner)
-        self.consider(self.last)
-        self.record()
-        self.go_on()
-        return self.last
+    def begin(self) -> None:
+        self.show(self.gap)
+        self._note_progress()
 
-    def go_on(self) -> None:
-        """Show the gap; raises `_Done` when it is met, or the solves are used up."""
-        self.advance(self.gap)
+    def end_step(self) -> None:
+        """Do nothing: every evaluation has its line in the history already."""
+
+    def has_ended(self) -> bool:
+        return super().has_ended() or not self.goes_on()
+
+    def evaluate(self, theta: Array) -> Evaluation | None:
+        """Evaluate at θ, from where the last evaluation left τ; None where the search has ended."""
+        if self.has_ended():
+            return None
+        # A step that ends at zero may round to less.
+        evaluation = self.problem.evaluate(np.maximum(theta, 0.0), self.last.solution.beta, self.inner)
+        if evaluation is None:
+            return None
+        self.last = evaluation
+        self.consider(evaluation)
+        self.show(self.record())
+        self._note_progress()
+        return None if self.has_ended() else evaluation
+
+    def _note_progress(self) -> None:
+        """Count iterations in vain, and solve the machine as exactly as the gap asks for."""
+        if not self.goes_on():
+            return
         options = self.options
-        if self.gap <= options.tol or len(self.history) >= options.max_iter:
-            raise _Done
         # Once the machine is as exact as can be, steps that do not close the gap are those of rounding.
         if self.inner > options.sharpest or self.gap < options.closer * self.closest:
-            self.closest, self.since = self.gap, 0
-        self.since += 1
-        if self.since > options.n_idle:
-            raise _Done
+            self.closest, self.n_idle_steps = self.gap, 0
+        else:
+            self.n_idle_steps += 1
         # An error δ in the machine's value is one of √δ in the slopes.
         self.increase_precision_to(max(self.gap**2, 0.01 * options.tol))
 
@@ -199,30 +196,161 @@ class ClassSearch(BoundTracker):
         """Solve the machine at least so exactly from now on, as far as rounding allows."""
         self.inner = min(self.inner, max(inner, self.options.sharpest))
 
-    def increase_precision(self) -> None:
-        """Solve the machine more exactly from now on; raises `_Done` when rounding is all that is left."""
-        if not self.sharpen():
-            raise _Done
-
-    def drop_classes(self) -> None:
+    def finish(self) -> None:
         """Leave classes without weights whose weights are next to none, if the gap stays within the tolerance."""
         here, tol = self.proved, self.options.tol
         total = here.theta.sum(axis=1)
         tiny = (total > 0) & (0.5 * total <= tol * abs(here.upper))
         if not tiny.any() or self.gap > tol or len(self.history) >= self.options.max_iter:
             return
-        trial = self.problem.evaluate(np.where(tiny[:, np.newaxis], 0.0, here.theta), here.solution.beta, self.inner)
+        theta = np.where(tiny[:, np.newaxis], 0.0, here.theta)
+        trial = self.problem.evaluate(theta, here.solution.beta, self.inner)
+        if trial is None:
+            return
         gap = relative_gap(trial.upper, self.problem.lower(trial), self.problem.noise)
         if gap <= tol:
             self.best, self.proved, self.gap = trial, trial, gap
-            self.advance(self.record())
+            self.show(self.record())
 
     def along(self, here: Evaluation, direction: Array) -> Evaluation | None:
-        """Go along the direction as far as pays; None if nothing does."""
+        """Go along the direction as far as pays; None if nothing does, or where the search has ended."""
         gain = -float(np.sum(self.problem.slopes(here) * direction))
         # What the step should gain must show above the machine's own error, but for the last steps: they are too small.
         self.increase_precision_to(max(0.1 * gain / abs(self.problem.value(here)), 0.01 * self.options.tol))
         return self.walk(here, direction, self.evaluate)
+
+
+class QuasiNewtonSearch(ClassWiseSearch):
+    """Runs of L-BFGS-B, each with a more exact machine."""
+
+    def step(self) -> bool:
+        """Take quasi-Newton steps until the machine's error hides the slope; False if rounding is all that is left."""
+        from scipy.optimize import minimize
+
+        shape = self.best.theta.shape
+
+        def value(x: Array) -> tuple[float, Array]:
+            evaluation = self.evaluate(x.reshape(shape))
+            if evaluation is None:
+                # The search has ended: without a slope, L-BFGS-B ends, too.
+                return self.problem.value(self.last), np.zeros_like(x)
+            return self.problem.value(evaluation), self.problem.slopes(evaluation).ravel()
+
+        start = self.problem.balanced(self.best).ravel()
+        options = {"maxcor": 20, "ftol": 0.0, "gtol": 0.0, "maxiter": self.options.max_iter}
+        bounds = [(0.0, None)] * len(start)
+        minimize(value, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        if self.has_ended():
+            return False
+        # The line search gives up where the machine's own error hides the slope.
+        return self.sharpen()
+
+
+class ClassNewtonSearch(QuasiNewtonSearch):
+    """Newton steps, and quasi-Newton steps where those fail.
+
+    Attributes
+    ----------
+    here : Evaluation
+        Where the next step begins.
+    has_right_size : bool
+        Whether the weights are no more of the wrong size altogether.
+    n_failures : int
+        Newton steps in a row that failed or were cut short; from the third on none is taken.
+    """
+
+    def __init__(self, problem: ClassWiseProblem, start: Start) -> None:
+        super().__init__(problem, start)
+        self.here = self.best
+        self.has_right_size = False
+        self.n_failures = 0
+
+    def step(self) -> bool:
+        """Rescale the weights, or take a Newton step, or quasi-Newton steps; False if none is left to take."""
+        # While rescaling lowers the value by this factor, the weights are still of the wrong size altogether.
+        if not self.has_right_size and self.problem.value(self.here) > 1.04 * self.here.upper:
+            return self._go_to(self.evaluate(self.problem.balanced(self.here)))
+        self.has_right_size = True
+        H = self.problem.curvature(self.here) if self.n_failures < 3 else None
+        if H is None:
+            self.n_failures = 3
+            return super().step()
+        return self._newton_step(H)
+
+    def _newton_step(self, H: Array) -> bool:
+        here = self.here
+        step = _lowest_point(here.theta, here.q, H) - here.theta
+        trial = self.along(here, step)
+        if trial is None and self.has_ended():
+            return False
+        # Where other samples become free along every step, the curvature here is wrong at its end.
+        is_short = trial is None or np.abs(trial.theta - here.theta).max() < 0.2 * np.abs(step).max()
+        self.n_failures = self.n_failures + 1 if is_short else 0
+        if trial is None:
+            if not self.sharpen():
+                return False
+            trial = self.evaluate(here.theta)
+        return self._go_to(trial)
+
+    def _go_to(self, evaluation: Evaluation | None) -> bool:
+        """Begin the next step at an evaluation; False where the search has ended."""
+        if evaluation is None:
+            return False
+        self.here = evaluation
+        return True
+
+
+class ProjectedGradientSearch(ClassWiseSearch):
+    """Projected gradient steps, each as long as twice the last one at first.
+
+    Attributes
+    ----------
+    here : Evaluation or None
+        Where the next step begins; None before the first.
+    size : float
+        Its first trial.
+    """
+
+    here: Evaluation | None = None
+    size: float = 1.0
+
+    def step(self) -> bool:
+        """Balance the weights, or take a gradient step and rescale; False if rounding is all that is left."""
+        problem, here = self.problem, self.here
+        if here is None:
+            self.here = self.evaluate(problem.balanced(self.best))
+            return self.here is not None
+        slope, theta = problem.slopes(here), here.theta
+
+        def projected(size: float) -> Evaluation | None:
+            return self.evaluate(np.maximum(theta - size * slope, 0.0))
+
+        falling = np.where(theta > 0, slope, np.minimum(slope, 0.0))
+        promise = -float(np.sum(falling**2))
+        found = line_search(projected, here, promise, Trials(20, self.size), value=problem.value)
+        if self.has_ended():
+            return False
+        if found is None:
+            self.size = 1.0
+            return self.sharpen()
+        size, end = found
+        # Rescaling balances the regulariser; the value there is that of the machine, not extrapolated by the slope.
+        self.here, self.size = self.evaluate(problem.rescaled(end)[0]), 2.0 * size
+        return self.here is not None
+
+
+class ClassWiseLearner(Learner):
+    """Finds the weights θ ≥ 0 of every class and kernel; `max_iter` counts solves of the inner machine."""
+
+    machine_needs = ()
+    stalled = ROUNDING
+
+    def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
+        return self.search(ClassWiseProblem(stack, machine, self.options), start).improve().learned()
+
+    @abstractmethod
+    def search(self, problem: ClassWiseProblem, start: Start) -> ClassWiseSearch:
+        """Return the search for the weights, before its first step."""
 
 
 class ClassNewton(ClassWiseLearner):
@@ -233,69 +361,22 @@ class ClassNewton(ClassWiseLearner):
     are too large, quasi-Newton steps take over.
     """
 
-    @staticmethod
-    def minimise(search: ClassSearch) -> None:
-        problem, here, failures = search.problem, search.best, 0
-        # While rescaling lowers the value by this factor, the weights are still of the wrong size altogether.
-        while problem.value(here) > 1.04 * here.upper:
-            here = search.evaluate(problem.balanced(here))
-        while failures < 3:
-            H = problem.curvature(here)
-            if H is None:
-                break
-            step = _lowest_point(here.theta, here.q, H) - here.theta
-            trial = search.along(here, step)
-            # Where other samples become free along every step, the curvature here is wrong at its end.
-            short = trial is None or np.abs(trial.theta - here.theta).max() < 0.2 * np.abs(step).max()
-            failures = failures + 1 if short else 0
-            if trial is None:
-                search.increase_precision()
-                trial = search.evaluate(here.theta)
-            here = trial
-        QuasiNewton.minimise(search)
+    def search(self, problem: ClassWiseProblem, start: Start) -> ClassNewtonSearch:
+        return ClassNewtonSearch(problem, start)
 
 
 class QuasiNewton(ClassWiseLearner):
     """Limited-memory quasi-Newton steps on the convex value ½ Σθ + J(θ) over θ ≥ 0."""
 
-    @staticmethod
-    def minimise(search: ClassSearch) -> None:
-        from scipy.optimize import minimize
-
-        def value(x: Array) -> tuple[float, Array]:
-            trial = search.evaluate(x.reshape(search.best.theta.shape))
-            return search.problem.value(trial), search.problem.slopes(trial).ravel()
-
-        while True:
-            start = search.problem.balanced(search.best).ravel()
-            options = {"maxcor": 20, "ftol": 0.0, "gtol": 0.0, "maxiter": search.options.max_iter}
-            minimize(value, start, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(start), options=options)
-            # The line search gives up where the machine's own error hides the slope.
-            search.increase_precision()
+    def search(self, problem: ClassWiseProblem, start: Start) -> QuasiNewtonSearch:
+        return QuasiNewtonSearch(problem, start)
 
 
 class ProjectedGradient(ClassWiseLearner):
     """The published scheme: gradient steps projected on θ ≥ 0, a line search on the re-solved value, and rescaling."""
 
-    @staticmethod
-    def minimise(search: ClassSearch) -> None:
-        problem = search.problem
-        here, size = search.evaluate(problem.balanced(search.best)), 1.0
-
-        def projected(size: float) -> Evaluation:
-            return search.evaluate(np.maximum(here.theta - size * problem.slopes(here), 0.0))
-
-        while True:
-            slope = problem.slopes(here)
-            falling = np.where(here.theta > 0, slope, np.minimum(slope, 0.0))
-            promise = -float(np.sum(falling**2))
-            found = line_search(projected, here, promise, Trials(20, size), value=problem.value)
-            if found is None:
-                search.increase_precision()
-                size = 1.0
-                continue
-            # Rescaling balances the regulariser; the value there is that of the machine, not extrapolated by the slope.
-            here, size = search.evaluate(problem.rescaled(found[1])[0]), 2.0 * found[0]
+    def search(self, problem: ClassWiseProblem, start: Start) -> ProjectedGradientSearch:
+        return ProjectedGradientSearch(problem, start)
 
 
 def _lowest_point(theta: Array, q: Array, H: Array, least: float = 0.1) -> Array:

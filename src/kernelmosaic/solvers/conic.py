@@ -23,8 +23,27 @@ _CONES = {
 }
 
 
-class ConicError(RuntimeError):
-    """Clarabel finds a program infeasible or unbounded, or breaks down before it has a point."""
+@dataclass(frozen=True)
+class ConicSolution:
+    """How a conic program was solved.
+
+    Attributes
+    ----------
+    ended_because : str
+        Clarabel's status.
+    has_point : bool
+        Whether there is a point; not where Clarabel finds the program infeasible or unbounded, or
+        breaks down before it has one.
+    x : ndarray of shape (n_variables,)
+        The variables.
+    multipliers : list of ndarray
+        The dual variables, in one array per block.
+    """
+
+    ended_because: str
+    has_point: bool
+    x: Vector
+    multipliers: list[Vector]
 
 
 @dataclass
@@ -49,14 +68,8 @@ class ConicProgram:
         self._blocks.append((cone, sparse.csc_matrix(A), np.asarray(b, dtype=np.float64)))
         return len(self._blocks) - 1
 
-    def solve(self, tol: float = 1e-9, max_iter: int = 200) -> tuple[Vector, list[Vector]]:
-        """Return the variables, and the dual ones in one array per block, by interior points.
-
-        Raises
-        ------
-        ConicError
-            If Clarabel finds the program infeasible or unbounded, or breaks down before it has a point.
-        """
+    def solve(self, tol: float = 1e-9, max_iter: int = 200) -> ConicSolution:
+        """Return the variables, and the dual ones, by interior points."""
         try:
             import clarabel
         except ImportError:
@@ -72,12 +85,9 @@ class ConicProgram:
         found = clarabel.DefaultSolver(P, self.linear, A, b, cones, settings).solve()
         status, x, z = str(found.status), np.array(found.x), np.array(found.z)
         usable = ("Solved", "AlmostSolved", "InsufficientProgress", "MaxIterations")
-        if status not in usable or not (np.all(np.isfinite(x)) and np.all(np.isfinite(z))):
-            raise ConicError(
-                f"Clarabel stopped with the status {status!r}: the conic program has no optimum it can reach."
-            )
+        is_finite = bool(np.all(np.isfinite(x)) and np.all(np.isfinite(z)))
         ends = np.cumsum([len(b) for _, _, b in self._blocks])[:-1]
-        return x, np.split(z, ends)
+        return ConicSolution(status, status in usable and is_finite, x, np.split(z, ends))
 
 
 def pack_symmetric(M: AnyArray) -> Vector:

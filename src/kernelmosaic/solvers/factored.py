@@ -216,10 +216,9 @@ def round_to_bounds(gram: FactoredGram, program: Program, path: PathEnd) -> Vect
         return program.feasible(beta)
     rest = program.total - float(np.delete(beta, free).sum())
     inside = program.take(free, program.target[free], rest)
-    try:
-        beta[free] = inside.feasible(beta[free])
-    except ValueError:  # too many at their bounds for the others to make up for
+    if not inside.is_feasible:  # too many at their bounds for the others to make up for
         return program.feasible(path.beta)
+    beta[free] = inside.feasible(beta[free])
     return beta
 
 

@@ -154,10 +154,7 @@ class CentralPath:
         # Features in single precision can overflow at the very end; what is not finite is never moved to.
         with np.errstate(over="ignore", invalid="ignore"):
             while self.n_iter < 100 and self.gap() > tol:  # after so many, rounding is in the way
-                try:
-                    moved = self.step()
-                except np.linalg.LinAlgError:  # overflown, in single precision
-                    break
+                moved = self.step()
                 self.n_iter += int(moved or self.bounds.count == 0)
                 if not moved:
                     break
@@ -195,7 +192,10 @@ class CentralPath:
         stiffness = self.ridge + bounds.stiffness()
         moving = self.moves & (stiffness > 0)
         self.inverse_stiffness = self.xp.where(moving, 1.0 / self.xp.where(moving, stiffness, 1.0), 0.0)
-        self._factorise(self.inverse_stiffness.sum(axis=0))
+        try:
+            self._factorise(self.inverse_stiffness.sum(axis=0))
+        except np.linalg.LinAlgError:  # overflown, in single precision
+            return False
         products = bounds.products()
         predictor = self._direction(-products)
         if bounds.count == 0:

@@ -53,7 +53,7 @@ def line_search(
     Parameters
     ----------
     evaluate : callable
-        From the size of a step to the evaluation at its end.
+        From the size of a step to the evaluation at its end; None ends the search, and no step is returned.
     here : object
         The evaluation where the line starts.
     slope : float
@@ -71,11 +71,15 @@ def line_search(
         slope, attempts = -np.finfo(np.float64).tiny, min(attempts, 1)
     for attempt in range(attempts if slope < 0 else 0):
         end = evaluate(size)
+        if end is None:
+            return None
         rise = value(end) - value(here)
         if rise <= 1e-4 * size * slope:  # Armijo's rule: a share of what the slope promises
             factor = 2.0 if attempt == 0 else 0.5
             for _ in range(6 if (trials.shrink if attempt else trials.grow) else 0):
                 beyond = evaluate(factor * size)
+                if beyond is None:
+                    return None
                 if not value(beyond) < value(end):
                     break
                 size, end = factor * size, beyond

@@ -363,13 +363,18 @@ class Program:
         ridge = among(self.ridge, float(self.has_ridge))
         return replace(self, target=among(self.target), lower=among(self.lower), upper=among(self.upper), ridge=ridge)
 
+    @property
+    def is_feasible(self) -> bool:
+        """Whether some β within the box sums to the total."""
+        if self.total is None:
+            return True
+        slack = 0.5 * MET * abs(self.total)
+        return bool(self.lower.sum() - slack <= self.total <= self.upper.sum() + slack)
+
     def require_feasible(self) -> None:
         """Raise a ValueError unless some β within the box sums to the total."""
-        if self.total is None:
-            return
-        low, high = self.lower.sum(), self.upper.sum()
-        slack = 0.5 * MET * abs(self.total)
-        if not low - slack <= self.total <= high + slack:
+        if not self.is_feasible:
+            low, high = self.lower.sum(), self.upper.sum()
             raise ValueError(
                 f"No β is feasible: the bounds let the sum range from {low:g} to {high:g}, the total is {self.total:g}."
             )

@@ -17,7 +17,8 @@ machine at the best weights, which is where methods stop that read the slopes of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from kernelmosaic.backend import one_blas_thread
 from kernelmosaic.gram.linear_algebra import Cholesky, rounding
 from kernelmosaic.solvers.interior_point import SHORT, Bounds, centring, longest_step, middle, of_total
 from kernelmosaic.solvers.program import Matrix, Program, Vector, relative_gap
+from kernelmosaic.solvers.search import Search
 
 #: A sum of coefficients that misses its total by more than this share of their sizes proves no gap.
 SUM_MET = 1e-9
@@ -242,7 +244,7 @@ class _Direction(NamedTuple):
     beta: Vector
 
 
-class WeightPath:
+class WeightPath(Search):
     """Mehrotra's predictor and corrector on the conditions of optimality of both β and θ.
 
     As in `CentralPath`, the variables x between bounds are β, or with a tube the two parts of β = x₀ − x₁, each of
@@ -267,6 +269,8 @@ class WeightPath:
 
     def __init__(self, kernels: WeightedKernels, program: Program, kept: Vector | None = None) -> None:
         self.kernels, self.program = kernels, program
+        # When to stop; see `follow`.
+        self.tol, self.max_iter, self.n_idle_steps = 0.0, 0, 0
         p, P, is_split = program, kernels.n_kernels, bool(program.epsilon)
         self.learned: Indices = np.arange(P) if kept is None else np.flatnonzero(np.isnan(kept))
         self.theta = np.zeros(P) if kept is None else np.where(np.isnan(kept), 0.0, kept)
@@ -307,15 +311,27 @@ class WeightPath:
 
     def follow(self, tol: float, max_iter: int) -> WeightPathEnd:
         """Go on until the relative gap is at most `tol`, rounding ends it, or `max_iter` steps were taken in all."""
-        n_idle = 0
+        self.tol, self.max_iter, self.n_idle_steps = tol, max_iter, 0
+        return self.improve().best
+
+    @contextmanager
+    def context(self) -> Iterator[None]:
+        """What is not finite is never moved to."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"), one_blas_thread():
-            while self.best.gap > tol and len(self.history) <= max_iter and n_idle < MOST_IDLE and self._step():
-                value, gap = self._assess()
-                self.history.append((value, gap))
-                n_idle += 1
-                if gap < self.best.gap:
-                    self.best, n_idle = self._end(gap), 0
-        return self.best
+            yield
+
+    def goes_on(self) -> bool:
+        """Whether the gap is above `tol`, steps are left, and the last ones have not all been idle."""
+        has_room = len(self.history) <= self.max_iter
+        return self.best.gap > self.tol and has_room and self.n_idle_steps < MOST_IDLE
+
+    def end_step(self) -> None:
+        """Assess where the step has ended."""
+        value, gap = self._assess()
+        self.history.append((value, gap))
+        self.n_idle_steps += 1
+        if gap < self.best.gap:
+            self.best, self.n_idle_steps = self._end(gap), 0
 
     # What the iterate is worth ---------------------------------------------------------------------------------------
 
@@ -371,7 +387,7 @@ class WeightPath:
 
     # Steps -----------------------------------------------------------------------------------------------------------
 
-    def _step(self) -> bool:
+    def step(self) -> bool:
         """Take one predictor and corrector step; False when rounding is all that is left."""
         bounds, learned = self.bounds, self.learned
         stiffness = self.program.ridge + bounds.stiffness()
