@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.test_imports import FAMILIES, FLOOR, faults
 
+import kernelmosaic
+from tools import architecture_picture
 from tools.flowchart import LAST, STEPS, draw
 
 TOP = Path(__file__).parents[1]
@@ -175,6 +179,111 @@ def test_the_flowchart_is_that_of_its_script_and_names_estimators():
     for name in answers:
         resolve(f"kernelmosaic.{name}")
         assert f"~kernelmosaic.{name}`" in (DOCS / "choosing.md").read_text(encoding="utf-8")
+
+
+# The page on the architecture ----------------------------------------------------------------------------------------
+
+ARCHITECTURE = DOCS / "architecture.md"
+#: Folders of the page that are not in the tree yet.
+COMING = {"pairs/"}
+
+
+def test_the_architecture_is_one_page_with_its_picture():
+    assert len(ARCHITECTURE.read_text(encoding="utf-8").split()) <= 1500
+    picture = (DOCS / "images" / "architecture.svg").read_text(encoding="utf-8")
+    assert picture == architecture_picture.draw()
+    drawn = {name for row in architecture_picture.FAMILIES for name in row} - COMING
+    assert drawn - {f"{family}/" for family in FAMILIES} == set()
+    assert {f"{family}/" for family in FAMILIES} <= drawn | COMING
+
+
+def unknown_names(text: str) -> Iterator[str]:
+    """Yield the files, folders and identifiers of a page, as code between back quotes, that are not there."""
+    library = TOP / "src" / "kernelmosaic"
+    paths = [*library.rglob("*.py"), TOP / "tests" / "test_imports.py"]
+    words = set(re.findall(r"\w+", "".join(path.read_text(encoding="utf-8") for path in paths)))
+    for code in re.findall(r"`([^`\n]+)`", FENCED.sub("", text)):
+        name = code.removesuffix("()")
+        if re.fullmatch(r"[\w/]+/|[\w/]+\.py", name):
+            places = (library, TOP, TOP / "tests" / "contracts")
+            if name not in COMING and not any((place / name).exists() for place in places):
+                yield code
+        elif re.fullmatch(r"[A-Za-z_][\w.]*", name) and not set(name.rstrip(".").split(".")) <= words:
+            yield code
+
+
+def test_the_architecture_names_what_is_there():
+    assert list(unknown_names(ARCHITECTURE.read_text(encoding="utf-8"))) == []
+    text = "`learning/` `learning/newton.py` `Task.machines` `MKLClassifier()` `k(X, Y)` `test_grams.py`"
+    assert list(unknown_names(text)) == []
+    text = "`attic/` `learning/attic.py` `Task.no_such_method` `NoSuchTask`"
+    assert len(list(unknown_names(text))) == 4
+
+
+# The family of the page on extending ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def family_on_the_page(tmp_path, monkeypatch):
+    """The files of the family that docs/extending.md builds, as a folder of the package, and the code that uses it."""
+    files, others = {}, []
+    for block in blocks((DOCS / "extending.md").read_text(encoding="utf-8"), "py"):
+        head = re.match(r"# src/kernelmosaic/(centroid/\w+\.py)\n", block)
+        if head is None:
+            others.append(block)
+        else:
+            files[head[1]] = block
+    (tmp_path / "centroid").mkdir()
+    (tmp_path / "centroid" / "__init__.py").write_text('"""Nearest centroids."""\n', encoding="utf-8")
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(kernelmosaic, "__path__", [*kernelmosaic.__path__, str(tmp_path)])
+    yield files, others
+    for name in [name for name in sys.modules if name.startswith("kernelmosaic.centroid")]:
+        del sys.modules[name]
+    vars(kernelmosaic).pop("centroid", None)
+
+
+def test_the_family_on_the_page_fits_and_predicts(family_on_the_page, monkeypatch, capsys):
+    import numpy as np
+
+    _, (usage,) = family_on_the_page
+    page = (DOCS / "extending.md").read_text(encoding="utf-8")
+    said = re.search(re.escape(usage) + r"```\n+```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    namespace: dict[str, Any] = {}
+    exec(compile(usage, "extending.md", "exec"), namespace)
+    agree(said[1], capsys.readouterr().out)
+    X, y, model = (namespace[name] for name in ("X", "y", "model"))
+    shares = model.contributions(X).sum(axis=1) + model.intercept_
+    np.testing.assert_allclose(shares, model.decision_function(X), atol=1e-12)
+    # One linear kernel: the centroids are means of the columns.
+    plain = type(model)([namespace["Linear"]()], normalize=None).fit(X, y)
+    means = np.array([X[y == c].mean(axis=0) for c in range(3)])
+    nearest = np.linalg.norm(X[:, np.newaxis] - means, axis=2).argmin(axis=1)
+    np.testing.assert_array_equal(plain.predict(X), nearest)
+    two = type(model)().fit(X, y > 0)
+    assert two.decision_function(X).shape == (len(X),)
+    # The one line in the core that gives it a public name.
+    monkeypatch.setitem(kernelmosaic.estimators.HOMES, "CentroidMKLClassifier", "centroid.estimator")
+    assert kernelmosaic.estimators.CentroidMKLClassifier is type(model)
+    monkeypatch.delitem(vars(kernelmosaic.estimators), "CentroidMKLClassifier")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_the_family_on_the_page_passes_scikit_learns_checks(family_on_the_page):
+    from sklearn.utils.estimator_checks import check_estimator
+
+    check_estimator(import_module("kernelmosaic.centroid.estimator").CentroidMKLClassifier())
+
+
+def test_the_family_on_the_page_keeps_the_rules_of_import(family_on_the_page, monkeypatch):
+    files, _ = family_on_the_page
+    assert sorted(files) == [f"centroid/{name}.py" for name in ("estimator", "machine", "method", "task")]
+    monkeypatch.setitem(FLOOR, "centroid", FLOOR["localized"])
+    for name, text in files.items():
+        module = name.removesuffix(".py").replace("/", ".")
+        assert faults(text, f"kernelmosaic.{module}") == []
+        assert max(map(len, text.split("\n"))) <= WIDEST
 
 
 # The Python of a page is run from top to bottom, in one namespace. A comment before a block says why it is not run.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from pkgutil import resolve_name
@@ -15,7 +17,15 @@ import pytest
 
 import kernelmosaic
 from tools.mutations import MUTATIONS, Mutation, changed, selected
-from tools.structure import BEFORE, MODULES, figures_on_page, module_table, static_figures
+from tools.structure import (
+    MEASURES,
+    checks_of_form,
+    count_defined,
+    count_tokens,
+    ended_loops,
+    foreign_stores,
+    trees,
+)
 
 TOP = Path(__file__).parents[1]
 
@@ -95,17 +105,59 @@ def test_every_folder_with_python_is_linted_and_complex_functions_are_refused():
     assert {"src", "reproduction", "tools"} <= set(tools["mypy"]["files"])
 
 
-def test_the_architectures_figures_are_about_those_of_the_tree():
-    written, now = figures_on_page(), static_figures()
-    assert set(BEFORE) == set(written) == {*now, *list(BEFORE)[-2:]}
-    for name in now:
-        assert now[name] <= 1.03 * written[name], (
-            f"{name}: run `python tools/structure.py --write`, and say why it grew"
-        )
+def test_the_measures_of_the_tree_are_counted():
+    script = TOP / "tools" / "structure.py"
+    environment = os.environ | {"PYTHONPATH": str(TOP / "src")}
+    printed = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    header, _, *rows = printed.splitlines()
+    assert [cell.strip() for cell in header.strip("|").split("|")] == ["measure", "0.4.0", "now", "wanted"]
+    now = {}
+    for row in rows:
+        measure, _, figure, _ = (cell.strip() for cell in row.strip("|").split("|"))
+        # Of a span, such as that of the folders of families, the end.
+        now[measure] = int(figure.replace(",", "").split(" to ")[-1])
+    assert list(now) == list(MEASURES)
+    tokens, classes, least_squares, *by_name = list(now.values())
+    assert 200_000 < tokens < 600_000
+    assert 250 < classes < 800
+    assert 1 <= least_squares < 30
+    ways_to_fit, certifying, choosing, frames, entered, asked, stores, folders, kinds, places = by_name
+    assert all(1 <= count <= 10 for count in (ways_to_fit, certifying, choosing, folders))
+    assert 8 <= frames <= 40
+    assert 100 <= entered <= 600
+    assert 0 <= asked < 100
+    assert 0 <= stores < 200
+    assert 0 <= kinds <= places < 30
 
 
-def test_the_architecture_names_every_module_with_its_sentence():
-    assert module_table() == MODULES.read_text(encoding="utf-8"), "run `python tools/structure.py --write`"
+def test_a_definition_that_is_gone_is_named():
+    assert count_defined(["MKLClassifier", "BaseMKL.fit"]) == 2
+    with pytest.raises(LookupError, match=r"names NoSuchForm, which src/ no longer defines"):
+        count_defined(["MKLClassifier", "NoSuchForm"])
+
+
+@pytest.mark.parametrize(
+    ("source", "count", "expected"),
+    [
+        ("isinstance(a, PairStack | list) and isinstance(b, int)", checks_of_form, 1),
+        ("def f(self):\n    self.a = b.c\n    d.e, f = 1, 2\n    self.g.h += 1", foreign_stores, 2),
+        ("with suppress(ExhaustedError, ValueError):\n    pass", ended_loops, 1),
+        ("try:\n    pass\nexcept (ExhaustedError, _Done):\n    pass", ended_loops, 2),
+    ],
+)
+def test_what_the_measures_count(source, count, expected):
+    assert len(list(count(ast.parse(source)))) == expected
+
+
+def test_tokens_of_comments_and_docstrings_do_not_count():
+    assert count_tokens('"""A module."""\n# a comment\nx = 1\n\n\ndef f():\n    """F."""\n    return x\n') == 10
+
+
+def test_every_module_says_what_it_is_for():
+    empty = [name for name, tree in trees().items() if not ast.get_docstring(tree)]
+    assert empty == []
 
 
 def test_every_mutation_applies_and_names_tests_that_are_there():

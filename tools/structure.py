@@ -1,39 +1,81 @@
-"""Figures of the source tree: how much there is, and how many places a reader has to visit.
+"""Measures of the source tree: how much a reader has to hold, beside what version 0.4.0 had and what is wanted.
 
-python tools/structure.py            # print the table
-python tools/structure.py --write    # put it into docs/modules.md, between its markers, and docs/modules.csv
+python tools/structure.py              # print the table
+python tools/structure.py --details    # and what stands behind its figures, name by name
+
+What can be counted is counted. What only a reader can recognise, such as the ways to fit, is listed here by the names
+of its definitions; a name that the tree no longer defines is an error, so that no list outlives the code.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import csv
 import io
-import re
 import sys
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import FrameType
 
 TOP = Path(__file__).parents[1]
 SRC = TOP / "src"
-PAGE = TOP / "docs" / "modules.md"
-BEGIN, END = "<!-- figures of tools/structure.py -->", "<!-- end of figures -->"
-MODULES = PAGE.with_suffix(".csv")
-#: The same figures at the end of version 0.2.
-BEFORE = {
-    "lines in the wheel": 36_791,
-    "lines of code, without docstrings, comments and blanks": 22_186,
-    "files in the wheel": 155,
-    "module constants": 483,
-    "occurrences of `Any`": 2_481,
-    "import circles, type-checking imports included": 1,
-    "tests that replace attributes (`monkeypatch.setattr`)": 94,
-    "files that a kernel takes, on a device and in Fourier features included": 3,
-    "source files entered by `MKLClassifier().fit` on 300 samples": 28,
-    "functions entered by it, without comprehensions": 300,
+
+# Definitions that are counted by name ---------------------------------------------------------------------------------
+
+#: Classes that solve least squares, or hold its solution.
+LEAST_SQUARES = (
+    *("System", "RidgeSystem", "FeatureInverse", "FeatureSystem"),
+    *("MatrixForm", "FeatureForm", "PairForm", "MatrixSystems", "FeatureSystems"),
+    *("Ridge", "MatrixRidge", "FeatureRidge", "_FeatureSystem"),
+    *("RidgeSolution", "MatrixSolution", "FeatureSolution"),
+)
+#: Functions that lead from samples and kernels to what an estimator has learned.
+WAYS_TO_FIT = ("fit", "BaseRidge._learn_ridge", "BayesianMKLClassifier.fit", "UnlabelledEstimator.fit")
+#: Functions that state the objective and the gap that weights and coefficients prove.
+CERTIFYING = ("KernelWeights.certificate", "LeastSquares.certificate")
+#: Functions that lead from scores of held-out samples to C and to a fit of the choice.
+CHOOSING_C = (
+    *("PathSearch._search", "fit_choice", "PathSearchCV.fit"),
+    *("_follow_paths", "ResponseSurfaceSearchCV.fit"),
+)
+#: Exceptions that ended loops in version 0.4.0, where they were raised to be caught elsewhere. None is to come back.
+LOOP_ENDINGS = ("ExhaustedError", "_Done", "ConicError")
+#: What makes each family: its mathematics, its estimators, its displays and its scores.
+FAMILIES = {
+    "bayesian": ("BayesianMKLClassifier", "LocalizedBayesianMKLClassifier", "Precisions"),
+    "discriminant": ("Discriminant", "DiscriminantProblem", "Indicators", "TraceMethod", "DiscriminantMKLClassifier"),
+    "localized": ("Gating", "GateLearner", "GateMethod", "LocalizedMKLClassifier", "GatingDisplay"),
+    "multiclass": ("PosteriorSVC", "ClassWiseProblem", "Posteriors", "ClassWiseMethod", "BilinearMKLClassifier"),
+    "pairs": ("Pairwise", "PairStack", "PairForm", "PairSplit"),
+    "ridge": ("learn_ridge", "learn_target_weights", "CrossFitted", "MKLRidgeCV", "TargetSharesDisplay"),
+    "survival": ("Cox", "Times", "MKLSurvival", "MKLSurvivalCV", "brier_score", "SurvivalCalibrationDisplay"),
+    "unlabelled": ("EmbeddingOptions", "MKLClustering", "EmbeddingDisplay"),
 }
+#: Classes whose names end so are stacks, grams, sets, forms or features.
+ASKED_FOR = ("Stack", "Gram", "Set", "Form", "Features")
+
+#: The measures of version 0.4.0, and those wanted. What `isinstance` asks for and stores on other objects are counted
+#: in version 0.4.0 as here.
+MEASURES = {
+    "tokens in `src/`, without comments and docstrings": ("335,000", "at most 290,000"),
+    "classes": ("454", "at most 360"),
+    "classes that solve least squares": ("17", "at most 6"),
+    "ways to fit": ("4", "1"),
+    "functions that certify": ("5", "1"),
+    "drivers that choose C": ("5", "1"),
+    "own frames from `MKLClassifier().fit` to the pair steps": ("23", "at most 16"),
+    "functions entered by a fit of 100 samples": ("367", "at most 250"),
+    "`isinstance` of stacks, grams, sets, forms and features": ("31", "at most 8"),
+    "stores on another object's attributes": ("114", "at most 10"),
+    "folders in which the code of one family stands": ("2 to 7", "1"),
+    "exceptions that end a loop: kinds": ("3", "0"),
+    "exceptions that end a loop: places": ("8", "0"),
+}
+
+# The tree -------------------------------------------------------------------------------------------------------------
 
 
 def sources() -> dict[str, Path]:
@@ -46,6 +88,11 @@ def sources() -> dict[str, Path]:
 def parsed(text: str) -> ast.Module:
     """Return the syntax tree of a module, read once for all figures."""
     return ast.parse(text)
+
+
+def trees() -> dict[str, ast.Module]:
+    """Return the syntax trees of the modules of the wheel, by name."""
+    return {name: parsed(path.read_text(encoding="utf-8")) for name, path in sources().items()}
 
 
 def imported(tree: ast.AST, modules: dict[str, Path]) -> set[str]:
@@ -101,143 +148,222 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 def import_circles() -> list[list[str]]:
     """Return the circles of the package; its front page, which resolves names on demand, is not part of any."""
     modules = sources()
-    trees = {name: parsed(path.read_text(encoding="utf-8")) for name, path in modules.items()}
-    graph = {name: imported(tree, modules) - {name, "kernelmosaic"} for name, tree in trees.items()}
+    graph = {name: imported(tree, modules) - {name, "kernelmosaic"} for name, tree in trees().items()}
     return circles(graph)
 
 
-def entered() -> tuple[set[str], set[tuple[str, str, int]]]:
-    """Return the source files and the functions that a second fit of 300 samples, everything imported, enters."""
+# Definitions ----------------------------------------------------------------------------------------------------------
+
+
+def definitions() -> dict[str, set[str]]:
+    """Return the modules that define each class, function and method, methods as `Class.method`."""
+    modules_of: dict[str, set[str]] = defaultdict(set)
+    for module, tree in trees().items():
+        for name in _names_defined(tree.body, ""):
+            modules_of[name].add(module)
+    return dict(modules_of)
+
+
+def _names_defined(body: Iterable[ast.stmt], prefix: str) -> Iterator[str]:
+    """Yield the names of the classes, functions and methods of a module or class."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef):
+            yield prefix + node.name
+        elif isinstance(node, ast.ClassDef):
+            yield prefix + node.name
+            yield from _names_defined(node.body, f"{prefix}{node.name}.")
+
+
+def count_defined(names: Iterable[str]) -> int:
+    """Return how many names there are, or raise if the tree no longer defines one of them."""
+    names = list(names)
+    missing = sorted(set(names) - definitions().keys())
+    if missing:
+        raise LookupError(
+            f"tools/structure.py names {', '.join(missing)}, which src/ no longer defines: "
+            "take these names out of their lists, and name what has come in their place."
+        )
+    return len(names)
+
+
+def folders_of_families() -> dict[str, list[str]]:
+    """Return the folders, or modules outside folders, in which the definitions of each family stand."""
+    modules_of = definitions()
+    folders = {}
+    for family, names in FAMILIES.items():
+        count_defined(names)
+        modules = set().union(*(modules_of[name] for name in names))
+        folders[family] = sorted({module.split(".")[1] for module in modules})
+    return folders
+
+
+# What is counted in the text ------------------------------------------------------------------------------------------
+
+#: Tokens that lay out a text.
+LAYOUT = {
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
+    *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
+}
+
+
+def count_tokens(text: str) -> int:
+    """Return how many tokens a module has, without comments, docstrings and layout."""
+    documented = docstring_lines(parsed(text))
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return sum(token.type not in LAYOUT and token.start[0] not in documented for token in tokens)
+
+
+def docstring_lines(tree: ast.AST) -> set[int]:
+    """Return the numbers of the lines of docstrings."""
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False):
+            lines |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return lines
+
+
+def checks_of_form(tree: ast.AST) -> Iterator[str]:
+    """Yield the calls of `isinstance` that ask for a stack, a gram, a set, a form or features."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+            names = [part.id for part in ast.walk(node.args[1]) if isinstance(part, ast.Name)]
+            if any(name.endswith(ASKED_FOR) for name in names):
+                yield ast.unparse(node)
+
+
+def foreign_stores(tree: ast.AST) -> Iterator[str]:
+    """Yield what is assigned to an attribute of something else than `self` or `cls`."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
+            continue
+        if ast.unparse(node.value) not in ("self", "cls"):
+            yield ast.unparse(node)
+
+
+def ended_loops(tree: ast.AST) -> Iterator[str]:
+    """Yield the exceptions of `LOOP_ENDINGS` where they are caught or suppressed."""
+    for node in ast.walk(tree):
+        caught: list[ast.expr] = []
+        if isinstance(node, ast.ExceptHandler) and node.type is not None:
+            caught = [node.type]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "suppress":
+            caught = node.args
+        for expression in caught:
+            names = [part.id for part in ast.walk(expression) if isinstance(part, ast.Name)]
+            yield from (name for name in names if name in LOOP_ENDINGS)
+
+
+# What is counted in a fit ---------------------------------------------------------------------------------------------
+
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+
+
+def traced_fit() -> tuple[set[str], list[str]]:
+    """Return the functions that a second fit of 100 samples enters, and its frames as the pair steps begin."""
     from kernelmosaic import MKLClassifier, datasets
 
-    X, y = datasets.make_gaussians(n_components=4, n_samples=300, random_state=0)
+    X, y = datasets.make_gaussians(n_components=4, n_samples=100, random_state=0)
     MKLClassifier().fit(X, y)
-    functions: set[tuple[str, str, int]] = set()
+    entered: set[str] = set()
+    deepest: list[str] = []
 
     def note(frame: FrameType, event: str, argument: object) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_name not in _COMPREHENSIONS:
-            functions.add((code.co_filename, code.co_name, code.co_firstlineno))
+        if event != "call" or not _is_own(frame):
+            return
+        entered.add(_described(frame))
+        if frame.f_code.co_name == "maximise_pairs" and not deepest:
+            deepest.extend(_own_frames(frame))
 
     sys.setprofile(note)
     try:
         MKLClassifier().fit(X, y)
     finally:
         sys.setprofile(None)
-    ours = {one for one in functions if one[0].startswith(str(SRC / "kernelmosaic"))}
-    return {str(Path(name).relative_to(SRC)) for name, _, _ in ours}, ours
+    return entered, deepest
 
 
-_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+def _own_frames(frame: FrameType | None) -> list[str]:
+    """Return the functions of the package on the stack, the outermost first."""
+    described = []
+    while frame is not None:
+        if _is_own(frame):
+            described.append(_described(frame))
+        frame = frame.f_back
+    return described[::-1]
 
 
-def code_lines(text: str) -> int:
-    """Return how many lines hold code: neither docstrings nor comments alone nor nothing."""
-    prose: set[int] = set()
-    strings: set[int] = set()
-    for node in ast.walk(parsed(text)):
-        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
-            strings |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
-            first = node.body[0]
-            if isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", None), str):
-                prose |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
-    lines = (line.strip() for line in text.split("\n"))
-    used = {number for number, line in enumerate(lines, start=1) if line and not line.startswith("#")}
-    return len((used | strings) - prose)
+def _is_own(frame: FrameType) -> bool:
+    """Whether a frame is that of a function of the package."""
+    code = frame.f_code
+    return code.co_filename.startswith(str(SRC / "kernelmosaic")) and code.co_name not in _COMPREHENSIONS
 
 
-def constants(text: str) -> int:
-    """Return how many names in capitals a module assigns at its top."""
-    count = 0
-    for node in parsed(text).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        names = [x for t in targets for x in (t.elts if isinstance(t, ast.Tuple) else [t])]
-        count += sum(isinstance(x, ast.Name) and bool(re.fullmatch(r"_?[A-Z][A-Z0-9_]*", x.id)) for x in names)
-    return count
+def _described(frame: FrameType) -> str:
+    """Return where the function of a frame stands, and its name."""
+    code = frame.f_code
+    path = Path(code.co_filename).relative_to(SRC / "kernelmosaic")
+    return f"{path.as_posix()}:{code.co_firstlineno} {code.co_qualname}"
 
 
-def replacing_tests() -> int:
-    """Return how many functions of the tests replace an attribute of something."""
-    count = 0
-    for path in (TOP / "tests").rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        if "monkeypatch.setattr" in text:
-            nodes = ast.walk(ast.parse(text))
-            count += sum(isinstance(f, ast.FunctionDef) and any(map(_replaces, ast.walk(f))) for f in nodes)
-    return count
+# The table ------------------------------------------------------------------------------------------------------------
 
 
-def _replaces(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "setattr" and getattr(node.value, "id", "") == "monkeypatch"
-
-
-def static_figures() -> dict[str, int]:
-    """Return what can be counted without running anything."""
-    modules = sources()
-    texts = [path.read_text(encoding="utf-8") for path in modules.values()]
-    found = (
-        sum(text.count("\n") for text in texts),
-        sum(map(code_lines, texts)),
-        len(modules),
-        sum(map(constants, texts)),
-        sum(len(re.findall(r"\bAny\b", text)) for text in texts),
-        len(import_circles()),
-        replacing_tests(),
-        sum(mentions(text, "Laplacian") for text in texts),
-    )
-    return dict(zip(BEFORE, found, strict=False))
-
-
-def mentions(text: str, name: str) -> bool:
-    """Whether the code, not its prose, defines, imports or uses a name."""
-    nodes = ast.walk(parsed(text)) if name in text else ()
-    return any(name in (getattr(node, "id", None), getattr(node, "name", None)) for node in nodes)
+def figures() -> list[str]:
+    """Return the measures of the tree as it is, in the order of `MEASURES`."""
+    texts = [path.read_text(encoding="utf-8") for path in sources().values()]
+    modules = list(map(parsed, texts))
+    nodes = [node for tree in modules for node in ast.walk(tree)]
+    entered, frames = traced_fit()
+    counts = [len(folders) for folders in folders_of_families().values()]
+    span = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else str(max(counts))
+    return [
+        f"{sum(map(count_tokens, texts)):,}",
+        str(sum(isinstance(node, ast.ClassDef) for node in nodes)),
+        str(count_defined(LEAST_SQUARES)),
+        str(count_defined(WAYS_TO_FIT)),
+        str(count_defined(CERTIFYING)),
+        str(count_defined(CHOOSING_C)),
+        str(len(frames)),
+        str(len(entered)),
+        str(sum(len(list(checks_of_form(tree))) for tree in modules)),
+        str(sum(len(list(foreign_stores(tree))) for tree in modules)),
+        span,
+        str(len(set(LOOP_ENDINGS) & definitions().keys())),
+        str(sum(len(list(ended_loops(tree))) for tree in modules)),
+    ]
 
 
 def table() -> str:
-    """Return the figures at the end of version 0.2, and now, as Markdown."""
-    files, functions = entered()
-    now = dict(zip(BEFORE, (*static_figures().values(), len(files), len(functions)), strict=True))
-    rows = [f"| {name} | {BEFORE[name]:,} | {value:,} |" for name, value in now.items()]
-    return "\n".join(["| figure | version 0.2 | now |", "| --- | --- | --- |", *rows])
+    """Return the measures of version 0.4.0, of the tree as it is, and those wanted, as Markdown."""
+    header = ["| measure | 0.4.0 | now | wanted |", "| --- | --- | --- | --- |"]
+    rows = []
+    for (measure, (before, wanted)), now in zip(MEASURES.items(), figures(), strict=True):
+        rows.append(f"| {measure} | {before} | {now} | {wanted} |")
+    return "\n".join([*header, *rows])
 
 
-def module_table() -> str:
-    """Return every module with its one sentence, as comma-separated values."""
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(["module", "what it is for"])
-    for path in sources().values():
-        sentence = (ast.get_docstring(parsed(path.read_text(encoding="utf-8"))) or "").partition("\n\n")[0]
-        writer.writerow([f"`{path.relative_to(SRC / 'kernelmosaic').as_posix()}`", " ".join(sentence.split())])
-    return written.getvalue()
-
-
-def _between(page: str, begin: str, end: str, text: str) -> str:
-    head, _, rest = page.partition(begin)
-    return f"{head}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}"
-
-
-def figures_on_page() -> dict[str, int]:
-    """Return the figures that docs/modules.md gives for now."""
-    written = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
-    rows = re.findall(r"^\| (.+) \| [\d,]+ \| ([\d,]+) \|$", written, re.MULTILINE)
-    return {name: int(value.replace(",", "")) for name, value in rows}
+def details() -> Iterator[str]:
+    """Yield what stands behind the figures, a line each."""
+    modules_of = definitions()
+    for names in (LEAST_SQUARES, WAYS_TO_FIT, CERTIFYING, CHOOSING_C):
+        for name in names:
+            yield f"{name}: {', '.join(sorted(modules_of[name]))}"
+    for family, folders in folders_of_families().items():
+        yield f"{family}: {', '.join(folders)}"
+    for module, tree in trees().items():
+        for what in (*checks_of_form(tree), *foreign_stores(tree), *ended_loops(tree)):
+            yield f"{module}: {what}"
+    yield from traced_fit()[1]
+    yield from map(" <-> ".join, import_circles())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/modules.md and docs/modules.csv")
-    parser.add_argument("--details", action="store_true", help="name the circles and the files")
+    parser.add_argument("--details", action="store_true", help="name what stands behind the figures")
     arguments = parser.parse_args()
-    found = table()
-    print(found)
+    print(table())
     if arguments.details:
-        print(*map(" <-> ".join, import_circles()), *sorted(entered()[0]), sep="\n")
-    if arguments.write:
-        PAGE.write_text(_between(PAGE.read_text(encoding="utf-8"), BEGIN, END, found), encoding="utf-8")
-        MODULES.write_text(module_table(), encoding="utf-8")
+        print(*details(), sep="\n")
 
 
 if __name__ == "__main__":
