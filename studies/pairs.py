@@ -40,9 +40,9 @@ from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.preprocessing import QuantileTransformer
 
 from kernelmosaic import MKLRegressor, MKLRidgeCV
-from kernelmosaic.estimators.regressor import concordance
 from kernelmosaic.kernels import Precomputed, Spectrum, Tanimoto, pairwise
 from kernelmosaic.model_selection import PairSplit
+from kernelmosaic.survival.metrics import concordance
 
 PICTURE = "studies_pairs.png"
 SETS = {"drug_response": "Drug response", "davis": "Davis", "kiba": "KIBA"}

@@ -39,8 +39,8 @@ from tests.campaign.certificates import Dishonest
 from tests.campaign.problems import _pick
 
 import kernelmosaic as km
-from kernelmosaic.estimators import ridge
 from kernelmosaic.kernels import Categorical, Gaussian, Kernel, Linear, Polynomial
+from kernelmosaic.ridge import estimator as ridge
 
 Array = np.ndarray
 #: Where the package is, for processes of their own.

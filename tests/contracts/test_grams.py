@@ -23,6 +23,7 @@ from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.gram.stack import StackClasses, StoredStack, make_stack
 from kernelmosaic.kernels import Linear, pairwise
 from kernelmosaic.kernels.views import lay_specs, read_kernels
+from kernelmosaic.solvers.multiclass import ClassMatrices
 
 RNG = np.random.RandomState(0)
 N = 23
@@ -168,6 +169,7 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "features on workers": features_dask,
     "features under gates on workers": lambda: features_dask(GATES),
     "classes in features": lambda: (features().combine_classes(CLASS_WEIGHTS), per_class(matrices())),
+    "classes in this process": lambda: (ClassMatrices(per_class(matrices())), per_class(matrices())),
     "classes of a stack": lambda: (StackClasses(StoredStack(matrices()), CLASS_WEIGHTS), per_class(matrices())),
 }
 NEEDS = {"device": "torch", "workers": "dask"}
@@ -211,7 +213,7 @@ def test_what_every_form_declares(name):
         assert gram.factored == isinstance(gram, FactoredGram)
         assert type(gram.block(FEW)) is type(gram.backend.zeros((1,)))
     # A solver reads the entries itself where they are stored, and only there.
-    assert (gram.matrix is not None) == isinstance(gram, DenseGram)
+    assert (gram.matrix is not None) == isinstance(gram, DenseGram | ClassMatrices)
 
 
 @every

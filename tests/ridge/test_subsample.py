@@ -15,8 +15,8 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.pipeline import make_pipeline
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV
-from kernelmosaic.estimators import ridge
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Precomputed, pairwise
+from kernelmosaic.ridge import estimator as ridge
 
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(150, 4))

@@ -371,7 +371,8 @@ def _follow_paths(training: TrainingTable, pipeline: Pipeline, folds: Any, advan
     request, task = training.request, training.target.task
     table, y = training.table.iloc[training.rest], training.target.y[training.rest]
     # As the CV estimators choose, unless C, the norm, or what kernels cost, is given.
-    price, like = methods.price_of(request), MKLSurvivalCV if task == "survival" else MKLClassifierCV
+    price = methods.price_of(request)
+    like = MKLSurvivalCV() if task == "survival" else MKLClassifierCV()
     free = request.method == "mkl" and task != "one-class" and request.norm is None and not request.costs
     norms, Cs = like.norms if free else [None], like.Cs if price is None else [price]
     rule = (request.rule or "best").replace("-", "_")
