@@ -228,9 +228,7 @@ class Program:
         z = self.target - values
 
         # 1. Of many samples, keep those whose u may bend near the optimum; what others add to S is known.
-        undecided = Undecided(self, z)
-        if len(z) > MANY_SAMPLES or backend_of(z) is not NUMPY:
-            undecided = self._undecided(z, near)
+        undecided = self._undecided(z, near)
         program, z = undecided.program, undecided.z
 
         # 2. The intercepts, in order, at which some u bends: an edge of the tube, and the other end of the
@@ -241,11 +239,13 @@ class Program:
             line_ends = edges - np.concatenate([program.ridge * program.upper, program.ridge * program.lower])
         ends = [-np.inf, np.inf, undecided.low, undecided.high]
         knots = np.unique(np.concatenate([edges, line_ends, ends]))
+        if len(knots) == 2:  # outputs have overflown
+            return -np.inf, np.inf
         inner = 0.5 * (knots[1:-2] + knots[2:-1])
         middles = np.concatenate([[knots[1] - 1.0], inner, [knots[-2] + 1.0]])
         segments = range(len(middles))
 
-        excess = program._excess_by_segment(undecided, middles)
+        excess = program._excess_by_segment(undecided, knots, middles)
 
         def slope(segment: int) -> float:
             """Return how fast S falls within a segment."""
@@ -280,7 +280,7 @@ class Program:
                 return float(root), float(root)
         return float(knots[first]), float(knots[first])
 
-    def _excess_by_segment(self, undecided: Undecided, middles: Vector) -> Callable[[int], float]:
+    def _excess_by_segment(self, undecided: Undecided, knots: Vector, middles: Vector) -> Callable[[int], float]:
         """Return a function that says by how much S exceeds the total in the middle of a segment.
 
         It is asked of the program of the undecided samples. Rounding counts as no excess.
@@ -301,16 +301,24 @@ class Program:
         order = np.argsort(z)
         from_here_on = np.append(np.cumsum(self.upper[order][::-1])[::-1], 0.0)
         up_to_here = np.append(0.0, np.cumsum(self.lower[order]))
-        at_upper = from_here_on[np.searchsorted(z[order] - self.epsilon, middles)]
-        at_lower = up_to_here[np.searchsorted(z[order] + self.epsilon, middles)]
+        # By the ends of a segment: where they are next to each other, its middle rounds to one of them.
+        at_upper = from_here_on[np.searchsorted(z[order] - self.epsilon, knots[:-1], "right")]
+        at_lower = up_to_here[np.searchsorted(z[order] + self.epsilon, knots[1:])]
         excesses = at_upper + at_lower - (self.total or 0.0)
         excesses[np.abs(excesses) <= MET * (at_upper - at_lower + undecided.size)] = 0.0
-        return excesses.tolist().__getitem__
+        numbers: list[float] = excesses.tolist()
+        return numbers.__getitem__
 
     def _undecided(self, z: ArrayOrTensor, near: float | None) -> Undecided:
-        """Return the samples whose u may bend between two intercepts around the optimum, z = t − Kβ."""
-        # Evenly spaced samples, each of which stands for several, say about where the optimum is.
+        """Return the samples whose u may bend between two intercepts around the optimum, z = t − Kβ.
+
+        Of few samples on the host all are left undecided.
+        """
         backend = backend_of(z)
+        if len(z) <= MANY_SAMPLES and backend is NUMPY:
+            return Undecided(self, z)
+
+        # Evenly spaced samples, each of which stands for several, say about where the optimum is.
         spaced = backend.index(np.arange(0, len(z), max(len(z) // 1000, 1)))
         z_spaced, reference = backend.to_numpy(z[spaced]), near
         if reference is None:
@@ -370,9 +378,35 @@ class Program:
             if self.total is None or self.excess_sum(clipped) == 0:
                 return clipped
             nearest = replace(self, target=beta, ridge=np.ones(self.n_samples), epsilon=0.0)
-            shift = nearest.best_intercept(np.zeros(self.n_samples), near=0.0)
+            shift = nearest._shift_by_newton(beta)
+            if shift is None:
+                shift = nearest.best_intercept(np.zeros(self.n_samples))
             beta = np.clip(beta - shift, self.lower, self.upper)
         return beta
+
+    def _shift_by_newton(self, z: Vector) -> float | None:
+        """Return where Σu(z − shift) is the total, by Newton steps from zero, or None where it is flat.
+
+        The sum is piecewise linear: once no bend lies between, one step is exact. A start is rarely so far off its
+        total that more than a few are needed, where `optimal_intercepts` sorts all samples.
+        """
+        shift, low, high = 0.0, -np.inf, np.inf
+        for _ in range(40):
+            u = self.conjugate_argmax(z - shift)
+            excess = self.excess_sum(u)
+            moving = (u != 0) & (u > self.lower) & (u < self.upper)
+            slope = float((1.0 / self.ridge[moving]).sum())
+            if not slope:
+                return None
+            if not excess:
+                return float(shift)
+            low, high = (shift, high) if excess > 0 else (low, shift)
+            shift += excess / slope
+            if not low < shift < high:
+                shift = 0.5 * (low + high)
+            if not low < shift < high:  # its own last digit moves the sum by more than the sum is known to
+                return float(shift) if np.isfinite(shift) else None
+        return None
 
     def continued(self, beta: Vector, before: Program) -> Vector:
         """Return a start near the solution β of a program with other bounds: coefficients at one go to the new one."""
@@ -603,50 +637,96 @@ class RoundOptions:
 
 @dataclass(frozen=True)
 class SolverOptions:
-    """How the programs are solved."""
+    """How the programs are solved: when a method takes over from another.
 
-    # Samples up to which NumPy does what compiled code does for more: it need not be loaded for them unless a solve
-    # takes more than `numpy_steps` pair steps per sample, or all solves of a fit `fit_steps`, which take as long.
+    Costs are compared in floating-point operations (flops), steps or samples, none of which depends on how busy the
+    machine is, so that the same problem is solved the same way every time. The first words of a comment are the unit.
+    Values were tuned by hand on the benchmarks named; none has an optimum that is sharp.
+    """
+
+    # Few samples ------------------------------------------------------------------------------------------------------
+
+    # Samples. Up to so many NumPy does what compiled code does for more, which takes half a second to load
+    # (`benchmarks/latency.py`), and calls cost more than their arithmetic: kernels in factors are read as one array.
     few: int = TINY
+    # Pair steps per sample of one solve, and per sample of all solves of a fit. After so many NumPy's steps have taken
+    # as long as compiled code takes to load: it is loaded then.
     numpy_steps: float = 10
     fit_steps: int = 5000
 
-    # Pair steps on a stored matrix. The active samples are copied out and solved alone when they are fewer than this
-    # share of all and the problem has at least `compact_samples`, for the copy to pay.
+    # Pair steps on a stored matrix (`benchmarks/solver.py`) -----------------------------------------------------------
+
+    # A share of the samples, and samples. The active samples are copied out and solved alone when they are fewer than
+    # this share of all, so that their block has at most a quarter of the entries, and the problem has at least
+    # `compact_samples`, for the copy to pay.
     compact_share: float = 0.5
     compact_samples: int = 2000
-    # Newton steps on the free samples are tried once this many steps per sample have not been enough, while there are
-    # at most `newton_free` of them, and |F|³ is at most `flops_per_step` × steps × samples, which takes no longer.
-    # Those of up to `few` samples cost next to nothing: they are tried after a sixth as many steps.
+    # Pair steps per sample that have not been enough once Newton steps on the free samples are tried. Those of up to
+    # `few` samples cost next to nothing: they are tried after a sixth as many.
     newton_after: float = 3
+    # Free samples. Newton steps are for at most so many, whose block of 128 MB in double precision is factorised.
     newton_free: int = 4000
+    # Flops per sample and pair step. Factorising the block of |F| free samples takes |F|³: it waits until the pair
+    # steps since the last time make up for it, and then takes no longer than they did.
     flops_per_step: float = 20
 
-    # Rounds of a matrix on a device; of a kernel that is not stored, which must halve the gap in `idle` rounds; and of
-    # the program of several classes, where forming a larger block costs more than the rounds it saves.
+    # Rounds of working sets -------------------------------------------------------------------------------------------
+
+    # Of a matrix on a device; of a kernel that is not stored, which must halve the gap in `idle` rounds; and of the
+    # program of several classes, where forming a larger block costs more than the rounds it saves.
     rounds: RoundOptions = RoundOptions()
     free_rounds: RoundOptions = RoundOptions(idle=30, rounding=np.inf, lower=0.5, room=0.9, certificates=3)
     class_rounds: RoundOptions = RoundOptions(largest=3000, steps=5)
-    # All free samples are in a round of a kernel that is not stored unless they take more than this share of it.
+    # A share of a round. All free samples are in a round of a kernel that is not stored unless they take more than
+    # this: the rest is for those that violate optimality.
     free_share: float = 0.8
-    # Rounds that hold less than one sample in so many start from low-rank factors of the kernel.
+    # Samples per sample of a round. Above it a round sees little of the problem, and the first one starts from the
+    # solution for low-rank factors of the kernel.
     far: int = 4
 
-    # Kernels in factors. Pair steps per sample, for few samples, before interior points are faster.
+    # Kernels in factors (`benchmarks/factored.py`, `benchmarks/lowrank.py`) -------------------------------------------
+
+    # Pair steps per sample. After so many a problem of few samples is left to interior points, which take some thirty
+    # factorisations however hard it is.
     pairs: int = 50
-    # Up to so many samples the kernel is written down; and up to so many where they have half as many features.
+    # Samples. Up to `few_written` the kernel is written down for pair steps, 16 MB in single precision; up to
+    # `most_written`, 144 MB, where there are half as many features or more: n²D flops are then no more than those of
+    # two Newton matrices of all samples.
     few_written: int = 2000
     most_written: int = 6000
-    # Least samples of a working set on the host.
+    # Samples. Least of a working set on the host: a round costs two passes over the rows besides.
     least_factored: int = 1000
-    # Working sets that must at least halve the gap, or interior points are faster.
+    # Rounds of working sets. So many in a row may fail to halve the gap before other methods are faster: at least
+    # `patience`, at most `longest_patience`, in between what costs a tenth of interior points.
     patience: int = 3
-    # Proximal Newton steps after which interior points are faster.
+    longest_patience: int = 15
+    # Newton matrices. Interior points from a cold start factorise about so many
+    # (`tests/solvers/test_interior_point.py` holds them to it).
+    path_matrices: int = 25
+    # Flops. What an entry of a working set's block costs once it is formed.
+    entry_flops: int = 50
+    # Proximal Newton steps. After so many interior points are faster, although their matrices sum over all samples and
+    # not only over the free ones.
     newton_steps: int = 50
+    # Relative duality gap. Below it softened Newton steps slow down, and working sets are at their best.
+    newton_goal: float = 3e-4
+    # Shares of the tolerance. The central path stops at these, one after the other: rounding coefficients to their
+    # bounds costs the rest of it. The gap of a machine whose kernel has a diagonal of its own is larger, by about a
+    # root, than that of the path, which counts the diagonal as slack.
+    path_fractions: tuple[float, ...] = (0.3, 0.01)
+    shifted_path_fractions: tuple[float, ...] = (0.3, 0.01, 3e-4, 1e-5, 3e-7)
+    # Relative duality gap. The path is followed to no larger one: its last steps are few, and tell samples at their
+    # bounds from those that are free, from which the next solve starts.
+    path_gap: float = 3e-5
+    # Pair steps. As many take as long as one factorisation of few samples: for the count of steps of a fit.
+    steps_per_factorisation: int = 400
 
-    # Several classes. Most Newton steps in a round that leaves no sample out.
+    # Several classes --------------------------------------------------------------------------------------------------
+
+    # Newton steps. Most in a round that leaves no sample out.
     class_newton: int = 20
-    # Coefficients up to which interior points take over from steps that solve one sample each.
+    # Coefficients. Up to so many interior points, which factorise a matrix per class in each step, take over from steps
+    # that solve one sample each.
     small: int = 1500
 
 
