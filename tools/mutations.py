@@ -176,8 +176,8 @@ MUTATIONS = (
         "feasible-ignores-a-short-sum",
         "the nearest feasible point may sum to less than the total",
         "solvers/program.py",
-        "self._sum_excess(clipped) == 0:",
-        "self._sum_excess(clipped) <= 0:",
+        "self.excess_sum(clipped) == 0:",
+        "self.excess_sum(clipped) <= 0:",
         "solvers/test_program.py",
     ),
     _m(

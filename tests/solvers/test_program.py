@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from tests.reference.programs import MAKERS, cases, make_case
 
+from kernelmosaic.solvers import program
 from kernelmosaic.solvers.program import Program, certify, relative_gap
 from kernelmosaic.solvers.smo import solve_smo
 
@@ -196,22 +197,24 @@ def a_large_program(kind, n=30_000):
     "kind", ["classes", "classes weighted", "tube", "tube weighted", "one class", "ridge", "ridge tube", "unbounded"]
 )
 @pytest.mark.parametrize("outputs", ["spread", "tied", "all equal", "far off", "very far off"])
-def test_the_best_intercept_of_many_samples_is_that_of_the_few_it_depends_on(kind, outputs):
-    program = a_large_program(kind)
-    values = 2.0 * np.random.RandomState(2).standard_normal(program.n_samples)
+def test_the_best_intercept_of_many_samples_is_that_of_the_few_it_depends_on(kind, outputs, monkeypatch):
+    many = a_large_program(kind)
+    values = 2.0 * np.random.RandomState(2).standard_normal(many.n_samples)
     shift = {"far off": 50.0, "very far off": -1e6}.get(outputs, 0.0)
     values = {"tied": np.round(values), "all equal": 0.0 * values}.get(outputs, values) + shift
-    z = program.target - values
-    ruler, guess = program._sampled_knots(z)
-    few, some, size = program._undecided(z, ruler, guess)
-    assert len(some) == few.n_samples < program.n_samples or outputs in ("all equal", "tied") or kind == "unbounded"
-    exact = program._exact_intercepts(z)
-    np.testing.assert_allclose(few._exact_intercepts(some, size), exact, rtol=1e-9, atol=1e-12)
+    z = many.target - values
+    undecided = many._undecided(z, None)
+    assert len(undecided.z) == undecided.program.n_samples
+    assert len(undecided.z) < many.n_samples or outputs in ("all equal", "tied")
+    interval, best = many.optimal_intercepts(values), many.best_intercept(values)
+    guesses = undecided.reference + np.array([0.0, 0.3, -0.3])
+    from_guesses = [many.optimal_intercepts(values, near) for near in guesses]
+    # All samples at once.
+    monkeypatch.setattr(program, "MANY_SAMPLES", np.inf)
+    exact = many.optimal_intercepts(values)
+    np.testing.assert_allclose([interval, *from_guesses], [exact] * 4, rtol=1e-9, atol=1e-12)
     ends = [end for end in exact if np.isfinite(end)] or [0.0]
-    np.testing.assert_allclose(program.best_intercept(values), np.mean(ends), rtol=1e-9, atol=1e-12)
-    if program.has_ridge_everywhere:  # not by accident: Newton steps get there, and from far away too
-        for start in (guess, guess + 0.3, guess - 0.3):
-            assert program._nearest_intercept(z, start) == pytest.approx(exact[0], rel=1e-9, abs=1e-12)
+    np.testing.assert_allclose(best, np.mean(ends), rtol=1e-9, atol=1e-12)
 
 
 def test_a_thinned_program_is_worth_as_much_as_one_of_repeated_samples():

@@ -27,6 +27,9 @@ FLAT = 1e-12
 #: Samples that compiled steps handle at once: the keys of a strip stay in the first-level cache.
 STRIP = 512
 
+#: With more samples, the best intercept is first looked for among about a thousand of them.
+MANY_SAMPLES = 4000
+
 #: Relative to the sizes summed: a sum of coefficients this near to the total meets it up to rounding.
 MET = 1e-12
 
@@ -181,143 +184,189 @@ class Program:
         missed = 0.0 if self.total is None else abs(intercept) * abs(fsum([*beta.tolist(), -self.total]))
         return float(self.linear_value(beta)) - sum_rounding(self.n_samples) * size - missed
 
-    def best_intercept(self, values: ArrayOrTensor, near: float | None = None) -> float:
-        """Return the intercept that minimises the primal objective given Kβ; it is found sooner `near` a guess.
+    # The intercept ----------------------------------------------------------------------------------------------------
 
-        If a whole range does, it is the middle of the range, or its one end if it has but one.
+    def best_intercept(self, values: ArrayOrTensor, near: float | None = None) -> float:
+        """Return the intercept that minimises the primal objective, given Kβ.
+
+        It is the middle of the interval of `optimal_intercepts`, its one finite end if the other is
+        infinite, and zero if both are.
         """
-        if self.total is None:
-            return 0.0
-        z, size = self.target - values, 0.0
-        few = self
-        # With more samples it is first looked for among about a thousand of them.
-        if len(z) > 4000 or backend_of(z) is not NUMPY:
-            knots, guess = self._sampled_knots(z)
-            root = self._nearest_intercept(z, guess) if self.has_ridge_everywhere else None
-            if root is not None:
-                return root
-            few, z, size = self._undecided(z, knots, guess)
-        low, high = few._exact_intercepts(z, size, near) if few.has_ridge else few._stepped_intercepts(z, size)
-        ends = [end for end in (low, high) if np.isfinite(end)]
+        interval = self.optimal_intercepts(values, near)
+        ends = [end for end in interval if np.isfinite(end)]
         return float(np.mean(ends)) if ends else 0.0
 
-    def _stepped_intercepts(self, z: Vector, apart: float) -> tuple[float, float]:
-        """Return what `_exact_intercepts` does, without a ridge: Σu then falls in steps, one at each z ± ε."""
-        order = np.argsort(z)
-        tops, bottoms = z[order] - self.epsilon, z[order] + self.epsilon
-        above = np.append(np.cumsum(self.upper[order][::-1])[::-1], 0.0)
-        below = np.append(0.0, np.cumsum(self.lower[order]))
-        knots = np.unique(np.concatenate([[-np.inf, np.inf], tops, bottoms]))
-        # Between two knots samples with a larger z − ε are at the upper bound, those with a smaller z + ε at the lower.
-        over, under = above[np.searchsorted(tops, knots[:-1], "right")], below[np.searchsorted(bottoms, knots[1:])]
-        excess, size = over + under - (self.total or 0.0), over - under + apart
-        excess[np.isfinite(size) & (np.abs(excess) <= MET * size)] = 0.0
-        left, right = np.searchsorted(-excess, 0.0), np.searchsorted(-excess, 0.0, "right")
-        return float(knots[left]), float(knots[right if left < len(excess) and excess[left] == 0 else left])
+    def optimal_intercepts(self, values: ArrayOrTensor, near: float | None = None) -> tuple[float, float]:
+        """Return the first and the last intercept that minimise the primal objective, given Kβ.
 
-    def _exact_intercepts(self, z: Vector, apart: float = 0.0, near: float | None = None) -> tuple[float, float]:
-        """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
-        # The intercepts, in order, where some u of the conjugate at z − intercept bends, between infinities.
-        bends = [np.array([-np.inf, np.inf]), z - self.epsilon, z + self.epsilon]
-        for side, bound in ((-self.epsilon, self.upper), (self.epsilon, self.lower)):
-            both = (self.ridge > 0) & np.isfinite(bound)
-            bends.append(z[both] + side - self.ridge[both] * bound[both])
-        knots = np.unique(np.concatenate(bends))
-        # From knot to knot Σu is linear, so its value in the middle decides whether the total is met there.
-        middles = np.concatenate([[knots[1] - 1.0], 0.5 * (knots[1:-2] + knots[2:-1]), [knots[-2] + 1.0]])
+        With zᵢ = tᵢ − (Kβ)ᵢ and u of `conjugate_argmax`, the objective has the slope total − S(b) at
+        the intercept b, where S(b) = Σ uᵢ(zᵢ − b). S never rises with b. The optimal intercepts are
+        those at which it passes the total, an interval:
+
+            first = sup {b : S(b) > total},    last = inf {b : S(b) < total}.
+
+        S changes at the samples for which zᵢ − b is at the edge of the tube, ±ε, or, where they have
+        a ridge, between the edge and ±ε + ρᵢ times the bound. At the solution these are the free
+        samples: βᵢ = uᵢ is between its bounds, so that b = zᵢ ∓ ε − ρᵢβᵢ. Where such a sample exists,
+        first and last are the same. Where there is none, S equals the total from one bend of the
+        losses to the next, and these two are the ends; an end is infinite if no sample bends there.
+        Without a sum to keep the machine has no intercept: both ends are zero.
+
+        Parameters
+        ----------
+        values : array of shape (n,)
+            Kβ, where the program is.
+        near : float, optional
+            An intercept near the optimal ones, where the search begins.
+
+        References
+        ----------
+        Brucker (1984), "An O(n) algorithm for quadratic knapsack problems".
+        """
+        if self.total is None:
+            return 0.0, 0.0
+        z = self.target - values
+
+        # 1. Of many samples, keep those whose u may bend near the optimum; what others add to S is known.
+        undecided = self._undecided(z, near)
+        program, z = undecided.program, undecided.z
+
+        # 2. The intercepts, in order, at which some u bends: an edge of the tube, and the other end of the
+        # line that begins there. Between two of them S is linear.
+        edges = np.concatenate([z - program.epsilon, z + program.epsilon])
+        line_ends = edges
+        if program.has_ridge:
+            line_ends = edges - np.concatenate([program.ridge * program.upper, program.ridge * program.lower])
+        ends = [-np.inf, np.inf, undecided.low, undecided.high]
+        knots = np.unique(np.concatenate([edges, line_ends, ends]))
+        if len(knots) == 2:  # outputs have overflown
+            return -np.inf, np.inf
+        inner = 0.5 * (knots[1:-2] + knots[2:-1])
+        middles = np.concatenate([[knots[1] - 1.0], inner, [knots[-2] + 1.0]])
         segments = range(len(middles))
 
-        @cache
-        def shortfall(s: int) -> float:
-            return -self._sum_excess(self.conjugate_argmax(z - middles[s]), apart)
+        excess = program._excess_by_segment(undecided, knots, middles)
 
-        low = high = len(segments) // 2 if near is None else int(np.searchsorted(knots[1:-1], near))
+        def slope(segment: int) -> float:
+            """Return how fast S falls within a segment."""
+            if not program.has_ridge:
+                return undecided.slope
+            u = program.conjugate_argmax(z - middles[segment])
+            moving = (program.ridge > 0) & (u != 0) & (u > program.lower) & (u < program.upper)
+            return float((1.0 / program.ridge[moving]).sum()) + undecided.slope
+
+        # 3. The first segment in which S is not above the total, in steps that double from a guess.
+        guess = len(segments) // 2
+        if near is not None:
+            guess = int(np.searchsorted(knots[1:-1], near))
+        lowest = highest = guess
         step = 1
-        while low > 0 and shortfall(low) >= 0:
-            low, step = max(low - step, 0), 2 * step
-        while high < len(segments) and shortfall(high) < 0:
-            high, step = min(high + step, len(segments)), 2 * step
-        left = bisect_left(segments, 0.0, low, high, key=shortfall)
-        beside = segments[max(left - 1, 0) : left + 1]
-        slopes = {s: self._sum_slope(self.conjugate_argmax(z - middles[s])) for s in beside}
-        if left in slopes and shortfall(left) == 0 and not slopes[left]:
-            right, step = left, 1
-            while right < len(segments) and shortfall(right) <= 0:
-                right, step = min(right + step, len(segments)), 2 * step
-            right = bisect_right(segments, 0.0, left, right, key=shortfall)
-            return float(knots[left]), float(knots[right])
-        for s, slope in slopes.items():
-            root = middles[s] - shortfall(s) / slope if slope > 0 else np.nan
-            if knots[s] <= root <= knots[s + 1]:
+        while lowest > 0 and excess(lowest) <= 0:
+            lowest, step = max(lowest - step, 0), 2 * step
+        while highest < len(segments) and excess(highest) > 0:
+            highest, step = min(highest + step, len(segments)), 2 * step
+        first = bisect_left(segments, 0.0, lowest, highest, key=lambda segment: -excess(segment))
+
+        # 4. Where S equals the total in a whole segment, so it does up to the last such segment.
+        if first < len(segments) and excess(first) == 0 and not slope(first):
+            after = bisect_right(segments, 0.0, first, key=lambda segment: -excess(segment))
+            return float(knots[first]), float(knots[after])
+
+        # 5. Else S passes the total on the line of a segment, or where it jumps between two.
+        for segment in segments[max(first - 1, 0) : first + 1]:
+            fall = slope(segment)
+            root = middles[segment] + excess(segment) / fall if fall > 0 else np.nan
+            if knots[segment] <= root <= knots[segment + 1]:
                 return float(root), float(root)
-        return float(knots[left]), float(knots[left])
+        return float(knots[first]), float(knots[first])
 
-    def _sampled_knots(self, z: ArrayOrTensor) -> tuple[Vector, float]:
-        """Return the knots of evenly spaced samples, in order, and the best intercept of these."""
+    def _excess_by_segment(self, undecided: Undecided, knots: Vector, middles: Vector) -> Callable[[int], float]:
+        """Return a function that says by how much S exceeds the total in the middle of a segment.
+
+        It is asked of the program of the undecided samples. Rounding counts as no excess.
+        """
+        z = undecided.z
+        if self.has_ridge or undecided.slope:
+
+            @cache
+            def excess(segment: int) -> float:
+                u = self.conjugate_argmax(z - middles[segment])
+                others = undecided.slope * float(undecided.reference - middles[segment])
+                return self.excess_sum(u, others, undecided.size)
+
+            return excess
+
+        # Without a ridge samples are at their upper bound, zero or their lower bound: cumulative sums of
+        # the bounds, by z, give S in all segments at once.
+        order = np.argsort(z)
+        from_here_on = np.append(np.cumsum(self.upper[order][::-1])[::-1], 0.0)
+        up_to_here = np.append(0.0, np.cumsum(self.lower[order]))
+        # By the ends of a segment: where they are next to each other, its middle rounds to one of them.
+        at_upper = from_here_on[np.searchsorted(z[order] - self.epsilon, knots[:-1], "right")]
+        at_lower = up_to_here[np.searchsorted(z[order] + self.epsilon, knots[1:])]
+        excesses = at_upper + at_lower - (self.total or 0.0)
+        excesses[np.abs(excesses) <= MET * (at_upper - at_lower + undecided.size)] = 0.0
+        numbers: list[float] = excesses.tolist()
+        return numbers.__getitem__
+
+    def _undecided(self, z: ArrayOrTensor, near: float | None) -> Undecided:
+        """Return the samples whose u may bend between two intercepts around the optimum, z = t − Kβ.
+
+        Of few samples on the host all are left undecided.
+        """
         backend = backend_of(z)
-        some = backend.index(np.arange(0, len(z), max(len(z) // 1000, 1)))
-        few, own = self.subsampled(some), backend.to_numpy(z[some])
-        knots = np.sort(np.concatenate([own - self.epsilon, own + self.epsilon]))
-        return knots, few.best_intercept(few.target - own)
+        if len(z) <= MANY_SAMPLES and backend is NUMPY:
+            return Undecided(self, z)
 
-    def _nearest_intercept(self, z: ArrayOrTensor, intercept: float) -> float | None:
-        """Return where Σu is the total, by Newton steps from nearby that keep to where it must be, or None.
+        # Evenly spaced samples, each of which stands for several, say about where the optimum is.
+        spaced = backend.index(np.arange(0, len(z), max(len(z) // 1000, 1)))
+        z_spaced, reference = backend.to_numpy(z[spaced]), near
+        if reference is None:
+            subsample = self.subsampled(spaced)
+            reference = subsample.best_intercept(subsample.target - z_spaced)
 
-        The sum is piecewise linear: once no bend lies between, one step is exact.
+        # Intercepts at which one of these bends are tried to both sides of it, in steps that double.
+        candidates = np.sort(np.concatenate([z_spaced - self.epsilon, z_spaced + self.epsilon]))
+        n_candidates, middle = len(candidates), int(np.searchsorted(candidates, reference))
+
+        def excess(candidate: int) -> float:
+            return self.excess_sum(self.conjugate_argmax(z - candidates[candidate]))
+
+        below, step = middle - 8, 8
+        while below >= 0 and excess(below) <= 0:
+            below, step = below - step, 2 * step
+        above, step = middle + 8, 8
+        while above < n_candidates and excess(above) >= 0:
+            above, step = above + step, 2 * step
+        low = float(candidates[below]) if below >= 0 else -np.inf
+        high = float(candidates[above]) if above < n_candidates else np.inf
+
+        # Between the two, the u of most samples is a bound, or zero in the tube, or on the line of the ridge.
+        upper_edge, lower_edge = z - self.epsilon, z + self.epsilon
+        upper_end, lower_end = upper_edge, lower_edge
+        settled = (upper_edge < low) & (lower_edge > high)
+        slope = 0.0
+        if self.has_ridge:
+            upper_end, lower_end = upper_edge - self.ridge * self.upper, lower_edge - self.ridge * self.lower
+            rising = (upper_end <= low) & (upper_edge >= high)
+            falling = (lower_edge <= low) & (lower_end >= high)
+            on_line = (rising | falling) & (self.ridge > 0)
+            slope = float((1.0 / self.ridge[on_line]).sum())
+            settled |= on_line
+        settled |= (upper_end > high) | (lower_end < low)
+        u = self.conjugate_argmax(z - reference)[settled]
+        kept = backend.nonzero(~settled)
+        program = self.take(kept, self.target[kept], (self.total or 0.0) - float(u.sum()))
+        return Undecided(program, backend.to_numpy(z[kept]), low, high, reference, slope, float(abs(u).sum()))
+
+    def excess_sum(self, u: ArrayOrTensor, others: float = 0.0, others_size: float = 0.0) -> float:
+        """Return by how much u and what others add exceed the total; 0 if that is rounding only.
+
+        Rounding is relative to the sizes of the numbers summed, `others_size` for those of others.
         """
-        low, high = -np.inf, np.inf
-        for _ in range(40):
-            u = self.conjugate_argmax(z - intercept)
-            excess, slope = self._sum_excess(u), self._sum_slope(u)
-            if not slope:
-                return None
-            if not excess:
-                return float(intercept)
-            low, high = (intercept, high) if excess > 0 else (low, intercept)
-            intercept += excess / slope
-            if not low < intercept < high:
-                intercept = 0.5 * (low + high)
-            if not low < intercept < high:  # its own last digit moves the sum by more than the sum is known to
-                return float(intercept) if np.isfinite(intercept) else None
-        return None
-
-    def _undecided(self, z: ArrayOrTensor, knots: Vector, near: float) -> tuple[Program, Vector, float]:
-        """Return the program of the samples whose u depends on where the best intercept is, and their z, on the host.
-
-        What the others add to the sum is taken off its total; their size, too, is returned, since it rounds the sum.
-        """
-        backend = backend_of(z)
-        # First this many knots to both sides of where the sampled ones have it.
-        guess, step = int(np.searchsorted(knots, near)), 8
-        low, high = guess - step, guess + step
-        while low >= 0 and self._sum_excess(self.conjugate_argmax(z - knots[low])) <= 0:
-            low, step = low - step, 2 * step
-        while high < len(knots) and self._sum_excess(self.conjugate_argmax(z - knots[high])) >= 0:
-            high, step = high + step, 2 * step
-        first, last = knots[low] if low >= 0 else -np.inf, knots[high] if high < len(knots) else np.inf
-        with np.errstate(invalid="ignore"):
-            over = z - self.epsilon - self.ridge * self.upper > last
-            under = z + self.epsilon - self.ridge * self.lower < first
-        zero = (z - self.epsilon < first) & (z + self.epsilon > last)
-        left = backend.nonzero(~(over | under | zero))
-        settled = float(self.upper[over].sum() + self.lower[under].sum())
-        size = float(abs(self.upper[over]).sum() + abs(self.lower[under]).sum())
-        few = self.take(left, self.target[left], (self.total or 0.0) - settled)
-        return few, backend.to_numpy(z[left]), size
-
-    def _sum_excess(self, u: ArrayOrTensor, apart: float = 0.0) -> float:
-        """Return by how much the conjugate's u sum to more than the total, 0 if they differ by rounding only.
-
-        `apart` is the size of what was already taken off the total.
-        """
-        excess = float(u.sum() - (self.total or 0.0))
-        size = float(abs(u).sum()) + apart
+        excess = float(u.sum() - (self.total or 0.0)) + others
+        size = float(abs(u).sum()) + others_size
         return 0.0 if np.isfinite(size) and abs(excess) <= MET * size else excess
-
-    def _sum_slope(self, u: ArrayOrTensor) -> float:
-        """Return how fast the sum of the conjugate's u falls as the intercept grows."""
-        moving = (self.ridge > 0) & (u != 0) & (u > self.lower) & (u < self.upper)
-        return float((1.0 / self.ridge[moving]).sum())
 
     def feasible(self, beta: Vector) -> Vector:
         """Return the point of the feasible set nearest to beta."""
@@ -326,13 +375,38 @@ class Program:
         # known only to its own rounding, so the first answer's sum is mended by a second.
         for _ in range(2):
             clipped = np.clip(beta, self.lower, self.upper)
-            if self.total is None or self._sum_excess(clipped) == 0:
+            if self.total is None or self.excess_sum(clipped) == 0:
                 return clipped
             nearest = replace(self, target=beta, ridge=np.ones(self.n_samples), epsilon=0.0)
-            shift = nearest._nearest_intercept(beta, 0.0)
-            best = nearest.best_intercept(np.zeros(self.n_samples)) if shift is None else shift
-            beta = np.clip(beta - best, self.lower, self.upper)
+            shift = nearest._shift_by_newton(beta)
+            if shift is None:
+                shift = nearest.best_intercept(np.zeros(self.n_samples))
+            beta = np.clip(beta - shift, self.lower, self.upper)
         return beta
+
+    def _shift_by_newton(self, z: Vector) -> float | None:
+        """Return where Σu(z − shift) is the total, by Newton steps from zero, or None where it is flat.
+
+        The sum is piecewise linear: once no bend lies between, one step is exact. A start is rarely so far off its
+        total that more than a few are needed, where `optimal_intercepts` sorts all samples.
+        """
+        shift, low, high = 0.0, -np.inf, np.inf
+        for _ in range(40):
+            u = self.conjugate_argmax(z - shift)
+            excess = self.excess_sum(u)
+            moving = (u != 0) & (u > self.lower) & (u < self.upper)
+            slope = float((1.0 / self.ridge[moving]).sum())
+            if not slope:
+                return None
+            if not excess:
+                return float(shift)
+            low, high = (shift, high) if excess > 0 else (low, shift)
+            shift += excess / slope
+            if not low < shift < high:
+                shift = 0.5 * (low + high)
+            if not low < shift < high:  # its own last digit moves the sum by more than the sum is known to
+                return float(shift) if np.isfinite(shift) else None
+        return None
 
     def continued(self, beta: Vector, before: Program) -> Vector:
         """Return a start near the solution β of a program with other bounds: coefficients at one go to the new one."""
@@ -378,6 +452,34 @@ class Program:
             raise ValueError(
                 f"No β is feasible: the bounds let the sum range from {low:g} to {high:g}, the total is {self.total:g}."
             )
+
+
+class Undecided(NamedTuple):
+    """What is left of a search for the best intercept once most samples are settled, on the host.
+
+    Attributes
+    ----------
+    program : Program
+        That of the samples which are left; what the others add is taken off its total.
+    z : ndarray of shape (n_left,)
+        Their t − Kβ.
+    low, high : float
+        Intercepts between which the optimal ones are.
+    reference : float
+        An intercept between the two, at which the others add what was taken off the total.
+    slope : float
+        How fast what they add falls as the intercept grows.
+    size : float
+        The sum of the sizes of what they add.
+    """
+
+    program: Program
+    z: Vector
+    low: float = -np.inf
+    high: float = np.inf
+    reference: float = 0.0
+    slope: float = 0.0
+    size: float = 0.0
 
 
 class Movable(NamedTuple):
@@ -540,50 +642,96 @@ class RoundOptions:
 
 @dataclass(frozen=True)
 class SolverOptions:
-    """How the programs are solved."""
+    """How the programs are solved: when a method takes over from another.
 
-    # Samples up to which NumPy does what compiled code does for more: it need not be loaded for them unless a solve
-    # takes more than `numpy_steps` pair steps per sample, or all solves of a fit `fit_steps`, which take as long.
+    Costs are compared in floating-point operations (flops), steps or samples, none of which depends on how busy the
+    machine is, so that the same problem is solved the same way every time. The first words of a comment are the unit.
+    Values were tuned by hand on the benchmarks named; none has an optimum that is sharp.
+    """
+
+    # Few samples ------------------------------------------------------------------------------------------------------
+
+    # Samples. Up to so many NumPy does what compiled code does for more, which takes half a second to load
+    # (`benchmarks/latency.py`), and calls cost more than their arithmetic: kernels in factors are read as one array.
     few: int = TINY
+    # Pair steps per sample of one solve, and per sample of all solves of a fit. After so many NumPy's steps have taken
+    # as long as compiled code takes to load: it is loaded then.
     numpy_steps: float = 10
     fit_steps: int = 5000
 
-    # Pair steps on a stored matrix. The active samples are copied out and solved alone when they are fewer than this
-    # share of all and the problem has at least `compact_samples`, for the copy to pay.
+    # Pair steps on a stored matrix (`benchmarks/solver.py`) -----------------------------------------------------------
+
+    # A share of the samples, and samples. The active samples are copied out and solved alone when they are fewer than
+    # this share of all, so that their block has at most a quarter of the entries, and the problem has at least
+    # `compact_samples`, for the copy to pay.
     compact_share: float = 0.5
     compact_samples: int = 2000
-    # Newton steps on the free samples are tried once this many steps per sample have not been enough, while there are
-    # at most `newton_free` of them, and |F|³ is at most `flops_per_step` × steps × samples, which takes no longer.
-    # Those of up to `few` samples cost next to nothing: they are tried after a sixth as many steps.
+    # Pair steps per sample that have not been enough once Newton steps on the free samples are tried. Those of up to
+    # `few` samples cost next to nothing: they are tried after a sixth as many.
     newton_after: float = 3
+    # Free samples. Newton steps are for at most so many, whose block of 128 MB in double precision is factorised.
     newton_free: int = 4000
+    # Flops per sample and pair step. Factorising the block of |F| free samples takes |F|³: it waits until the pair
+    # steps since the last time make up for it, and then takes no longer than they did.
     flops_per_step: float = 20
 
-    # Rounds of a matrix on a device; of a kernel that is not stored, which must halve the gap in `idle` rounds; and of
-    # the program of several classes, where forming a larger block costs more than the rounds it saves.
+    # Rounds of working sets -------------------------------------------------------------------------------------------
+
+    # Of a matrix on a device; of a kernel that is not stored, which must halve the gap in `idle` rounds; and of the
+    # program of several classes, where forming a larger block costs more than the rounds it saves.
     rounds: RoundOptions = RoundOptions()
     free_rounds: RoundOptions = RoundOptions(idle=30, rounding=np.inf, lower=0.5, room=0.9, certificates=3)
     class_rounds: RoundOptions = RoundOptions(largest=3000, steps=5)
-    # All free samples are in a round of a kernel that is not stored unless they take more than this share of it.
+    # A share of a round. All free samples are in a round of a kernel that is not stored unless they take more than
+    # this: the rest is for those that violate optimality.
     free_share: float = 0.8
-    # Rounds that hold less than one sample in so many start from low-rank factors of the kernel.
+    # Samples per sample of a round. Above it a round sees little of the problem, and the first one starts from the
+    # solution for low-rank factors of the kernel.
     far: int = 4
 
-    # Kernels in factors. Pair steps per sample, for few samples, before interior points are faster.
+    # Kernels in factors (`benchmarks/factored.py`, `benchmarks/lowrank.py`) -------------------------------------------
+
+    # Pair steps per sample. After so many a problem of few samples is left to interior points, which take some thirty
+    # factorisations however hard it is.
     pairs: int = 50
-    # Up to so many samples the kernel is written down; and up to so many where they have half as many features.
+    # Samples. Up to `few_written` the kernel is written down for pair steps, 16 MB in single precision; up to
+    # `most_written`, 144 MB, where there are half as many features or more: n²D flops are then no more than those of
+    # two Newton matrices of all samples.
     few_written: int = 2000
     most_written: int = 6000
-    # Least samples of a working set on the host.
+    # Samples. Least of a working set on the host: a round costs two passes over the rows besides.
     least_factored: int = 1000
-    # Working sets that must at least halve the gap, or interior points are faster.
+    # Rounds of working sets. So many in a row may fail to halve the gap before other methods are faster: at least
+    # `patience`, at most `longest_patience`, in between what costs a tenth of interior points.
     patience: int = 3
-    # Proximal Newton steps after which interior points are faster.
+    longest_patience: int = 15
+    # Newton matrices. Interior points from a cold start factorise about so many
+    # (`tests/solvers/test_interior_point.py` holds them to it).
+    path_matrices: int = 25
+    # Flops. What an entry of a working set's block costs once it is formed.
+    entry_flops: int = 50
+    # Proximal Newton steps. After so many interior points are faster, although their matrices sum over all samples and
+    # not only over the free ones.
     newton_steps: int = 50
+    # Relative duality gap. Below it softened Newton steps slow down, and working sets are at their best.
+    newton_goal: float = 3e-4
+    # Shares of the tolerance. The central path stops at these, one after the other: rounding coefficients to their
+    # bounds costs the rest of it. The gap of a machine whose kernel has a diagonal of its own is larger, by about a
+    # root, than that of the path, which counts the diagonal as slack.
+    path_fractions: tuple[float, ...] = (0.3, 0.01)
+    shifted_path_fractions: tuple[float, ...] = (0.3, 0.01, 3e-4, 1e-5, 3e-7)
+    # Relative duality gap. The path is followed to no larger one: its last steps are few, and tell samples at their
+    # bounds from those that are free, from which the next solve starts.
+    path_gap: float = 3e-5
+    # Pair steps. As many take as long as one factorisation of few samples: for the count of steps of a fit.
+    steps_per_factorisation: int = 400
 
-    # Several classes. Most Newton steps in a round that leaves no sample out.
+    # Several classes --------------------------------------------------------------------------------------------------
+
+    # Newton steps. Most in a round that leaves no sample out.
     class_newton: int = 20
-    # Coefficients up to which interior points take over from steps that solve one sample each.
+    # Coefficients. Up to so many interior points, which factorise a matrix per class in each step, take over from steps
+    # that solve one sample each.
     small: int = 1500
 
 
@@ -798,12 +946,12 @@ class MulticlassProgram:
             ends, starts = own.max(axis=1, initial=-np.inf), np.maximum(rest, 0.0) - others[:, c]
             falling = self.sample_C[members]
         # As the constant grows by t, members' slacks fall until t is at their end, others' rise from their start on.
-        knots, costs = np.concatenate([ends, starts]), np.concatenate([falling, self.sample_C[~members]])
-        order = np.argsort(knots[costs > 0])
-        knots, costs = knots[costs > 0][order], costs[costs > 0][order]
-        # The slope before the first knot and after each.
-        slopes = np.concatenate([[0.0], np.cumsum(costs)]) - falling.sum()
-        noise = MET * float(costs.sum())
-        ends = np.concatenate([[-np.inf], knots, [np.inf]])
-        low, high = ends[np.searchsorted(slopes, -noise)], ends[np.searchsorted(slopes, noise, side="right")]
-        return float(b[c] + np.clip(0.0, low, high))
+        n_falling, costs = len(ends), self.sample_C[~members]
+        one_constant = Program(
+            target=np.concatenate([ends, starts]),
+            lower=np.concatenate([np.zeros(n_falling), -costs]),
+            upper=np.concatenate([falling, np.zeros(len(starts))]),
+            ridge=np.zeros(n_falling + len(starts)),
+        )
+        first, last = one_constant.optimal_intercepts(np.zeros(n_falling + len(starts)))
+        return float(b[c] + np.clip(0.0, first, last))

@@ -67,6 +67,7 @@ class ProximalNewton:
             self.w = gram.adjoint(start)
             self.values = gram.apply(self.w) if values is None else self.backend.asarray(values)
         self.n_iter = 0
+        self.intercept = 0.0
         self._soften(start)
 
     def _first_sigma(self, p: Program) -> float:
@@ -86,7 +87,8 @@ class ProximalNewton:
             # Between steps β may miss the total, which the intercept prices; what is certified meets it.
             quadratic = 0.5 * float(self.adjoint @ self.adjoint)
             dual = float(p.linear_value(self.beta)) - quadratic + self.intercept * self._missing()
-            primal = 0.5 * float(self.w @ self.w) + float(p.losses(self.values, p.best_intercept(self.values)))
+            intercept = p.best_intercept(self.values, self.intercept)
+            primal = 0.5 * float(self.w @ self.w) + float(p.losses(self.values, intercept))
             gap = relative_gap(primal, dual)
             ends = not moved or self.n_iter >= max_iter
             if gap <= tol or ends:
@@ -97,7 +99,7 @@ class ProximalNewton:
             # A problem is solved once its own gap is a tenth of the program's, or next to nothing of the value itself
             # once only the certificate, whose w is Zᵀβ, is left to close.
             if self.sigma:
-                apart = self.intercept - self.softened.best_intercept(self.values)
+                apart = self.intercept - self.softened.best_intercept(self.values, self.intercept)
                 own = 0.5 * float(((self.w - self.adjoint) ** 2).sum()) + abs(apart * self._missing())
                 if own <= (0.1 * (primal - dual) if gap > tol else 1e-9 * abs(primal)):
                     self.sigma *= 0.3
@@ -114,7 +116,7 @@ class ProximalNewton:
         """Read β, its adjoint Zᵀβ and the curvature off the present w, at its best intercept if no pass is given."""
         p = self.softened
         if seen is None:
-            self.intercept = p.best_intercept(self.values)
+            self.intercept = p.best_intercept(self.values, self.intercept)
             seen = self._newton_pass(None, self.intercept)
         self.beta: ArrayOrTensor = p.conjugate_argmax(p.target - self.values - self.intercept)
         self.adjoint, self.matrix = seen.adjoint, seen.matrix
@@ -138,7 +140,8 @@ class ProximalNewton:
         """Return the solution that w implies, its intercept being the best, so that β sums to the total."""
         p = self.softened
         if abs(self._missing()) > MET * float(abs(self.beta).sum()):
-            beta = p.conjugate_argmax(p.target - self.values - p.best_intercept(self.values))
+            intercept = p.best_intercept(self.values, self.intercept)
+            beta = p.conjugate_argmax(p.target - self.values - intercept)
             return certify(self.program, beta, self.gram.products(beta), self.n_iter)
         return certify(self.program, self.beta, self.gram.products_given(self.beta, self.adjoint), self.n_iter)
 
@@ -159,7 +162,7 @@ class ProximalNewton:
 
         def end(size: float, intercept: float | None = None) -> _Point:
             w, values = self.w + size * direction, self.values + size * seen.change
-            b = self.softened.best_intercept(values) if intercept is None else intercept
+            b = self.softened.best_intercept(values, self.intercept) if intercept is None else intercept
             return _Point(self._value(w, values, b), w, values)
 
         here = _Point(self.value, self.w, self.values)
