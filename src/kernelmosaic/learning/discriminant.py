@@ -34,7 +34,7 @@ from kernelmosaic.learning.problem import (
 from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
 from kernelmosaic.solvers.conic import BarrierSolution, MatrixInequality, solve_matrix_inequalities
 from kernelmosaic.solvers.interior_point import centring, longest_step
-from kernelmosaic.solvers.leave_one_out import RidgeSystem
+from kernelmosaic.solvers.least_squares import MatrixLeastSquares
 from kernelmosaic.solvers.program import relative_gap, require_finite
 
 #: A kernel whose centred trace is below this share of its trace, or a feature whose variance is below this share of its
@@ -263,7 +263,7 @@ class Ridge(ABC):
 class MatrixSolution(RidgeSolution):
     """A solution with the linear system, and with G̃_iβ of every kernel, of shape (P, n, k)."""
 
-    system: RidgeSystem
+    system: MatrixLeastSquares
     products: Array
 
     def responses(self, identity: bool) -> Array:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,14 +34,7 @@ from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.learning.ridge_weights import RidgeOptions, centre_and_unit
-from kernelmosaic.solvers.leave_one_out import (
-    FeatureInverse,
-    FeatureSystem,
-    Groups,
-    RidgeSystem,
-    combined_matrix,
-    with_constant,
-)
+from kernelmosaic.solvers.least_squares import FeatureForm, Groups, LeastSquares, MatrixForm
 
 #: Most Σ_m γ_m tr K_m: the ridge is at least this share of n times the weights, as `RidgeOptions.least_ridge` has it.
 MOST_RATIO = 1.0 / RidgeOptions.least_ridge
@@ -178,8 +171,12 @@ def learn_target_weights(
     TargetsLearned
     """
     targets = TargetBatches(Y, weight, stack.backend, options)
-    systems = FeatureSystems(stack, targets) if isinstance(stack, FeatureStack) else MatrixSystems(stack, targets)
-    search, none = _Candidates(systems, targets, criterion, groups), np.zeros((0, stack.n_kernels))
+    form: MatrixForm | FeatureForm
+    if isinstance(stack, FeatureStack):
+        form = FeatureForm.of_all_samples(stack, weight, targets.dtype)
+    else:
+        form = MatrixForm(stack, weight, dtype=targets.dtype)
+    search, none = _Candidates(form, targets, criterion, groups), np.zeros((0, stack.n_kernels))
     (n, T), rounds, fixed = Y.shape, list(options.sizes[1:]), not options.sizes
     if rounds and T * n**3 <= options.operations:
         rounds[-1] = T
@@ -316,68 +313,6 @@ def _placed(Y: ArrayOrTensor, backend: Backend) -> ArrayOrTensor:
 # What a candidate is judged by ----------------------------------------------------------------------------------------
 
 
-class MatrixSystems:
-    """Systems by matrices of all pairs of samples: n³ operations, and n² for a target."""
-
-    def __init__(self, stack: MatrixStack, targets: TargetBatches) -> None:
-        self.stack, self.targets = stack, targets
-        self.weight = stack.backend.asarray(targets.weight, targets.dtype)[:, None]
-
-    def sizes(self) -> tuple[Array, Array]:
-        """Return of every kernel its trace, and the sum of the squares of its entries."""
-        n, backend = self.stack.n_samples, self.stack.backend
-        traces, squares = np.zeros((2, self.stack.n_kernels))
-        for strip in self.stack.row_strips(n):
-            for m, block in self.stack.placed_blocks(range(self.stack.n_kernels), strip, slice(0, n)):
-                exact = backend.astype(block, np.float64)
-                traces[m] += float(exact[:, strip].diagonal().sum())
-                squares[m] += float((exact * exact).sum())
-        return traces, squares
-
-    @cached_property
-    def matrices(self) -> list[ArrayOrTensor]:
-        """The kernels in the precision of the targets."""
-        n, place = self.stack.n_samples, self.stack.backend.astype
-        blocks = dict(self.stack.placed_blocks(range(self.stack.n_kernels), slice(0, n), slice(0, n)))
-        return [place(blocks[m], self.targets.dtype) for m in range(self.stack.n_kernels)]
-
-    def products(self, V: ArrayOrTensor, gammas: ArrayOrTensor) -> ArrayOrTensor:
-        """Return M v for columns v of V, each with γ of its own, (P, columns)."""
-        return sum((K @ (V * gamma) for K, gamma in zip(self.matrices, gammas, strict=True)), V / self.weight)
-
-    def at(self, gamma: Array) -> RidgeSystem:
-        """Return the system of a candidate."""
-        return RidgeSystem.of(combined_matrix(self.stack, gamma), 1.0 / self.targets.weight)
-
-
-class FeatureSystems:
-    """The same by features K_m = Z_m Z_mᵀ, r of all kernels together: n r² operations, and 2 n r for a target."""
-
-    def __init__(self, stack: FeatureStack, targets: TargetBatches) -> None:
-        self.targets, self.backend, n = targets, stack.backend, stack.n_samples
-        self.kernel = np.repeat(np.arange(stack.n_kernels), stack.widths)
-        self.Z = with_constant(stack.factors(np.ones(stack.n_kernels)), np.arange(n))
-        weight = self.backend.asarray(targets.weight)[:, None]
-        self.normal = self.Z.T @ (weight * self.Z)
-        self.placed = tuple(self.backend.astype(one, targets.dtype) for one in (self.Z, weight))
-
-    def sizes(self) -> tuple[Array, Array]:
-        """As in `MatrixSystems`."""
-        products = self.backend.to_numpy(self.Z.T @ self.Z)
-        parts = [products[np.ix_(own, own)] for m in range(self.kernel.max() + 1) for own in [self.kernel == m]]
-        return np.array([one.trace() for one in parts]), np.array([(one**2).sum() for one in parts])
-
-    def products(self, V: ArrayOrTensor, gammas: ArrayOrTensor) -> ArrayOrTensor:
-        """As in `MatrixSystems`."""
-        Z = self.placed[0][:, :-1]
-        return V / self.placed[1] + Z @ (gammas[self.backend.index(self.kernel)] * (Z.T @ V))
-
-    def at(self, gamma: Array) -> FeatureSystem:
-        """As in `MatrixSystems`."""
-        weight = self.targets.weight
-        return FeatureInverse.of(self.normal, gamma[self.kernel], weight).system(self.Z, weight)
-
-
 class _Candidates:
     """The criterion of all targets at every candidate so far, and for each target the machine of the best.
 
@@ -385,16 +320,14 @@ class _Candidates:
     exceed one: tr K / ‖K‖², one over their mean, each counted by its size.
     """
 
-    def __init__(
-        self, systems: MatrixSystems | FeatureSystems, targets: TargetBatches, criterion: str, groups: Groups
-    ) -> None:
-        self.systems, self.targets, self.criterion, self.groups = systems, targets, criterion, groups
+    def __init__(self, form: MatrixForm | FeatureForm, targets: TargetBatches, criterion: str, groups: Groups) -> None:
+        self.form, self.targets, self.criterion, self.groups = form, targets, criterion, groups
         n, T = targets.Y.shape
         self.gammas: list[Array] = []
         self.found: list[Array] = []
         self.history: list[float] = []
         # Of a kernel of zeros any γ will do.
-        traces, squares = (np.where(one > n * np.finfo(float).tiny, one, n) for one in systems.sizes())
+        traces, squares = (np.where(one > n * np.finfo(float).tiny, one, n) for one in form.sizes())
         self.traces = traces
         self.units, self.knees = n / traces, traces / squares
         self.best, self.ratios = np.full(T, np.inf), np.zeros((T, len(self.units)))
@@ -407,12 +340,12 @@ class _Candidates:
     def add(self, gamma: Array) -> None:
         """Judge a candidate for all targets."""
         self.gammas.append(np.array(gamma, dtype=np.float64))
-        self.found.append(self._judge(self.systems.at(self.gammas[-1]), np.arange(len(self.best))))
+        self.found.append(self._judge(self.form.at(self.gammas[-1]), np.arange(len(self.best))))
 
     def refine(self, between: _Interpolated, z: Array, members: Indices) -> None:
         """Judge the centre of a group of targets for these, and their own posterior means from there."""
         self.gammas.append(between.ratios(z[members].mean(axis=0, keepdims=True))[0])
-        system, own = self.systems.at(self.gammas[-1]), between.ratios(z[members])
+        system, own = self.form.at(self.gammas[-1]), between.ratios(z[members])
         centre, known = self._judge(system, members), np.array([x[:, members] for x in self.found])
         at_centre = between.kriging.weights(self.gammas[-1][np.newaxis])
         found = centre + np.einsum("ts,skt->kt", between.kriging.weights(own) - at_centre, known)
@@ -422,7 +355,7 @@ class _Candidates:
         targets, backend = self.targets, self.targets.backend
         at, accuracy = members[better], BlockOptions(cg_steps=50, cg_tol=float(np.finfo(targets.dtype).eps) ** 0.75)
         for k, some, Y in self._parts(at):
-            times = partial(self.systems.products, gammas=backend.asarray(own[better[some]].T, targets.dtype))
+            times = partial(self.form.products, gammas=backend.asarray(own[better[some]].T, targets.dtype))
             # A maps constants to zero, and a matrix near M⁻¹ does not.
             beta = conjugate_gradients(times, lambda r: system.times(r) + r.mean(0), Y, accuracy, sums=True)
             missed = Y - times(beta)
@@ -437,7 +370,7 @@ class _Candidates:
             self._keep(k, numbers, found[:, better[some]][:, solved], beta[:, columns], constants[columns])
             self.ratios[numbers], self.moved[numbers] = own[better[some]][solved], True
 
-    def _judge(self, system: RidgeSystem | FeatureSystem, numbers: Indices) -> Array:
+    def _judge(self, system: LeastSquares, numbers: Indices) -> Array:
         """Keep the machines of the last candidate where they are best; return criteria and log errors, (2, targets)."""
         targets, backend, n = self.targets, self.targets.backend, len(self.targets.weight)
         constants = backend.asarray(system.constants, targets.dtype)
@@ -464,9 +397,7 @@ class _Candidates:
                 self.ratios[at] = self.gammas[-1]
         return found
 
-    def _exact_coefficients(
-        self, system: RidgeSystem | FeatureSystem, Y: ArrayOrTensor, columns: Indices
-    ) -> ArrayOrTensor:
+    def _exact_coefficients(self, system: LeastSquares, Y: ArrayOrTensor, columns: Indices) -> ArrayOrTensor:
         """Return A Y of some columns, multiplied in double precision, in single precision.
 
         A Y is a small difference of large numbers, of which products in single precision keep too few digits.
