@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -42,8 +42,14 @@ from kernelmosaic.solvers.least_squares import (
 CURVATURE_STEP = 0.2
 #: Least ridge, relative to the Frobenius norm of K, whose slope single precision shows: 80 times its rounding.
 SINGLE_PRECISION_FROM = 1e-5
-#: Least and largest log of the scale a of outputs: beyond, probabilities are equal, or zero and one, to rounding.
+#: Least and largest log of the scale a of outputs: beyond, probabilities are all but equal, or all but zero and one.
 SCALE_RANGE = (-5.0, 8.0)
+#: Quasi-Newton steps, in pairs of a step and its change of slope, that L-BFGS-B remembers.
+STEPS_REMEMBERED = 20
+#: Relative change of the criterion below which L-BFGS-B stops: rounding, as the slopes decide.
+ROUNDING_OF_VALUE = 1e-14
+#: Factor between the ridges that a search starts from.
+RATIO_OF_STARTS = 30.0
 
 
 @dataclass(frozen=True)
@@ -439,7 +445,12 @@ def search_ridge(
             history.append(found)
             return found, moves.T @ slope
 
-        limits = {"maxiter": steps, "gtol": options.tol * samples, "ftol": 1e-14, "maxcor": 20}
+        limits = {
+            "maxiter": steps,
+            "gtol": options.tol * samples,
+            "ftol": ROUNDING_OF_VALUE,
+            "maxcor": STEPS_REMEMBERED,
+        }
         first = np.zeros(moves.shape[1])
         found = minimize(value, first, jac=True, method="L-BFGS-B", bounds=bounds.T, options=limits)
         slope = np.where(found.x <= bounds[0], np.minimum(found.jac, 0.0), found.jac)
@@ -449,7 +460,7 @@ def search_ridge(
     if start is None and free[P] and options.n_init > 1:
         begun = []
         # Smaller and larger ridges in turn.
-        factors = [30.0 ** ((-1) ** k * ((k + 1) // 2)) for k in range(options.n_init)]
+        factors = [RATIO_OF_STARTS ** ((-1) ** k * ((k + 1) // 2)) for k in range(options.n_init)]
         for factor in factors:
             shifted = x.copy()
             shifted[P] += np.log(factor)
@@ -725,7 +736,10 @@ class PairForm:
     def __init__(self, stack: PairStack, targets: RidgeTargets, options: RidgeOptions) -> None:
         self.stack, self.options = stack, options
         if options.criterion != "loo":
-            self._refuse_evidence()
+            raise ValueError(
+                f"criterion={options.criterion!r}: {stack.form}, but the evidence needs a matrix of all pairs; use "
+                "criterion='loo'."
+            )
         if targets.groups is not None:
             raise ValueError(
                 f"groups: {stack.form}, so groups of pairs cannot be left out together; choose alpha by "
@@ -765,8 +779,7 @@ class PairForm:
 
     def judge(self, point: RidgePoint, loss: Loss | None) -> Judged:
         """Return the loss of the residuals of pairs left out, and its slopes."""
-        if loss is None:
-            self._refuse_evidence()
+        assert loss is not None
         weight, gram = self.weight, self._combine(point)
         ridge = (point.alpha / weight)[:, np.newaxis]
         beta, U, tau, _ = self._solve_machine(gram, point)
@@ -786,8 +799,7 @@ class PairForm:
 
     def machine(self, point: RidgePoint, loss: Loss | None) -> RidgeMachine:
         """Return the machine, its value that of the loss of all residuals."""
-        if loss is None:
-            self._refuse_evidence()
+        assert loss is not None
         gram, weight = self._combine(point), self.weight[:, np.newaxis]
         beta, _, tau, unsolved = self._solve_machine(gram, point)
         residuals = beta / (tau * weight)
@@ -811,12 +823,6 @@ class PairForm:
     def _combine(self, point: RidgePoint) -> PairGram:
         """Return the kernel of all pairs at given weights."""
         return cast(PairGram, self.stack.combine(point.weights))
-
-    def _refuse_evidence(self) -> NoReturn:
-        raise ValueError(
-            f"criterion='evidence': {self.stack.form}, but the evidence needs a matrix of all pairs; use "
-            "criterion='loo'."
-        )
 
 
 #: What judges weights, ridge and widths (`judge`), and returns the machine in the end (`machine`).
