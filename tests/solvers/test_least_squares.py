@@ -1,4 +1,4 @@
-"""Closed-form leave-one-out errors and evidence: n refits, finite differences, scikit-learn's own."""
+"""Systems in matrices and in features by plain algebra; leave-one-out errors and evidence by refits and differences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
-from kernelmosaic.solvers.least_squares import MatrixLeastSquares, class_loss, evidence, squared_loss
+from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.solvers.least_squares import (
+    FeatureForm,
+    MatrixForm,
+    MatrixLeastSquares,
+    class_loss,
+    evidence,
+    squared_loss,
+)
 
 
 def make(seed=0, n=24, c=1):
@@ -125,3 +134,37 @@ def test_linear_kernels_against_ridge_cv():
         system = MatrixLeastSquares.of(X @ X.T, np.full(30, alpha))
         r = system.residuals(system.A @ y[:, np.newaxis])
         assert_allclose(r[:, 0] ** 2, model.cv_results_[:, j], rtol=1e-7)
+
+
+WEIGHTS, ALPHA = np.array([0.7, 0.0, 0.3]), 0.4
+
+
+def system_of(form, Zs, weight):
+    """Return the same system in one of the forms that kernels have."""
+    if form == "matrices":
+        return MatrixForm(StoredStack(np.array([Z @ Z.T for Z in Zs])), weight).at(WEIGHTS, ALPHA)
+    stack, n = StoredFeatures(Zs), len(weight)
+    if form == "features":
+        return FeatureForm.of_all_samples(stack, weight, np.float64).at(WEIGHTS, ALPHA)
+    centred = FeatureForm.of_centred(stack, np.eye(n)[:, :1])
+    return centred.of_samples(centred.at(WEIGHTS, ALPHA), np.arange(n))
+
+
+@pytest.mark.parametrize("form", ["matrices", "features", "centred features"])
+def test_every_system_answers_as_the_bordered_matrix_does(form):
+    rng, n = np.random.default_rng(8), 30
+    Zs = [rng.normal(size=(n, width)) + 1.0 for width in (3, 2, 4)]
+    weight = np.ones(n) if form == "centred features" else rng.uniform(0.5, 2.0, n)
+    M = sum(eta * Z @ Z.T for eta, Z in zip(WEIGHTS, Zs, strict=True)) + ALPHA * np.diag(1.0 / weight)
+    bordered = np.block([[M, np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    inverse = np.linalg.inv(bordered)
+    A, system = inverse[:n, :n], system_of(form, Zs, weight)
+    V, S = rng.normal(size=(n, 2)), np.array([4, 9, 20])
+    assert_allclose(system.times(V), A @ V, atol=1e-10)
+    assert_allclose(system.diagonal, np.diag(A), rtol=1e-9)
+    assert_allclose(system.block(S), A[np.ix_(S, S)], atol=1e-10)
+    assert_allclose(system.constants, inverse[:n, n], atol=1e-10)
+    # The determinant of a bordered matrix is that of M times −1ᵀM⁻¹1.
+    assert system.log_det == pytest.approx(np.linalg.slogdet(bordered)[1], rel=1e-10)
+    r = system.residuals(A @ V, [S])
+    assert_allclose(r[S], np.linalg.solve(A[np.ix_(S, S)], (A @ V)[S]), rtol=1e-8)

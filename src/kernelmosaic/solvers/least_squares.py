@@ -14,13 +14,15 @@ Every criterion L gives one n × n matrix G with dL = ⟨G, dM⟩, whatever the 
 K is known in one of two ways, and `LeastSquares` is what both answer:
 
 - `MatrixLeastSquares`: by its n × n matrix, of which M is factorised;
-- `FeatureLeastSquares`: by features K = Z diag(η) Zᵀ, of which there are fewer than samples. With Φ = [Z √η, 1], in
-  which the constant is one more feature without a penalty, J = diag(1, …, 1, 0) and B = (Φᵀ diag(w) Φ + αJ)⁻¹,
-  A = diag(w/α)(I − Φ B Φᵀ diag(w)). Where Z has been centred, Z̃ = Z − 1μᵀ with Z̃ᵀw = 0, the constant is orthogonal
-  to all other features: B falls into one block for these, and 1 / Σ w.
+- `FeatureLeastSquares`: by features K = Z diag(η) Zᵀ, fewer than the samples. Φ = [Z √η, 1] holds
+  the constant as one more feature, without a penalty: J = diag(1, …, 1, 0). Then, with
+  B = (Φᵀ diag(w) Φ + αJ)⁻¹, A = diag(w/α)(I − Φ B Φᵀ diag(w)). Where features are centred,
+  Z̃ = Z − 1μᵀ with Z̃ᵀw = 0, the constant is orthogonal to all others, and B has one block for
+  these and 1 / Σ w.
 
-Such a system belongs to one choice of weights and ridge. `MatrixForm` and `FeatureForm` hold what does not change with
-these, and make one system after the other: `at(weights, alpha)`.
+Such a system belongs to one choice of weights and ridge, and never changes. `MatrixForm` and
+`FeatureForm` hold what all choices share, and make one system after the other by
+`at(weights, alpha)`. Their criterion and its slopes are `judge`, and the machine is `machine`.
 """
 
 from __future__ import annotations
@@ -45,21 +47,23 @@ from kernelmosaic.kernels.numeric import RadialWidths
 
 #: Samples that are left out together; None where every sample is left out alone.
 Groups = Sequence[Indices] | None
-#: From residuals of samples left out, (n, c), and the scale a: the loss, its slopes in the residuals, that in log a.
+#: Returns, for residuals of samples left out, (n, c), and the scale a of outputs, the loss, its
+#: slopes in the residuals, and that in log a.
 Loss = Callable[[Array, float], tuple[float, Array, float]]
 
-#: Largest fraction by which the diagonal of M grows where rounding leaves M indefinite. A matrix that needs more has
-#: lost its ridge; what is added is taken off again by `REFINEMENTS`.
+#: Largest fraction by which the diagonal of M grows where rounding leaves M indefinite. A matrix
+#: that needs more has lost its ridge; `REFINEMENTS` take what is added off again.
 LARGEST_JITTER = 1e-4
 #: Rounds in which what a solution leaves of its targets is solved for once more.
 REFINEMENTS = 3
-#: Largest entry that may be left then, relative to the largest target: predictions are off by as much.
+#: Largest entry that may be left then, relative to the largest target: outputs are off by it.
 LARGEST_RESIDUAL = 1e-3
-#: Least tr(Yᵀ A Y), in squared units of the targets: of constant targets it is zero, and its logarithm is taken.
+#: Least tr(Yᵀ A Y), in squared units of the targets, whose logarithm is taken: of constant targets
+#: it is zero.
 LEAST_FIT = 1e-30
-#: Fraction of its mean square below which the variance of a feature is rounding: the feature is constant.
+#: Fraction of its mean square below which the variance of a feature is rounding: it is constant.
 CONSTANT_FEATURE = 1e-12
-#: Least 1 − leverage of a sample in centred features, whose solutions are refined to this relative error.
+#: Least 1 − leverage of a sample in centred features, as exact as their refined solutions are.
 LEAST_LEFT_OF_CENTRED = 1e-10
 #: Entries of centred features that are held at once where leverages are computed: 128 MB.
 STRIP_ENTRIES = 2**24
@@ -333,7 +337,7 @@ class MatrixLeastSquares(LeastSquares):
         return np.asarray(backend.to_numpy(backend.take_block(self.A, rows, rows)))
 
     def responses(self, V: Array) -> Array:
-        """Return Σ_j V_ijᵀ A V_lj for all pairs (i, l) of matrices V_i of shape (n, k), stacked."""
+        """Return Σ_j V_ijᵀ A V_lj for all pairs (i, l) of the stacked matrices V_i, of shape (n, k)."""
         flat = V.transpose(1, 0, 2).reshape(V.shape[1], -1)
         answer = self.solve(flat).reshape(V.shape[1], *V.shape[::2])
         return np.asarray(np.tensordot(V, answer, ([1, 2], [0, 2])))
@@ -341,7 +345,9 @@ class MatrixLeastSquares(LeastSquares):
 
 @dataclass(frozen=True)
 class FeatureLeastSquares(LeastSquares):
-    """The system in features: A = diag(w/α)(I − Φ B Φᵀ diag(w)), or its rows and columns of some samples.
+    """The system in features: A = diag(w/α)(I − Φ B Φᵀ diag(w)).
+
+    It may be asked for the rows and columns of A that belong to some samples only.
 
     Attributes
     ----------
@@ -352,9 +358,12 @@ class FeatureLeastSquares(LeastSquares):
     factor : Cholesky
         That of Φᵀ diag(w) Φ + αJ; of centred features without the constant.
     B : array of shape (used + 1, used + 1), or None
-        The inverse. None where features are centred: what is small next to them keeps its digits by the factor.
+        The inverse. None where features are centred: solves by the factor are refined to the last
+        digit, and few right-hand sides take fewer operations than an inverse.
     alpha : float
         α.
+    means : ndarray of shape (used,), or None
+        μ √η, where features are centred.
     n_samples, total, log_weights : int, float, float
         How many samples there are, Σ w, and Σ log w.
     weight : ndarray of shape (samples,)
@@ -368,6 +377,7 @@ class FeatureLeastSquares(LeastSquares):
     factor: Cholesky
     B: ArrayOrTensor | None
     alpha: float
+    means: Array | None
     n_samples: int
     total: float
     log_weights: float
@@ -376,8 +386,11 @@ class FeatureLeastSquares(LeastSquares):
 
     @property
     def log_det(self) -> float:
-        determinant = self.factor.log_det + (self.n_samples - len(self.root)) * np.log(self.alpha) - self.log_weights
-        return float(determinant if self.B is not None else determinant + np.log(self.total))
+        n_free = self.n_samples - len(self.root)
+        log_det = self.factor.log_det + n_free * np.log(self.alpha) - self.log_weights
+        if self.B is None:  # the constant is not in the factor
+            log_det += np.log(self.total)
+        return float(log_det)
 
     @cached_property
     def T(self) -> ArrayOrTensor:
@@ -400,7 +413,10 @@ class FeatureLeastSquares(LeastSquares):
 
     @cached_property
     def constants(self) -> Array:
-        return np.asarray(self.weight * backend_of(self.T).to_numpy(self.T[:, -1]))
+        of_constant = self.T[:, -1]
+        if self.means is not None:  # outputs of features that are not centred are larger by μ √η θ
+            of_constant = of_constant - self.T[:, :-1] @ self.means
+        return np.asarray(self.weight * backend_of(self.T).to_numpy(of_constant))
 
     def times(self, V: ArrayOrTensor) -> ArrayOrTensor:
         backend = backend_of(self.T)
@@ -421,20 +437,31 @@ class FeatureLeastSquares(LeastSquares):
         return replace(self, Phi=Phi, weight=weight)
 
     def coefficients(self, Y: Array, theta: Array) -> Array:
-        """Return β = (Y − Φθ) w/α of the samples in Φ for the machine θ = B Φᵀ diag(w) Y of all samples."""
+        """Return β = (Y − Φθ) w/α of the samples in Φ.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (samples, c)
+            Their targets.
+        theta : ndarray of shape (used + 1, c)
+            The machine θ = B Φᵀ diag(w) Y of all samples.
+        """
         assert self.Phi is not None
         backend = backend_of(self.Phi)
         outputs = backend.to_numpy(self.Phi @ backend.asarray(theta))
         return np.asarray((self.weight / self.alpha)[:, np.newaxis] * (Y - outputs))
 
     def covariance(self) -> Array:
-        """Return α B in features that are not weighted: an output has the variance φᵀ α B φ, φ = [z_m(x), 1]."""
+        """Return C = α B in features that are not weighted.
+
+        An output has the variance φᵀ C φ, φ = [z_m(x), 1].
+        """
         assert self.B is not None
         weighted = self.alpha * self.root[:, None] * self.B * self.root
         return np.asarray(self.factor.backend.to_numpy(weighted))
 
     def slopes(self, beta: Array, r: Array, g: Array, theta: Array, groups: Groups = None) -> tuple[Array, float]:
-        """Return ⟨G, ·⟩ for losses of the residuals with the slopes g: one number per feature, and in log α.
+        """Return the slopes of a sum of losses: in log η of every feature, and in log α.
 
         Parameters
         ----------
@@ -463,7 +490,9 @@ class FeatureLeastSquares(LeastSquares):
         return np.asarray(sum(((T[S].T @ left[S]) * (T[S].T @ right[S])).sum(axis=1) for S in groups))
 
     def responses(self, inner: Array, sums: Array) -> Array:
-        """Return Σ_j V_ijᵀ A V_lj for all pairs (i, l) of matrices V_i whose columns sum to zero; w is one.
+        """Return Σ_j V_ijᵀ A V_lj for all pairs (i, l) of matrices V_i, in centred features.
+
+        The columns of every V_i sum to zero, and all samples weigh one.
 
         Parameters
         ----------
@@ -515,7 +544,15 @@ class MatrixForm:
         return MatrixLeastSquares.of(combined_matrix(self.stack, weights), alpha / self.weight)
 
     def judge(self, point: RidgePoint, loss: Loss | None) -> Judged:
-        """Return the loss of the residuals of samples left out, or without a loss the evidence, and the slopes."""
+        """Return the criterion and its slopes.
+
+        Parameters
+        ----------
+        point : RidgePoint
+            Where.
+        loss : Loss, or None
+            Of the residuals of samples left out; None for the evidence.
+        """
         ridge, in_scale = point.alpha / self.weight, 0.0
         K, learned_kernels = self.combine(point)
         system = MatrixLeastSquares.of(K, ridge)
@@ -545,7 +582,15 @@ class MatrixForm:
         return np.asarray(system.residuals(system.solve(self.Y), self.groups))
 
     def machine(self, point: RidgePoint, loss: Loss | None) -> RidgeMachine:
-        """Return the machine, its value that of the loss of all residuals, or without a loss the evidence."""
+        """Return the machine.
+
+        Parameters
+        ----------
+        point : RidgePoint
+            Its weights and ridge.
+        loss : Loss, or None
+            Of the residuals of all samples left out, which is the machine's value; None for the evidence.
+        """
         K, _ = self.combine(point)
         system = MatrixLeastSquares.of(K, point.alpha / self.weight)
         return self.solved_machine(system, K, point, loss)
@@ -553,7 +598,17 @@ class MatrixForm:
     def solved_machine(
         self, system: MatrixLeastSquares, K: ArrayOrTensor, point: RidgePoint, loss: Loss | None
     ) -> RidgeMachine:
-        """Return the machine of a system, refined; K is the centred matrix that was factorised."""
+        """Return the refined machine of a system.
+
+        Parameters
+        ----------
+        system : MatrixLeastSquares
+            The system, in double precision.
+        K : array of shape (n, n)
+            The centred matrix that was factorised.
+        point, loss : RidgePoint, Loss or None
+            As in `machine`.
+        """
         ridge, Y, backend = point.alpha / self.weight, self.Y, backend_of(K)
         beta = system.solve(Y)
         for _ in range(REFINEMENTS):  # what was added to the diagonal for rounding is taken off again
@@ -597,10 +652,23 @@ class MatrixForm:
         blocks = dict(self.stack.placed_blocks(range(self.stack.n_kernels), slice(0, n), slice(0, n)))
         return [place(blocks[m], self.dtype) for m in range(self.stack.n_kernels)]
 
+    @cached_property
+    def _placed_weight(self) -> ArrayOrTensor:
+        """The weights of the samples where the kernels are, in the precision of `products`."""
+        return self.stack.backend.asarray(self.weight, self.dtype)[:, None]
+
     def products(self, V: ArrayOrTensor, gammas: ArrayOrTensor) -> ArrayOrTensor:
-        """Return (Σ_m γ_m K_m + diag(1/w)) v for columns v of V, each with γ of its own, (P, columns)."""
-        weight = self.stack.backend.asarray(self.weight, self.dtype)[:, None]
-        return sum((K @ (V * gamma) for K, gamma in zip(self._matrices, gammas, strict=True)), V / weight)
+        """Return (Σ_m γ_m K_m + diag(1/w)) v for columns v of V.
+
+        Parameters
+        ----------
+        V : array of shape (n, columns)
+            Where the kernels are, in the precision `dtype`.
+        gammas : array of shape (P, columns)
+            γ of every column.
+        """
+        by_kernel = (K @ (V * gamma) for K, gamma in zip(self._matrices, gammas, strict=True))
+        return sum(by_kernel, V / self._placed_weight)
 
 
 @dataclass(frozen=True)
@@ -622,12 +690,12 @@ class FeatureForm:
         [Z, 1]ᵀ diag(w) [Z, 1], where the features are; Z̃ᵀ diag(w) Z̃ of centred features.
     means : ndarray of shape (r,), or None
         μ, where features are centred.
-    Y, right, square : ndarray of shape (n, c) and (r + 1, c), float; or None
-        Targets that machines are asked for, [Z, 1]ᵀ diag(w) Y, and Σ w Y².
+    Y, right, square : ndarray of shape (n, c) and (r + 1, c), float
+        Targets that machines are asked for, [Z, 1]ᵀ diag(w) Y, and Σ w Y²; of centred features Z̃ᵀ Y.
     groups : sequence of ndarray, or None
         Samples that are left out together.
     rows : ndarray of shape (rows,), or None
-        The samples whose leave-one-out errors are judged, one group after the other; None if there are none.
+        The samples whose leave-one-out errors are judged, one group after the other.
     row_groups : sequence of ndarray, or None
         Their groups, as places in `rows`.
     Z : array of shape (rows, r + 1), or None
@@ -684,15 +752,18 @@ class FeatureForm:
 
     @classmethod
     def of_all_samples(cls, stack: FeatureStack, weight: Array, dtype: DType) -> FeatureForm:
-        """Return the form of kernels whose features of all samples are kept, for targets in a precision."""
+        """Return the form that keeps the features of all samples, for targets of a precision."""
         rows, factors = np.arange(stack.n_samples), stack.factors(np.ones(stack.n_kernels))
         Z = with_constant(factors, rows)
         normal = Z.T @ (stack.backend.asarray(weight)[:, None] * Z)
         return cls(stack, weight, factors, normal, rows=rows, Z=Z, dtype=dtype)
 
     @classmethod
-    def of_centred(cls, stack: FeatureStack) -> FeatureForm:
-        """Return the form of centred features; all samples weigh one. Features that are constant become zero."""
+    def of_centred(cls, stack: FeatureStack, Y: Array) -> FeatureForm:
+        """Return the form of centred features, and of targets; all samples weigh one.
+
+        Features that are constant up to rounding become zero.
+        """
         factors, n = stack.factors(np.ones(stack.n_kernels)), stack.n_samples
         moments = factors.normal_matrix(np.ones(n), precise=True)
         sums, normal = moments[-1, :-1], moments[:-1, :-1]
@@ -701,7 +772,19 @@ class FeatureForm:
         normal -= np.outer(sums, means)
         constant = np.diag(normal) <= CONSTANT_FEATURE * squares
         normal[constant] = normal[:, constant] = 0.0
-        return cls(stack, np.ones(n), factors, normal, means)
+        form = cls(stack, np.ones(n), factors, normal, means, Y)
+        return replace(form, right=form.sums(Y))
+
+    def sums(self, V: Array) -> Array:
+        """Return Z̃ᵀV over the centred features of all kernels."""
+        assert self.means is not None
+        return np.asarray(self.factors.adjoint(V) - np.outer(self.means, V.sum(axis=0)))
+
+    @cached_property
+    def places(self) -> list[slice]:
+        """Where the features of every kernel are."""
+        edges = np.concatenate([[0], np.cumsum(self.stack.widths)])
+        return [slice(int(first), int(end)) for first, end in pairwise(edges)]
 
     @cached_property
     def kernel(self) -> Indices:
@@ -723,13 +806,14 @@ class FeatureForm:
         root = place(np.append(np.sqrt(eta), 1.0))
         penalties = place(np.append(np.full(len(eta), alpha), 0.0))
         factor = _factorised(root[:, None] * self.normal * root, penalties)
-        system = self._system(None, root, factor, factor.inverse(), alpha)
+        system = self._system(None, root, factor, factor.inverse(), alpha, None)
         if self.Z is None or self.rows is None:
             return system
         return system.of_samples(self.Z * root, self.weight[self.rows])
 
     def _centred_system(self, weights: Array, alpha: float) -> FeatureLeastSquares:
         """Return the system in centred features of the kernels that have a weight."""
+        assert self.means is not None
         eta = weights[self.kernel]
         used = np.flatnonzero(eta)
         roots = np.sqrt(eta[used])[:, np.newaxis]
@@ -740,7 +824,8 @@ class FeatureForm:
         if alpha <= np.finfo(np.float64).eps * np.diag(N).max(initial=0.0):
             raise np.linalg.LinAlgError("The regulariser is lost in rounding.")
         # What rounding takes from a small α, refined solutions give back.
-        return self._system(used, np.append(roots[:, 0], 1.0), Cholesky(N), None, alpha)
+        centre_of_used = self.means[used] * roots[:, 0]
+        return self._system(used, np.append(roots[:, 0], 1.0), Cholesky(N), None, alpha, centre_of_used)
 
     def _system(
         self,
@@ -749,11 +834,12 @@ class FeatureForm:
         factor: Cholesky,
         B: ArrayOrTensor | None,
         alpha: float,
+        means: Array | None,
     ) -> FeatureLeastSquares:
         """Return the system of a factor, without samples."""
         total, log_weights = float(self.weight.sum()), float(np.log(self.weight).sum())
         n = len(self.weight)
-        return FeatureLeastSquares(used, root, factor, B, alpha, n, total, log_weights, self.weight)
+        return FeatureLeastSquares(used, root, factor, B, alpha, means, n, total, log_weights, self.weight)
 
     def of_samples(self, system: FeatureLeastSquares, rows: Indices) -> FeatureLeastSquares:
         """Return the rows and columns of a system that belong to some samples."""
@@ -773,7 +859,15 @@ class FeatureForm:
         return diagonal
 
     def judge(self, point: RidgePoint, loss: Loss | None) -> Judged:
-        """Return the loss of the residuals of `rows` left out, or without a loss the evidence, and the slopes."""
+        """Return the criterion and its slopes.
+
+        Parameters
+        ----------
+        point : RidgePoint
+            Where.
+        loss : Loss, or None
+            Of the residuals of `rows`, each left out; None for the evidence.
+        """
         system = self.at(point.weights, point.alpha)
         b, theta = self._solve(system)
         if loss is None:
@@ -789,7 +883,15 @@ class FeatureForm:
         return self._all_samples(point)[2]
 
     def machine(self, point: RidgePoint, loss: Loss | None) -> RidgeMachine:
-        """Return the machine, its value that of the loss of all residuals, or without a loss the evidence."""
+        """Return the machine.
+
+        Parameters
+        ----------
+        point : RidgePoint
+            Its weights and ridge.
+        loss : Loss, or None
+            Of the residuals of all samples left out, which is the machine's value; None for the evidence.
+        """
         system, beta, residuals = self._all_samples(point)
         b, theta = self._solve(system)
         value = self._evidence(system, b, theta).value if loss is None else loss(residuals, point.scale)[0]
@@ -847,8 +949,8 @@ class FeatureForm:
             yield from ((every[part], None) for part in self.stack.strips(copied=True))
             return
         ends = np.cumsum([len(S) for S in self.groups])
-        most = max(self.stack.options.strip_bytes // (8 * len(self.normal)), 1)
-        cuts = np.flatnonzero(np.diff(ends // most)) + 1
+        rows_at_once = max(self.stack.options.strip_bytes // (8 * len(self.normal)), 1)
+        cuts = np.flatnonzero(np.diff(ends // rows_at_once)) + 1
         for i, j in pairwise([0, *cuts.tolist(), len(self.groups)]):
             yield np.concatenate(self.groups[i:j]), self.groups[i:j]
 
@@ -874,7 +976,15 @@ class FeatureForm:
         return backend.astype(self.Z, self.dtype)[:, :-1], weight
 
     def products(self, V: ArrayOrTensor, gammas: ArrayOrTensor) -> ArrayOrTensor:
-        """Return (Σ_m γ_m K_m + diag(1/w)) v for columns v of V, each with γ of its own, (P, columns)."""
+        """Return (Σ_m γ_m K_m + diag(1/w)) v for columns v of V.
+
+        Parameters
+        ----------
+        V : array of shape (n, columns)
+            Where the kernels are, in the precision `dtype`.
+        gammas : array of shape (P, columns)
+            γ of every column.
+        """
         Z, weight = self._placed
         of_features = gammas[self.stack.backend.index(self.kernel)]
         return V / weight + Z @ (of_features * (Z.T @ V))
