@@ -25,17 +25,15 @@ SRC = TOP / "src"
 
 # Definitions that are counted by name ---------------------------------------------------------------------------------
 
-#: Classes that solve least squares, or hold its solution.
+#: Classes that solve least squares.
 LEAST_SQUARES = (
-    *("System", "RidgeSystem", "FeatureInverse", "FeatureSystem"),
-    *("MatrixForm", "FeatureForm", "PairForm", "MatrixSystems", "FeatureSystems"),
-    *("Ridge", "MatrixRidge", "FeatureRidge", "_FeatureSystem"),
-    *("RidgeSolution", "MatrixSolution", "FeatureSolution"),
+    *("LeastSquares", "MatrixLeastSquares", "FeatureLeastSquares"),
+    *("MatrixForm", "FeatureForm", "PairForm"),
 )
 #: Functions that lead from samples and kernels to what an estimator has learned.
 WAYS_TO_FIT = ("fit", "BaseRidge._learn_ridge", "BayesianMKLClassifier.fit", "UnlabelledEstimator.fit")
 #: Functions that state the objective and the gap that weights and coefficients prove.
-CERTIFYING = ("KernelWeights.certificate", "LeastSquares.certificate")
+CERTIFYING = ("KernelWeights.certificate", "LeastSquaresProblem.certificate")
 #: Functions that lead from scores of held-out samples to C and to a fit of the choice.
 CHOOSING_C = (
     *("PathSearch._search", "fit_choice", "PathSearchCV.fit"),

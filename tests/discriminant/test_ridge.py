@@ -8,10 +8,10 @@ import pytest
 from kernelmosaic.discriminant.learning import (
     DISCRIMINANT_SOLVERS,
     DiscriminantProblem,
-    FeatureRidge,
-    MatrixRidge,
-    _FeatureSystem,
     centered_traces,
+    ridge_solver,
+    solution_of_features,
+    solve_in_features,
     trace_penalties,
 )
 from kernelmosaic.discriminant.machine import Discriminant
@@ -19,6 +19,7 @@ from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.learning.problem import LearnerOptions
+from kernelmosaic.solvers.least_squares import FeatureForm, FeatureLeastSquares, MatrixLeastSquares
 
 N, WIDTHS = 50, (4, 1, 7)
 THETA = np.array([0.7, 0.0, 0.2])
@@ -33,8 +34,8 @@ def make_case(classes=3, seed=0, shift=1.0):
     return Zs, Discriminant(labels, 0.3)
 
 
-def ridges(Zs, machine):
-    return FeatureRidge(StoredFeatures(Zs), machine), MatrixRidge(StoredStack(np.array([Z @ Z.T for Z in Zs])), machine)
+def stacks(Zs):
+    return StoredFeatures(Zs), StoredStack(np.array([Z @ Z.T for Z in Zs]))
 
 
 @pytest.mark.parametrize("form", ["features", "matrices"])
@@ -42,7 +43,7 @@ def ridges(Zs, machine):
 @pytest.mark.parametrize("classes", [2, 3])
 def test_solutions_by_plain_algebra(form, alpha, classes):
     Zs, machine = make_case(classes)
-    found = ridges(Zs, machine)[form == "matrices"].solve(THETA, alpha)
+    found = ridge_solver(stacks(Zs)[form == "matrices"], machine)(THETA, alpha)
     Pi = np.eye(N) - 1.0 / N
     Gs = [Pi @ Z @ Z.T @ Pi for Z in Zs]
     M = np.tensordot(THETA, Gs, 1) + alpha * np.eye(N)
@@ -69,20 +70,20 @@ def test_any_coefficients_have_the_bound_of_their_forms():
     centred = beta - beta.mean(axis=0)
     gain = np.sum(machine.targets * centred)
     largest = max(np.sum((Z.T @ centred) ** 2) for Z in Zs)
-    for one in ridges(Zs, machine):
-        problem = DiscriminantProblem(one.stack, machine, LearnerOptions(SumNorm(), np.ones(3)))
+    for stack in stacks(Zs):
+        problem = DiscriminantProblem(stack, machine, LearnerOptions(SumNorm(), np.ones(3)))
         bound = gain**2 / (0.3 * np.sum(centred**2) + largest)
         assert problem.guarantee(beta, machine.targets) == pytest.approx(bound, rel=1e-10)
 
 
 def test_values_bound_the_optimum_from_above_wherever_they_are_taken():
     Zs, machine = make_case()
-    ridge = FeatureRidge(StoredFeatures(Zs), machine)
-    system = _FeatureSystem(ridge, THETA, 0.3)
-    best = ridge.solve(THETA, 0.3)
+    form = FeatureForm.of_centred(StoredFeatures(Zs), machine.targets)
+    system, best = form.at(THETA, 0.3), solve_in_features(form, THETA, 0.3)
+    w = system.root[:-1, np.newaxis] * best.products[system.used]
     rng = np.random.RandomState(0)
     for size in (1e-3, 0.1, 1.0):
-        there = system.evaluate(best.w + size * rng.standard_normal(best.w.shape))
+        there = solution_of_features(form, system, THETA, w + size * rng.standard_normal(w.shape))
         assert there.value > best.value
         # How far apart the problem and its dual are, which is what refining looks at.
         dual = 2 * np.sum(machine.targets * there.beta) - 0.3 * np.sum(there.beta**2) - THETA @ there.forms
@@ -94,20 +95,21 @@ def test_what_rounding_takes_is_given_back():
     Zs, machine = make_case(shift=1e4)
     centred = [Z - Z.mean(axis=0) for Z in Zs]
     alpha = 1e-7
-    ridge = FeatureRidge(StoredFeatures(Zs), machine)
-    assert np.abs(ridge.moments - np.hstack(centred).T @ np.hstack(centred)).max() > 0.1 * alpha
-    found, exact = ridge.solve(THETA, alpha), FeatureRidge(StoredFeatures(centred), machine).solve(THETA, alpha)
+    form = FeatureForm.of_centred(StoredFeatures(Zs), machine.targets)
+    assert np.abs(form.normal - np.hstack(centred).T @ np.hstack(centred)).max() > 0.1 * alpha
+    found, exact = solve_in_features(form, THETA, alpha), ridge_solver(StoredFeatures(centred), machine)(THETA, alpha)
     assert found.value == pytest.approx(exact.value, rel=1e-9)
-    system = _FeatureSystem(ridge, THETA, alpha)
-    crude = system.evaluate(system.factor.solve(system.roots * ridge.right[system.active]))
+    system = form.at(THETA, alpha)
+    w = system.factor.solve(system.root[:-1, np.newaxis] * form.right[system.used])
+    crude = solution_of_features(form, system, THETA, w)
     assert np.linalg.norm(found.missing) < 1e-3 * np.linalg.norm(crude.missing)
 
 
 def test_constant_features_and_kernels_are_left_out():
     Zs, machine = make_case()
-    plain = FeatureRidge(StoredFeatures(Zs), machine).solve(THETA, 1e-9)
+    plain = ridge_solver(StoredFeatures(Zs), machine)(THETA, 1e-9)
     Zs[0] = np.column_stack([Zs[0], np.full(N, 1e3)])
-    found = FeatureRidge(StoredFeatures([*Zs, np.ones((N, 2))]), machine).solve(np.append(THETA, 5.0), 1e-9)
+    found = ridge_solver(StoredFeatures([*Zs, np.ones((N, 2))]), machine)(np.append(THETA, 5.0), 1e-9)
     assert found.value == pytest.approx(plain.value, rel=1e-6)
     assert found.forms[-1] <= 1e-10 * found.forms[0]  # rounding of sums, which depends on their order
 
@@ -116,12 +118,12 @@ def test_the_smaller_matrix_is_chosen():
     Zs, machine = make_case()
     wide = [np.hstack([Z] * 5) for Z in Zs]
     matrices = StoredStack(np.array([Z @ Z.T for Z in Zs]))
-    for stack, form in (
-        (StoredFeatures(Zs), FeatureRidge),
-        (StoredFeatures(wide), MatrixRidge),
-        (matrices, MatrixRidge),
+    for stack, system in (
+        (StoredFeatures(Zs), FeatureLeastSquares),
+        (StoredFeatures(wide), MatrixLeastSquares),
+        (matrices, MatrixLeastSquares),
     ):
-        assert type(DiscriminantProblem(stack, machine, LearnerOptions(SumNorm(), np.ones(3))).ridge) is form
+        assert type(ridge_solver(stack, machine)(THETA, 0.3).system) is system
 
 
 @pytest.mark.parametrize("formulation", ["newton", "silp", "qcqp"])

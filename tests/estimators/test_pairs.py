@@ -29,7 +29,8 @@ from kernelmosaic.gram.pairs import make_pair_stack
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, pairwise
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.model_selection import PairSplit
-from kernelmosaic.ridge.learning import PairForm, RidgeOptions, RidgePoint, RidgeProblem, RidgeTargets
+from kernelmosaic.ridge.learning import RidgeOptions, RidgeProblem, RidgeTargets, pair_problem
+from kernelmosaic.solvers.least_squares import RidgePoint
 
 rng = np.random.RandomState(0)
 M, Q, N = 14, 12, 130
@@ -128,13 +129,13 @@ def test_searches_with_folds_of_pairs():
 # Ridge ----------------------------------------------------------------------------------------------------------------
 
 
-def ridge_form(targets: RidgeTargets, **options: int) -> tuple[PairForm, np.ndarray]:
+def ridge_problem(targets: RidgeTargets, **options: int) -> tuple[RidgeProblem, np.ndarray]:
     kernel_set = KernelSet.fit(lay_specs(read_kernels(KERNELS), X[TRAIN]), X[TRAIN], "trace")
     views = kernel_set.views(X[TRAIN])
     stack = make_pair_stack(kernel_set, views, options=StackOptions(few_pairs=0))
     precise = RidgeOptions(product_tol=1e-10, product_steps=2000, **options)
     Ks = np.array([K for _, K in sorted(kernel_set.blocks(views, views, range(4)))])
-    return PairForm(stack, targets, precise), Ks
+    return pair_problem(stack, targets, precise), Ks
 
 
 def ridge_targets(classes: bool) -> RidgeTargets:
@@ -147,9 +148,9 @@ def ridge_targets(classes: bool) -> RidgeTargets:
 def test_residuals_are_those_of_generalised_cross_validation():
     """With the trace written down, and many probes."""
     targets = ridge_targets(False)
-    form, Ks = ridge_form(targets, probe_signs=200 * N, most_probes=200)
+    problem, Ks = ridge_problem(targets, probe_signs=200 * N, most_probes=200)
     at = RidgePoint(np.array([0.3, 0.1, 0.5, 0.2]), 0.4, 1.0, {})
-    machine = form.machine(at)
+    machine = problem.machine(at)
     S = np.tensordot(at.weights, Ks, 1) + np.diag(at.alpha / targets.weight)
     inverse = np.linalg.inv(S)
     ones = inverse.sum(axis=1)
@@ -164,8 +165,7 @@ def test_residuals_are_those_of_generalised_cross_validation():
 
 @pytest.mark.parametrize("classes", [False, True], ids=["numbers", "classes"])
 def test_slopes_of_the_criterion_are_differences(classes):
-    form, _ = ridge_form(ridge_targets(classes))
-    problem = RidgeProblem(form, RidgeOptions())
+    problem, _ = ridge_problem(ridge_targets(classes))
     x = np.log([0.3, 0.1, 0.5, 0.2, 0.4, 1.2])
     _, slope = problem.value(x)
     step = 1e-4 * np.eye(6)
@@ -181,9 +181,9 @@ def test_systems_are_solved_whatever_the_ridge(block):
     targets = ridge_targets(False)
     eta = np.array([1.0, 0.5, 0.3, 2.0])
     K = np.tensordot(eta, np.array([K for _, K in sorted(kernel_set.blocks(views, views, range(4)))]), 1)
-    form = PairForm(stack, targets, RidgeOptions())
+    problem = pair_problem(stack, targets, RidgeOptions())
     for alpha in (1e-3, 1e-6, 1e-9):
-        machine = form.machine(RidgePoint(eta, alpha, 1.0, {}))
+        machine = problem.machine(RidgePoint(eta, alpha, 1.0, {}))
         left = targets.Y - K @ machine.beta - machine.intercept - alpha / targets.weight[:, np.newaxis] * machine.beta
         assert np.linalg.norm(left) <= 1e-3 * np.linalg.norm(targets.Y)
         assert abs(machine.beta.sum()) <= 1e-6 * np.abs(machine.beta).sum()

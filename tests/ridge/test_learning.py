@@ -16,14 +16,13 @@ from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Laplacian
 from kernelmosaic.kernels.numeric import RadialWidths
 from kernelmosaic.ridge.learning import (
-    FeatureForm,
-    MatrixForm,
     RidgeOptions,
-    RidgePoint,
-    RidgeProblem,
     RidgeTargets,
+    feature_problem,
     learn_ridge,
+    matrix_problem,
 )
+from kernelmosaic.solvers.least_squares import RidgePoint
 
 
 def make(seed=0, n=60, classes=0):
@@ -45,8 +44,7 @@ def make(seed=0, n=60, classes=0):
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
 def test_slopes_equal_finite_differences(criterion, classes):
     Ks, targets = make(1, classes=classes)
-    form = MatrixForm(StoredStack(Ks), targets, criterion, {})
-    problem = RidgeProblem(form, RidgeOptions(criterion))
+    problem = matrix_problem(StoredStack(Ks), targets, RidgeOptions(criterion))
     x, step = np.array([-1.0, -2.0, 0.3, -1.5, -0.7, 0.4]), 1e-5
     _, slope = problem.value(x)
     for j in range(6):
@@ -111,8 +109,9 @@ class Backwards(StoredFeatures):
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
 def test_features_are_judged_as_their_matrices_are(criterion, classes, stack):
     Z, targets = features(classes=classes)
-    whole = MatrixForm(StoredStack(np.array([one @ one.T for one in Z])), targets, criterion, {})
-    parts = FeatureForm(stack(Z), targets, criterion, most_rows=1000)
+    options = RidgeOptions(criterion, left_out_rows=1000)
+    whole = matrix_problem(StoredStack(np.array([one @ one.T for one in Z])), targets, options)
+    parts = feature_problem(stack(Z), targets, options)
     at = RidgePoint(np.array([0.4, 0.2, 1.3]), 0.7, 1.6, {})
     found, same = parts.judge(at), whole.judge(at)
     assert found.value == pytest.approx(same.value)
@@ -128,10 +127,10 @@ def test_features_are_judged_as_their_matrices_are(criterion, classes, stack):
 def test_some_rows_of_features_stand_for_all():
     """The slopes are those of the sum over these rows: finite differences."""
     Z, targets = features(n=60, classes=3)
-    form = FeatureForm(StoredFeatures(Z), targets, "loo", most_rows=20)
+    problem = feature_problem(StoredFeatures(Z), targets, RidgeOptions(left_out_rows=20))
 
     def judged(x):
-        return form.judge(RidgePoint(np.exp(x[:3]), float(np.exp(x[3])), float(np.exp(x[4])), {}))
+        return problem.judge(RidgePoint(np.exp(x[:3]), float(np.exp(x[3])), float(np.exp(x[4])), {}))
 
     x = np.array([-0.5, 0.2, -1.0, 0.3, 0.4])
     found, h = judged(x), 1e-5
@@ -146,8 +145,9 @@ def test_groups_of_features_are_judged_as_their_matrices_are(classes, height):
     rng = np.random.default_rng(5)
     cut = np.sort(rng.choice(np.arange(1, 40), 14, replace=False))
     targets = replace(targets, groups=np.split(rng.permutation(40), cut))
-    whole = MatrixForm(StoredStack(np.array([one @ one.T for one in Z])), targets, "loo", {})
-    parts = FeatureForm(StoredFeatures(Z, PassOptions(strip_bytes=height)), targets, "loo", most_rows=1000)
+    options = RidgeOptions(left_out_rows=1000)
+    whole = matrix_problem(StoredStack(np.array([one @ one.T for one in Z])), targets, options)
+    parts = feature_problem(StoredFeatures(Z, PassOptions(strip_bytes=height)), targets, options)
     at = RidgePoint(np.array([0.4, 0.2, 1.3]), 0.7, 1.6, {})
     found, same = parts.judge(at), whole.judge(at)
     assert found.value == pytest.approx(same.value)
@@ -161,12 +161,14 @@ def test_some_groups_of_features_stand_for_all():
     """Whole groups are left out; the slopes are those of the sum over them: finite differences."""
     Z, targets = features(n=60, classes=3)
     targets = replace(targets, groups=np.split(np.arange(60), 20))
-    form = FeatureForm(StoredFeatures(Z), targets, "loo", most_rows=24, least_groups=2)
-    assert len(form.rows) <= 24
-    assert len(form.rows) == 3 * len({i // 3 for i in form.rows})
+    options = RidgeOptions(left_out_rows=24, left_out_groups=2)
+    problem = feature_problem(StoredFeatures(Z), targets, options)
+    rows = problem.form.rows
+    assert len(rows) <= 24
+    assert len(rows) == 3 * len({i // 3 for i in rows})
 
     def judged(x):
-        return form.judge(RidgePoint(np.exp(x[:3]), float(np.exp(x[3])), float(np.exp(x[4])), {}))
+        return problem.judge(RidgePoint(np.exp(x[:3]), float(np.exp(x[3])), float(np.exp(x[4])), {}))
 
     x, h = np.array([-0.5, 0.2, -1.0, 0.3, 0.4]), 1e-5
     found = judged(x)
@@ -198,8 +200,7 @@ def test_slopes_in_widths_equal_finite_differences(criterion, classes, device):
     Ks[[0, 3]] = X @ X.T, np.exp(-cdist(X, X))
     backend = NUMPY if device is None else torch_backend(device)
     widths = with_widths(X, device)
-    form = MatrixForm(StoredStack(backend.asarray(Ks)), targets, criterion, widths)
-    problem = RidgeProblem(form, RidgeOptions(criterion), widths)
+    problem = matrix_problem(StoredStack(backend.asarray(Ks)), targets, RidgeOptions(criterion), widths)
     starts = np.concatenate([one.start for one in widths.values()])
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(size=8) - 1.0, starts + 0.3 * rng.normal(size=len(starts))])

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from kernelmosaic import MKLClassifierCV, MKLRidgeClassifierCV, MKLRidgeCV
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.ridge.learning import FeatureForm, RidgeOptions, RidgeTargets
+from kernelmosaic.ridge.learning import RidgeOptions, RidgeTargets, feature_problem
 from kernelmosaic.row_order import content_order
 
 RNG = np.random.default_rng(21)
@@ -184,19 +184,21 @@ def test_classes_in_turn_are_both_judged_in_features():
     order = content_order(Z)
     targets = RidgeTargets.of_classes(labels, np.ones(n))
     targets = RidgeTargets(targets.Y, targets.weight, targets.labels, order=order)
-    form = FeatureForm(StoredFeatures([Z]), targets, "loo", most_rows=n // 2)
+    options = RidgeOptions(left_out_rows=n // 2)
+    form = feature_problem(StoredFeatures([Z]), targets, options).form
     assert_array_equal(np.bincount(labels[form.rows]), [n // 4, n // 4])
     shuffled = RNG.permutation(n)
     moved = RidgeTargets(targets.Y[shuffled], targets.weight, labels[shuffled], order=content_order(Z[shuffled]))
-    other = FeatureForm(StoredFeatures([Z[shuffled]]), moved, "loo", most_rows=n // 2)
+    other = feature_problem(StoredFeatures([Z[shuffled]]), moved, options).form
     assert_array_equal(np.sort(shuffled[other.rows]), form.rows)
 
 
 def test_few_groups_are_all_judged_in_features():
     n = 300
     targets = RidgeTargets(RNG.normal(size=(n, 1)), np.ones(n), groups=np.split(np.arange(n), 3))
-    form = FeatureForm(StoredFeatures([RNG.normal(size=(n, 3))]), targets, "loo", most_rows=20)
-    assert len(form.groups) == 3
+    stack = StoredFeatures([RNG.normal(size=(n, 3))])
+    form = feature_problem(stack, targets, RidgeOptions(left_out_rows=20)).form
+    assert len(form.row_groups) == 3
 
 
 # A common factor of all weights --------------------------------------------------------------------------------------

@@ -5,20 +5,18 @@ Beside it are the learners by the papers' other programs: quadratic constraints,
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from scipy.linalg import helmert
 
 from kernelmosaic._typing import Array
-from kernelmosaic.backend import row_strips
 from kernelmosaic.discriminant.machine import Discriminant, Matrix, binary_targets, center, within_class_matrix
-from kernelmosaic.gram.linear_algebra import Cholesky
+from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import Iteration, Learned, LearnedRidge, Start
 from kernelmosaic.learning.newton import Newton
@@ -36,14 +34,15 @@ from kernelmosaic.learning.problem import (
 from kernelmosaic.learning.simplex import SILP
 from kernelmosaic.solvers.conic import BarrierSolution, MatrixInequality, solve_matrix_inequalities
 from kernelmosaic.solvers.interior_point import centring, longest_step
-from kernelmosaic.solvers.leave_one_out import RidgeSystem
+from kernelmosaic.solvers.least_squares import FeatureForm, FeatureLeastSquares
 from kernelmosaic.solvers.program import relative_gap, require_finite
 
-#: A kernel whose centred trace is below this share of its trace, or a feature whose variance is below this share of its
-#: mean square, is constant up to rounding.
-_CONSTANT = 1e-12
+#: Fraction of its trace below which the centred trace of a kernel is rounding: the kernel is constant.
+CONSTANT_KERNEL = 1e-12
 #: A solution in features is refined until it is this exact, relative to its size; smaller residuals are rounding.
-_EXACT = 1e-10
+EXACT = 1e-10
+#: Most steps of refinement: each leaves less than half of what was missing, or is the last one.
+REFINEMENTS = 5
 
 
 class DiscriminantProblem(WeightProblem):
@@ -78,9 +77,7 @@ class DiscriminantProblem(WeightProblem):
         self.stated_alpha: float | str = "learn" if machine.alpha is None else machine.alpha
         if self.joint:
             self.scale = np.append(1.0 / stack.n_samples, self.scale)
-        # Where samples are fewer than features, so are the entries of their matrix.
-        features = stack.widths is not None and stack.n_samples > stack.widths.sum()
-        self.ridge: Ridge = FeatureRidge(stack, machine) if features else MatrixRidge(stack, machine)
+        self.solve_ridge = ridge_solver(stack, machine)
 
     def start(self) -> Weights:
         return self.retract(np.ones(len(self.scale)))
@@ -108,7 +105,7 @@ class DiscriminantProblem(WeightProblem):
         weights = theta * self.scale
         alpha = weights[0] if self.machine.alpha is None else self.machine.alpha
         try:
-            solution = self.ridge.solve(weights[int(self.joint) :], float(alpha))
+            solution = self.solve_ridge(weights[int(self.joint) :], float(alpha))
         except np.linalg.LinAlgError:
             remedy = "give alpha a number, say 1e-3" if self.joint else "raise alpha"
             raise ValueError(
@@ -173,9 +170,9 @@ def centered_traces(stack: GramStack, diagonals: Array) -> Weights:
     """
     traces = diagonals.sum(axis=1)
     centred = traces - 2.0 * stack.quadratic_forms(np.ones(stack.n_samples)) / stack.n_samples
-    if not np.any(centred > _CONSTANT * traces):
+    if not np.any(centred > CONSTANT_KERNEL * traces):
         raise ValueError("kernels: every kernel is constant on the training set, so the classes cannot be separated.")
-    return np.where(centred > _CONSTANT * traces, centred, 0.0)
+    return np.where(centred > CONSTANT_KERNEL * traces, centred, 0.0)
 
 
 def trace_penalties(traces: Weights) -> Weights:
@@ -183,11 +180,11 @@ def trace_penalties(traces: Weights) -> Weights:
     return np.where(traces > 0, np.sqrt(traces), np.inf)
 
 
-# The least-squares problems at any weights ---------------------------------------------------------------------------
+# The least-squares problem at any weights ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class RidgeSolution(ABC):
+class RidgeSolution:
     """β = (λI + G̃)⁻¹H for the centred combined kernel G̃ = Σ θ_iG̃_i and the targets H.
 
     Attributes
@@ -202,6 +199,14 @@ class RidgeSolution(ABC):
         Σ_j β_jᵀG̃_iβ_j for every kernel.
     alpha : float
         λ.
+    system : LeastSquares
+        λI + G̃, factorised.
+    form : FeatureForm, or None
+        The centred features; None where kernels are matrices.
+    products : ndarray
+        G̃_iβ of every kernel, of shape (P, n, k); in features Z̃ᵀβ, of shape (features, k), from which these follow.
+    missing : ndarray of shape (used, k), or None
+        In features RZ̃ᵀβ − w, zero at the optimum.
     """
 
     beta: Matrix
@@ -210,27 +215,50 @@ class RidgeSolution(ABC):
     dual: float
     forms: Weights
     alpha: float
+    system: Any
+    form: FeatureForm | None
+    products: Array
+    missing: Array | None = None
 
     @property
     def gap(self) -> float:
         """Relative duality gap at these weights."""
         return relative_gap(self.value, self.dual)
 
-    @abstractmethod
     def responses(self, identity: bool) -> Array:
         """Return Σ_j (G̃_iβ_j)ᵀ(λI + G̃)⁻¹(G̃_lβ_j) for all pairs of kernels, the identity first if it is one."""
+        if self.form is None:
+            V = self.products
+            if identity:
+                V = np.concatenate([self.beta[np.newaxis], V])
+            return np.asarray(self.system.responses(V))
+        # With V_i = G̃_iβ, Z̃ᵀV_i = Z̃ᵀZ̃_i Z̃_iᵀβ has no n in it.
+        sums, places = self.products, self.form.places
+        Y = np.array([self.form.normal[:, place] @ sums[place] for place in places])
+        inner = np.array([[np.sum(sums[place] * y[place]) for y in Y] for place in places])
+        if identity:
+            Y = np.concatenate([sums[np.newaxis], Y])
+            corner = np.array([[np.sum(self.beta**2)]])
+            inner = np.block([[corner, self.forms[np.newaxis]], [self.forms[:, np.newaxis], inner]])
+        return np.asarray(self.system.responses(inner, Y))
 
-    @abstractmethod
     def response_diagonal(self) -> Array:
         """Return the diagonal of Q = Π(λI + G̃)⁻¹Π, with which β = QH."""
+        if self.form is None:
+            return np.asarray(self.system.diagonal)
+        return self.form.diagonal(self.system)
 
     def left_out(self, targets: Matrix) -> Matrix:
         """Return what is fitted to the targets of each sample by all others: they leave the residual β_i / Q_ii."""
         return np.asarray(targets - self.beta / self.response_diagonal()[:, np.newaxis])
 
 
-class Ridge(ABC):
-    """min ‖H − φ̃w‖²/λ + ‖w‖² for every target of a machine, on the centred kernels of a stack.
+#: Solves for all targets at weights θ and λ. Raises a LinAlgError if λI + G̃ is not positive definite to rounding.
+RidgeSolver = Callable[[Weights, float], RidgeSolution]
+
+
+def ridge_solver(stack: GramStack, machine: Discriminant) -> RidgeSolver:
+    """Return what solves min ‖H − φ̃w‖²/λ + ‖w‖² for every target of a machine, on the centred kernels of a stack.
 
     Parameters
     ----------
@@ -239,178 +267,73 @@ class Ridge(ABC):
     machine : Discriminant
         The targets, every column of which sums to zero.
     """
-
-    def __init__(self, stack: GramStack, machine: Discriminant) -> None:
-        self.stack, self.machine = stack, machine
-
-    @abstractmethod
-    def solve(self, theta: Weights, alpha: float) -> RidgeSolution:
-        """Solve for all targets.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If λ is so small that λI + G̃ is not positive definite to machine precision.
-        """
-
-    def dual_value(self, beta: Matrix, theta: Weights, alpha: float, forms: Weights) -> float:
-        """Return 2⟨H, β⟩ − λ‖β‖² − Σ_j β_jᵀG̃β_j."""
-        return 2.0 * float(np.sum(self.machine.targets * beta)) - alpha * float(np.sum(beta**2)) - float(theta @ forms)
+    # Where samples are fewer than features, so are the entries of their matrix.
+    if stack.widths is None or stack.n_samples <= stack.widths.sum():
+        return partial(solve_in_matrices, stack, machine)
+    form = FeatureForm.of_centred(cast(FeatureStack, stack), machine.targets)
+    return partial(solve_in_features, form)
 
 
-# Kernels in matrices -------------------------------------------------------------------------------------------------
+def dual_value(targets: Matrix, beta: Matrix, theta: Weights, alpha: float, forms: Weights) -> float:
+    """Return 2⟨H, β⟩ − λ‖β‖² − Σ_j β_jᵀG̃β_j."""
+    return 2.0 * float(np.sum(targets * beta)) - alpha * float(np.sum(beta**2)) - float(theta @ forms)
 
 
-@dataclass(frozen=True)
-class MatrixSolution(RidgeSolution):
-    """A solution with the linear system, and with G̃_iβ of every kernel, of shape (P, n, k)."""
-
-    system: RidgeSystem
-    products: Array
-
-    def responses(self, identity: bool) -> Array:
-        V = np.concatenate([self.beta[np.newaxis], self.products]) if identity else self.products
-        flat = V.transpose(1, 0, 2).reshape(V.shape[1], -1)
-        answer = self.system.solve(flat).reshape(V.shape[1], *V.shape[::2])
-        return np.asarray(np.tensordot(V, answer, ([1, 2], [0, 2])))
-
-    def response_diagonal(self) -> Array:
-        return self.system.diagonal
+def solve_in_matrices(stack: GramStack, machine: Discriminant, theta: Weights, alpha: float) -> RidgeSolution:
+    """Return the solution by one factorisation of an n × n matrix."""
+    system = machine.system(stack.combine(theta), alpha)
+    beta = system.solve(machine.targets)
+    products = stack.products(beta)
+    # Coefficients sum to zero, so centring what comes out is enough.
+    products -= products.mean(axis=1, keepdims=True)
+    forms = np.einsum("inj,nj->i", products, beta)
+    values = np.tensordot(theta, products, 1)
+    # The problem itself, by the same products as the forms: no less than its optimum whatever β is.
+    value = float(np.sum((machine.targets - values) ** 2) / alpha + theta @ forms)
+    dual = dual_value(machine.targets, beta, theta, alpha, forms)
+    return RidgeSolution(beta, values, value, dual, forms, alpha, system, None, products)
 
 
-class MatrixRidge(Ridge):
-    """One factorisation of an n × n matrix a solution."""
+def solve_in_features(form: FeatureForm, theta: Weights, alpha: float) -> RidgeSolution:
+    """Return the solution by one factorisation in the features Z̃ of all kernels together, G̃_i = Z̃_iZ̃_iᵀ.
 
-    def solve(self, theta: Weights, alpha: float) -> MatrixSolution:
-        system = self.machine.system(self.stack.combine(theta), alpha)
-        beta = system.solve(self.machine.targets)
-        products = self.stack.products(beta)
-        # Coefficients sum to zero, so centring what comes out is enough.
-        products -= products.mean(axis=1, keepdims=True)
-        forms = np.einsum("inj,nj->i", products, beta)
-        values = np.tensordot(theta, products, 1)
-        # The problem itself, by the same products as the forms: no less than its optimum whatever β is.
-        value = float(np.sum((self.machine.targets - values) ** 2) / alpha + theta @ forms)
-        dual = self.dual_value(beta, theta, alpha, forms)
-        return MatrixSolution(beta, values, value, dual, forms, alpha, system, products)
-
-
-# Kernels in features -------------------------------------------------------------------------------------------------
-
-
-class FeatureRidge(Ridge):
-    """G̃_i = Z̃_iZ̃_iᵀ: one pass over the rows forms Z̃ᵀZ̃ of all features, and every solution is one in features.
-
-    At weights θ the features are Z̃R with R² = diag θ, and w = (λI + RZ̃ᵀZ̃R)⁻¹RZ̃ᵀH gives β = (H − Z̃Rw)/λ. Any w is
-    a point of the problem, worth ‖H − Z̃Rw‖²/λ + ‖w‖², and any β gives a bound; so both are computed from the rows,
-    which costs two more passes with k columns, and rounding in Z̃ᵀZ̃ costs nothing but exactness. Between them lies
-    ‖w − RZ̃ᵀβ‖², which tells when to refine.
+    At weights θ the features are Z̃R with R² = diag θ, and w = (λI + RZ̃ᵀZ̃R)⁻¹RZ̃ᵀH gives β = (H − Z̃Rw)/λ. Rounding in
+    Z̃ᵀZ̃ costs exactness, which steps of refinement give back.
     """
-
-    stack: Any  # one with the widths of its features
-
-    def __init__(self, stack: GramStack, machine: Discriminant) -> None:
-        super().__init__(stack, machine)
-        self.everything = stack.combine(np.ones(stack.n_kernels))
-        moments = self.everything.normal_matrix(np.ones(stack.n_samples), precise=True)
-        self.means = moments[-1, :-1] / stack.n_samples
-        self.moments = moments[:-1, :-1]
-        squares = np.diag(self.moments).copy()
-        self.moments -= np.outer(moments[-1, :-1], self.means)
-        constant = np.diag(self.moments) <= _CONSTANT * squares
-        self.moments[constant] = self.moments[:, constant] = 0.0
-        self.right = self.sums(machine.targets)
-        edges = np.concatenate([[0], np.cumsum(self.stack.widths)])
-        self.places = [slice(int(a), int(b)) for a, b in pairwise(edges)]
-
-    def solve(self, theta: Weights, alpha: float) -> FeatureSolution:
-        system = _FeatureSystem(self, theta, alpha)
-        best = system.evaluate(system.factor.solve(system.roots * self.right[system.active]))
-        for _ in range(5):
-            if np.linalg.norm(best.missing) <= _EXACT * np.sqrt(best.value):
-                break
-            trial = system.evaluate(best.w + system.factor.solve(alpha * best.missing))
-            if not np.linalg.norm(trial.missing) < 0.5 * np.linalg.norm(best.missing):
-                break
-            best = trial
-        return best
-
-    def sums(self, beta: Matrix) -> Matrix:
-        """Return Z̃ᵀβ over the features of all kernels."""
-        return np.asarray(self.everything.adjoint(beta) - np.outer(self.means, beta.sum(axis=0)))
-
-    def squares(self, sums: Matrix) -> Weights:
-        """Return the squared size of the sums of every kernel."""
-        return np.array([np.sum(sums[place] ** 2) for place in self.places])
+    system = form.at(theta, alpha)
+    roots = system.root[:-1, np.newaxis]
+    w = system.factor.solve(roots * form.right[system.used])
+    best = solution_of_features(form, system, theta, w)
+    for _ in range(REFINEMENTS):
+        assert best.missing is not None
+        if np.linalg.norm(best.missing) <= EXACT * np.sqrt(best.value):
+            break
+        w = w + system.factor.solve(alpha * best.missing)
+        trial = solution_of_features(form, system, theta, w)
+        assert trial.missing is not None
+        if not np.linalg.norm(trial.missing) < 0.5 * np.linalg.norm(best.missing):
+            break
+        best = trial
+    return best
 
 
-class _FeatureSystem:
-    """λI + RZ̃ᵀZ̃R over the features of the kernels with a weight, factorised."""
+def solution_of_features(form: FeatureForm, system: FeatureLeastSquares, theta: Weights, w: Matrix) -> RidgeSolution:
+    """Return what any w is worth.
 
-    def __init__(self, ridge: FeatureRidge, theta: Weights, alpha: float) -> None:
-        self.ridge, self.theta, self.alpha = ridge, theta, alpha
-        self.gram = ridge.stack.combine(theta)
-        spread = np.repeat(theta, ridge.stack.widths)
-        self.active = np.flatnonzero(spread)
-        self.roots = np.sqrt(spread[self.active])[:, np.newaxis]
-        A = ridge.moments[np.ix_(self.active, self.active)]
-        A *= self.roots
-        A *= self.roots.T
-        A[np.diag_indices_from(A)] += alpha
-        if alpha <= np.finfo(np.float64).eps * np.diag(A).max(initial=0.0):
-            raise np.linalg.LinAlgError("The regulariser is lost in rounding.")
-        # What rounding takes from a small λ, refining gives back.
-        self.factor = Cholesky(A)
-
-    def evaluate(self, w: Matrix) -> FeatureSolution:
-        """Return what w is worth, from the rows."""
-        values = self.gram.apply(w)
-        values -= values.mean(axis=0)
-        beta = (self.ridge.machine.targets - values) / self.alpha
-        beta -= beta.mean(axis=0)
-        sums = self.ridge.sums(beta)
-        value = self.alpha * float(np.sum(beta**2)) + float(np.sum(w**2))
-        forms = self.ridge.squares(sums)
-        dual = self.ridge.dual_value(beta, self.theta, self.alpha, forms)
-        return FeatureSolution(beta, values, value, dual, forms, self.alpha, self, w, sums)
-
-
-@dataclass(frozen=True)
-class FeatureSolution(RidgeSolution):
-    """A solution with its system, its w, and Z̃ᵀβ over the features of all kernels."""
-
-    system: _FeatureSystem
-    w: Matrix
-    sums: Matrix
-
-    @property
-    def missing(self) -> Matrix:
-        """RZ̃ᵀβ − w, zero at the optimum."""
-        return np.asarray(self.system.roots * self.sums[self.system.active] - self.w)
-
-    def responses(self, identity: bool) -> Array:
-        # With V_i = G̃_iβ it is (V_iᵀV_l − V_iᵀZ̃R(λI + RZ̃ᵀZ̃R)⁻¹RZ̃ᵀV_l)/λ, and Z̃ᵀV_i = Z̃ᵀZ̃_i Z̃_iᵀβ has no n in it.
-        system, sums, places = self.system, self.sums, self.system.ridge.places
-        Y = np.array([system.ridge.moments[:, place] @ sums[place] for place in places])
-        X = np.array([[np.sum(sums[place] * y[place]) for y in Y] for place in places])
-        if identity:
-            Y = np.concatenate([sums[np.newaxis], Y])
-            corner = np.array([[np.sum(self.beta**2)]])
-            X = np.block([[corner, self.forms[np.newaxis]], [self.forms[:, np.newaxis], X]])
-        sides = (system.roots * Y[:, system.active]).transpose(1, 0, 2).reshape(len(system.active), -1)
-        shape = (len(system.active), len(Y), -1)
-        taken = np.einsum("dij,dlj->il", sides.reshape(shape), system.factor.solve(sides).reshape(shape))
-        return np.asarray((X - taken) / system.alpha)
-
-    def response_diagonal(self) -> Array:
-        # Of (I − 11ᵀ/n − Z̃R(λI + RZ̃ᵀZ̃R)⁻¹RZ̃ᵀ)/λ.
-        system, n = self.system, self.system.gram.n_samples
-        means = system.roots[:, 0] * system.ridge.means[system.active]
-        leverage = np.empty(n)
-        for strip in row_strips(n, 2**24 // max(len(means), 1)):  # entries of features held at once
-            Z = system.gram.rows(np.arange(strip.start, strip.stop)) - means
-            leverage[strip] = np.einsum("ij,ji->i", Z, system.factor.solve(Z.T))
-        return np.asarray(np.maximum(1.0 - 1.0 / n - leverage, _EXACT) / system.alpha)
+    Any w is a point of the problem, worth ‖H − Z̃Rw‖²/λ + ‖w‖², and any β gives a bound. Both are computed from the
+    rows, which takes two passes with k columns. Between them lies ‖RZ̃ᵀβ − w‖².
+    """
+    alpha = system.alpha
+    values = form.stack.combine(theta).apply(w)
+    values -= values.mean(axis=0)
+    beta = (form.Y - values) / alpha
+    beta -= beta.mean(axis=0)
+    sums = form.sums(beta)
+    value = alpha * float(np.sum(beta**2)) + float(np.sum(w**2))
+    forms = np.array([np.sum(sums[place] ** 2) for place in form.places])
+    dual = dual_value(form.Y, beta, theta, alpha, forms)
+    missing = np.asarray(system.root[:-1, np.newaxis] * sums[system.used] - w)
+    return RidgeSolution(beta, values, value, dual, forms, alpha, system, form, sums, missing)
 
 
 # Conic programs ------------------------------------------------------------------------------------------------------

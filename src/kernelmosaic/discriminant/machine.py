@@ -12,7 +12,7 @@ from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.gram.linear_algebra import Cholesky
-from kernelmosaic.solvers.leave_one_out import RidgeSystem, centre
+from kernelmosaic.solvers.least_squares import MatrixLeastSquares, centre
 from kernelmosaic.solvers.program import Vector
 
 Matrix = Array
@@ -82,7 +82,7 @@ class Discriminant:
         """Return the value of a solution, no less than the optimum at its weights."""
         return float(solution.value)
 
-    def system(self, K: ArrayOrTensor, alpha: float) -> RidgeSystem:
+    def system(self, K: ArrayOrTensor, alpha: float) -> MatrixLeastSquares:
         """Return λI + G̃ of a kernel in whatever form a stack gives it, whose A has β = A targets; K may be overwritten.
 
         Raises
@@ -95,7 +95,7 @@ class Discriminant:
         matrix = gram.block(np.arange(gram.n_samples)) if gram.matrix is None else gram.matrix
         G = gram.backend.astype(matrix, np.float64)
         offset = centre(G)
-        return RidgeSystem(Cholesky(G, alpha, most=0.0), offset)
+        return MatrixLeastSquares(Cholesky(G, alpha, most=0.0), offset)
 
 
 class LabelDiscriminant(Discriminant):

@@ -249,8 +249,8 @@ class LearnedClasses(Learned):
 class LearnedRidge(Learned):
     """What is learned of least squares, whose bounds are β's own."""
 
-    def problem(self, entries: Entries, machine: Any, learner: Any) -> LeastSquares:
-        return LeastSquares(entries, learner, self.objective, self.gap)
+    def problem(self, entries: Entries, machine: Any, learner: Any) -> LeastSquaresProblem:
+        return LeastSquaresProblem(entries, learner, self.objective, self.gap)
 
 
 # What is certified ---------------------------------------------------------------------------------------------------
@@ -465,7 +465,7 @@ class ClassWeights(KernelWeights):
 
 
 @dataclass(frozen=True)
-class LeastSquares(CertifiedProblem):
+class LeastSquaresProblem(CertifiedProblem):
     """The problem of least squares on centred kernels, searched in double precision.
 
     The gap is that of the search plus the rounding of both bounds. Both sum terms of the size of

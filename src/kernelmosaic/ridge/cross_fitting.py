@@ -24,15 +24,15 @@ from kernelmosaic.ridge.learning import (
     DEFAULTS,
     RidgeLearned,
     RidgeOptions,
-    RidgePoint,
     RidgeSearch,
     RidgeStart,
     RidgeTargets,
     learn_ridge,
-    make_form,
+    make_ridge_problem,
     search_ridge,
 )
 from kernelmosaic.row_order import deal_into_folds
+from kernelmosaic.solvers.least_squares import RidgePoint
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,8 @@ def cross_fit(
             found = search(fold_stack, fold_targets, options, start)
             starts[k] = found.first
             points[k].append(found.point)
-            left_out = make_form(stack, targets, {}, options).residuals_left_out(found.point)
+            problem = make_ridge_problem(stack, targets, {}, options)
+            left_out = problem.form.residuals_left_out(found.point)
             residuals[k][fold.judged] = left_out[fold.judged]
     return [
         CrossFitted(of_candidate, left_out_loss(targets, of_candidate), middle_of(learned_in_folds))

@@ -62,7 +62,6 @@ from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.ridge import cross_fitting
 from kernelmosaic.ridge.cross_fitting import Fold
 from kernelmosaic.ridge.learning import (
-    FeatureForm,
     RidgeLearned,
     RidgeOptions,
     RidgeSearch,
@@ -75,7 +74,7 @@ from kernelmosaic.ridge.learning import (
 )
 from kernelmosaic.ridge.per_target import TargetOptions, TargetsLearned, join_targets, learn_target_weights
 from kernelmosaic.row_order import content_order, on_grid
-from kernelmosaic.solvers.leave_one_out import RidgeSystem, softmax_loss, variances
+from kernelmosaic.solvers.least_squares import FeatureForm, MatrixLeastSquares, softmax_loss, variances
 from kernelmosaic.stacking import check_row_names
 
 #: From how many targets what all of them share is learned, where each has weights of its own.
@@ -442,8 +441,8 @@ class BaseRidge(KernelEstimator):
             covariance = learned.covariance
             if covariance is None:  # the machine was that of matrices
                 with data.threads():
-                    form = FeatureForm(data.stack, targets, self.chosen_criterion_)
-                    covariance = form.covariance(learned.weights, learned.alpha)
+                    form = FeatureForm.of(data.stack, targets.weight)
+                    covariance = form.at(learned.weights, learned.alpha).covariance()
             kept = np.isin(np.repeat(np.arange(len(learned.weights)), data.stack.widths), self.function_.expansion.kept)
             at = np.append(np.flatnonzero(kept), len(kept))
             self._covariance = covariance[np.ix_(at, at)]
@@ -735,7 +734,8 @@ class BaseRidge(KernelEstimator):
         """Return what the target of every training sample adds to the outputs for validated samples X."""
         if self._covariance is None:
             placed = self.function_.expansion.placed
-            return RidgeSystem.of(placed(self._X, self._X), self._ridge).influence(placed(X, training))
+            system = MatrixLeastSquares.of(placed(self._X, self._X), self._ridge)
+            return system.influence(placed(X, training))
         return np.asarray(self._features(X) @ self._covariance @ self._features(training).T / self._ridge)
 
     def _features(self, X: MatrixLike) -> Array:

@@ -7,9 +7,8 @@ priors keep them finite. The problem is not convex: `stationarity` is the larges
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -24,22 +23,33 @@ from kernelmosaic.gram.pairs import PairGram, PairStack
 from kernelmosaic.gram.stack import MatrixStack, StoredStack
 from kernelmosaic.kernels.numeric import RadialWidths
 from kernelmosaic.row_order import choose_groups, spread_rows
-from kernelmosaic.solvers.leave_one_out import (
-    FeatureInverse,
-    FeatureSystem,
-    Groups,
-    RidgeSystem,
+from kernelmosaic.solvers.least_squares import (
+    FeatureForm,
+    Judged,
+    Loss,
+    MatrixForm,
+    MatrixLeastSquares,
+    RidgeMachine,
+    RidgePoint,
     centre,
     class_loss,
-    combined_matrix,
-    evidence,
-    evidence_at,
+    consecutive,
     evidence_diagonal,
-    evidence_value,
-    raise_of_rounding,
     squared_loss,
-    with_constant,
 )
+
+#: Half the distance, in log α, of the two slopes whose difference is a second derivative.
+CURVATURE_STEP = 0.2
+#: Least ridge, relative to the Frobenius norm of K, whose slope single precision shows: 80 times its rounding.
+SINGLE_PRECISION_FROM = 1e-5
+#: Least and largest log of the scale a of outputs: beyond, probabilities are all but equal, or all but zero and one.
+SCALE_RANGE = (-5.0, 8.0)
+#: Quasi-Newton steps, in pairs of a step and its change of slope, that L-BFGS-B remembers.
+STEPS_REMEMBERED = 20
+#: Relative change of the criterion below which L-BFGS-B stops: rounding, as the slopes decide.
+ROUNDING_OF_VALUE = 1e-14
+#: Factor between the ridges that a search starts from.
+RATIO_OF_STARTS = 30.0
 
 
 @dataclass(frozen=True)
@@ -205,7 +215,7 @@ class RidgeTargets:
         def value(log_scale: float) -> float:
             return self.loss(r, float(np.exp(log_scale)))[0] + prior * log_scale**2
 
-        best = minimize_scalar(value, bounds=(-5.0, 8.0), method="bounded")
+        best = minimize_scalar(value, bounds=SCALE_RANGE, method="bounded")
         return float(np.exp(best.x))
 
     def take(self, rows: Indices) -> RidgeTargets:
@@ -254,35 +264,6 @@ class RidgeTargets:
         if self.group_numbers is not None:
             categories.append(self.group_numbers)
         return spread_rows(self.content_order, count, values, *categories)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RidgeMachine:
-    """The machine at given weights and ridge.
-
-    Attributes
-    ----------
-    beta, intercept : ndarray of shape (n, c) and (c,)
-        Its coefficients and constants.
-    residuals : ndarray of shape (n, c)
-        Of samples left out.
-    value : float
-        The criterion.
-    sums, covariance : ndarray of shape (features, c) and (features + 1, features + 1), or None
-        In features, Z_mᵀ β of all kernels, one below the other, with more digits than β gives it, and the covariance of
-        `FeatureInverse`.
-    unsolved : float
-        Of kernels of pairs, the relative residual of the linear systems where it exceeds
-        `RidgeOptions.product_residual`; else zero.
-    """
-
-    beta: Array
-    intercept: Array
-    residuals: Array
-    value: float
-    sums: Array | None = None
-    covariance: Array | None = None
-    unsolved: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -375,7 +356,7 @@ class RidgeSearch:
         """Return the machine, with all that was learned."""
         point = self.point
         return RidgeLearned(
-            **self.problem.machine(self.x, self.problem.form.machine(point)),
+            **vars(self.problem.with_prior(self.x, self.problem.machine(point))),
             weights=point.weights,
             alpha=point.alpha,
             scale=point.scale,
@@ -428,9 +409,8 @@ def search_ridge(
     RidgeSearch
     """
     P, widths = stack.n_kernels, dict(widths or {})
-    form = make_form(stack, targets, widths, options)
-    problem = RidgeProblem(form, options, widths)
-    start = start or _learn_start(form, targets, alpha, weights, options)
+    problem = make_ridge_problem(stack, targets, widths, options)
+    start = start or _learn_start(problem, alpha, weights)
     begin = _place_of_start(start, P, options)
     first = start.logs() if isinstance(start, RidgeLearned) else begin.logs(P)
     x = np.concatenate([first, *(one.start for one in widths.values())])
@@ -465,7 +445,12 @@ def search_ridge(
             history.append(found)
             return found, moves.T @ slope
 
-        limits = {"maxiter": steps, "gtol": options.tol * samples, "ftol": 1e-14, "maxcor": 20}
+        limits = {
+            "maxiter": steps,
+            "gtol": options.tol * samples,
+            "ftol": ROUNDING_OF_VALUE,
+            "maxcor": STEPS_REMEMBERED,
+        }
         first = np.zeros(moves.shape[1])
         found = minimize(value, first, jac=True, method="L-BFGS-B", bounds=bounds.T, options=limits)
         slope = np.where(found.x <= bounds[0], np.minimum(found.jac, 0.0), found.jac)
@@ -475,7 +460,7 @@ def search_ridge(
     if start is None and free[P] and options.n_init > 1:
         begun = []
         # Smaller and larger ridges in turn.
-        factors = [30.0 ** ((-1) ** k * ((k + 1) // 2)) for k in range(options.n_init)]
+        factors = [RATIO_OF_STARTS ** ((-1) ** k * ((k + 1) // 2)) for k in range(options.n_init)]
         for factor in factors:
             shifted = x.copy()
             shifted[P] += np.log(factor)
@@ -501,23 +486,23 @@ def learn_from_some(
     What is known is given as to `learn_ridge`. The `stationarity` is the larger one of the largest slope on the samples
     that weights are learned from and of the slope in the ridge on all samples.
     """
-    some, own = stack.take(rows, stored=True), targets.take(rows)
+    some, targets_of_some = stack.take(rows, stored=True), targets.take(rows)
+    is_given = known.get("alpha") is not None
     with threads_for(len(rows)):
-        part = learn_ridge(some, own, **known, options=options)
+        part = learn_ridge(some, targets_of_some, **known, options=options)
         point = RidgePoint(part.weights, part.alpha, part.scale, {})
-        is_given = known.get("alpha") is not None
         curvature = 0.0
         if not is_given:
-            curvature = MatrixForm(some, own, options.criterion, {}).curvature(point, options.scale_prior)
-    form = MatrixForm(stack, targets, options.criterion, {})
+            curvature = ridge_curvature(matrix_problem(some, targets_of_some, options), point)
+    problem = matrix_problem(stack, targets, options)
     if is_given:
-        machine, stationarity = form.machine(point), part.stationarity
+        machine, stationarity = problem.machine(point), part.stationarity
     else:
-        curvature *= float(targets.weight.sum() / own.weight.sum())
-        point, machine, slope = form.relearn_ridge(point, curvature, options)
+        curvature *= float(targets.weight.sum() / targets_of_some.weight.sum())
+        point, machine, slope = relearn_ridge(problem, point, curvature)
         stationarity = max(part.stationarity, abs(slope) / options.slope_count(targets))
-    found = replace(part, alpha=point.alpha, scale=point.scale, stationarity=stationarity)
-    return replace(found, **RidgeProblem(form, options).machine(found.logs(), machine))
+    learned = replace(part, alpha=point.alpha, scale=point.scale, stationarity=stationarity)
+    return replace(learned, **vars(problem.with_prior(learned.logs(), machine)))
 
 
 def _place_of_start(start: RidgeLearned | RidgeStart | None, n_kernels: int, options: RidgeOptions) -> RidgeStart:
@@ -529,14 +514,13 @@ def _place_of_start(start: RidgeLearned | RidgeStart | None, n_kernels: int, opt
     return RidgeStart(1.0 / n_kernels, float(np.exp(options.first_alpha)), float(np.exp(options.first_scale)))
 
 
-def _learn_start(
-    form: RidgeForm, targets: RidgeTargets, alpha: float | None, weights: Array | None, options: RidgeOptions
-) -> RidgeStart | None:
+def _learn_start(problem: RidgeProblem, alpha: float | None, weights: Array | None) -> RidgeStart | None:
     """Return ridge and scale of at most a third of the samples, whose systems cost a 27th, with equal weights.
 
     The weights of the third lead to higher criteria of all samples on some data. It is None of few samples, where
     systems are no matrices, where widths are learned or the ridge is given, and where one start is all that is tried.
     """
+    form, targets, options = problem.form, problem.targets, problem.options
     if options.n_init == 1 or alpha is not None or not isinstance(form, MatrixForm) or form.widths:
         return None
     stack = form.stack
@@ -549,172 +533,143 @@ def _learn_start(
     return RidgeStart(float(point.weights.mean()), point.alpha, point.scale)
 
 
-def make_form(
+def make_ridge_problem(
     stack: MatrixStack | FeatureStack,
     targets: RidgeTargets,
     widths: Mapping[int, RadialWidths],
     options: RidgeOptions,
-) -> RidgeForm:
+) -> RidgeProblem:
     """Return the criterion in features, if the stack has them, by products of pairs, or else in matrices."""
-    criterion = options.criterion
     if isinstance(stack, PairStack):
-        return PairForm(stack, targets, options)
+        return pair_problem(stack, targets, options)
     if not isinstance(stack, FeatureStack):
-        return MatrixForm(stack.for_many_combinations(), targets, criterion, widths)
+        return matrix_problem(stack.for_many_combinations(), targets, options, widths)
     if stack.n_samples <= int(np.sum(stack.widths)):
         # Matrices are the smaller, and leave the digits of samples whose targets are met.
-        every = dict(stack.features(slice(0, stack.n_samples), range(stack.n_kernels)))
-        exact = [every[m].astype(np.float64) for m in range(stack.n_kernels)]
+        features = dict(stack.features(slice(0, stack.n_samples), range(stack.n_kernels)))
+        exact = [features[m].astype(np.float64) for m in range(stack.n_kernels)]
         matrices = StoredStack(np.array([Z @ Z.T for Z in exact]))
-        return MatrixForm(matrices.for_many_combinations(), targets, criterion, widths)
-    return FeatureForm(stack, targets, criterion, options.left_out_rows, options.left_out_groups)
+        return matrix_problem(matrices.for_many_combinations(), targets, options, widths)
+    return feature_problem(stack, targets, options)
 
 
-@dataclass(frozen=True)
-class RidgePoint:
-    """Weights η, ridge α and scale a, and the logarithms of the widths that are learned, by the numbers of kernels."""
-
-    weights: Array
-    alpha: float
-    scale: float
-    log_widths: dict[int, Array]
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A criterion at given weights, ridge, scale and widths, with its slopes in their logarithms."""
-
-    value: float
-    weights: Array
-    alpha: float
-    scale: float = 0.0
-    widths: tuple[Array, ...] = ()
+def matrix_problem(
+    stack: MatrixStack,
+    targets: RidgeTargets,
+    options: RidgeOptions,
+    widths: Mapping[int, RadialWidths] | None = None,
+) -> RidgeProblem:
+    """Return the criterion in matrices of all pairs of samples."""
+    form = MatrixForm(stack, targets.weight, targets.Y, targets.groups, dict(widths or {}))
+    return RidgeProblem(form, targets, options, widths=widths)
 
 
-@dataclass(frozen=True)
-class MatrixForm:
-    """The criterion by matrices of all pairs of samples, where the stack has them: n³ operations."""
+def feature_problem(stack: FeatureStack, targets: RidgeTargets, options: RidgeOptions) -> RidgeProblem:
+    """Return the criterion in features; the leave-one-out errors of some samples, or groups, stand for all."""
+    if options.criterion == "evidence":
+        form = FeatureForm.of_targets(stack, targets.weight, targets.Y, targets.groups)
+        return RidgeProblem(form, targets, options)
+    row_groups = None
+    if targets.groups is None:
+        rows = targets.spread(options.left_out_rows)
+    else:
+        most_rows = min(stack.n_samples, options.left_out_rows)
+        numbers = choose_groups(
+            targets.content_order, targets.groups, most_rows, options.left_out_groups, targets.labels
+        )
+        groups = [targets.groups[number] for number in numbers]
+        rows, row_groups = np.concatenate(groups), consecutive(groups)
+    form = FeatureForm.of_targets(stack, targets.weight, targets.Y, targets.groups, rows, row_groups)
+    labels = None if targets.labels is None else targets.labels[rows]
+    judged = RidgeTargets(targets.Y[rows], targets.weight[rows], labels)
+    return RidgeProblem(form, targets, options, judged)
 
-    stack: MatrixStack
-    targets: RidgeTargets
-    criterion: str
-    widths: Mapping[int, RadialWidths]
 
-    def judge(self, at: RidgePoint) -> Judged:
-        t, ridge, in_scale = self.targets, at.alpha / self.targets.weight, 0.0
-        system, own, _ = self._system(at)
-        if self.criterion == "evidence":
-            value, G = evidence(system, t.Y)
-        else:
-            beta = system.times(t.Y)
-            r = system.residuals(beta, t.groups)
-            value, g, in_scale = t.loss(r, at.scale)
-            G = system.slope(beta, r, g, t.groups)
-        in_widths: list[Array] = []
-        fixed = np.setdiff1d(np.arange(self.stack.n_kernels), [*own]) if own else None
-        slopes = self.stack.inner_products(G, fixed)
-        for m, K in own.items():
-            K *= G
-            slopes[m] = float(K.sum())
-            in_widths.append(at.weights[m] * self.widths[m].slopes(at.log_widths[m], K))
-        in_alpha = float(ridge @ backend_of(G).to_numpy(G.diagonal()))
-        return Judged(value, at.weights * slopes, in_alpha, in_scale, tuple(in_widths))
+def pair_problem(stack: PairStack, targets: RidgeTargets, options: RidgeOptions) -> RidgeProblem:
+    """Return the criterion by products with kernels of pairs."""
+    return RidgeProblem(PairForm(stack, targets, options), targets, options)
 
-    def residuals_left_out(self, at: RidgePoint) -> Array:
-        """Return the residuals of samples left out."""
-        system, _, _ = self._system(at)
-        return np.asarray(system.residuals(system.solve(self.targets.Y), self.targets.groups))
 
-    def machine(self, at: RidgePoint) -> RidgeMachine:
-        system, _, K = self._system(at)
-        return self._machine(system, K, at)
+# The ridge of all samples at the weights of some ----------------------------------------------------------------------
 
-    def _machine(self, system: RidgeSystem, K: ArrayOrTensor, at: RidgePoint) -> RidgeMachine:
-        ridge, Y = at.alpha / self.targets.weight, self.targets.Y
-        beta = system.solve(Y)
-        for _ in range(3):  # what was added to the diagonal for rounding is taken off again
-            left = Y - backend_of(K).to_numpy(K @ backend_of(K).asarray(beta)) - ridge[:, np.newaxis] * beta
-            beta = beta + system.solve(left)
-        if not np.abs(left - left.mean(axis=0)).max() <= 1e-3 * np.abs(Y).max():  # β does not solve the system
-            raise_of_rounding()
-        residuals = system.residuals(beta, self.targets.groups)
-        is_evidence = self.criterion == "evidence"
-        value = evidence_at(system, Y, beta)[0] if is_evidence else self.targets.loss(residuals, at.scale)[0]
-        return RidgeMachine(beta=beta, intercept=system.constants @ Y, residuals=residuals, value=value)
 
-    def ridge_slope(self, at: RidgePoint, system: RidgeSystem, scale_prior: float) -> tuple[float, float]:
-        """Return the slope of the criterion in log α at given weights, and the scale a that minimises it there."""
-        t, ridge, scale = self.targets, at.alpha / self.targets.weight, at.scale
-        if self.criterion == "evidence":
-            diagonal = evidence_diagonal(system, t.Y, system.solve(t.Y))
-        else:
-            beta = system.times(t.Y.astype(system.dtype)).astype(np.float64)
-            r = system.residuals(beta, t.groups)
-            scale = t.best_scale(r, scale, scale_prior)
-            _, g, _ = t.loss(r, scale)
-            diagonal = system.slope_diagonal(beta, r, g, t.groups)
-        return float(ridge @ diagonal), scale
+def ridge_slope(problem: RidgeProblem, point: RidgePoint, system: MatrixLeastSquares) -> tuple[float, float]:
+    """Return the slope of the criterion in log α at given weights, and the scale a that minimises it there.
 
-    def curvature(self, at: RidgePoint, scale_prior: float, apart: float = 0.2) -> float:
-        """Return the second derivative of the criterion in log α by the difference of two slopes."""
-        ends = [replace(at, alpha=at.alpha * float(np.exp(sign * apart))) for sign in (-1.0, 1.0)]
-        low, high = (self.ridge_slope(end, self._system(end)[0], scale_prior)[0] for end in ends)
-        return (high - low) / (2.0 * apart)
+    Parameters
+    ----------
+    problem : RidgeProblem
+        In matrices.
+    point : RidgePoint
+        Weights, ridge and scale.
+    system : MatrixLeastSquares
+        The system there, in single or double precision.
+    """
+    targets, ridge, scale = problem.targets, point.alpha / problem.targets.weight, point.scale
+    if problem.options.criterion == "evidence":
+        diagonal = evidence_diagonal(system, targets.Y, system.solve(targets.Y))
+    else:
+        beta = system.times(targets.Y.astype(system.dtype)).astype(np.float64)
+        r = system.residuals(beta, targets.groups)
+        scale = targets.best_scale(r, scale, problem.options.scale_prior)
+        _, g, _ = targets.loss(r, scale)
+        diagonal = system.slope_diagonal(beta, r, g, targets.groups)
+    return float(ridge @ diagonal), scale
 
-    def relearn_ridge(
-        self, at: RidgePoint, curvature: float, options: RidgeOptions
-    ) -> tuple[RidgePoint, RidgeMachine, float]:
-        """Return given weights with the ridge of these samples, the machine, and the slope that is left in log α.
 
-        Every step takes a factorisation, and ends where the slope is at most `options.tol` per sample.
+def ridge_curvature(problem: RidgeProblem, point: RidgePoint, apart: float = CURVATURE_STEP) -> float:
+    """Return the second derivative of the criterion in log α by the difference of two slopes."""
+    form = problem.form
+    assert isinstance(form, MatrixForm)
+    slopes = []
+    for sign in (-1.0, 1.0):
+        end = replace(point, alpha=point.alpha * float(np.exp(sign * apart)))
+        slopes.append(ridge_slope(problem, end, form.at(end.weights, end.alpha))[0])
+    return (slopes[1] - slopes[0]) / (2.0 * apart)
 
-        Parameters
-        ----------
-        at : RidgePoint
-            Where to start.
-        curvature : float
-            The second derivative of the criterion in log α to start with.
-        options : RidgeOptions
-            The priors, and when to stop.
-        """
-        K, _ = self._combine(at)
-        offset, weight = centre(K), self.targets.weight
-        # Single precision shows the slope where rounding is far below the ridge; graphics processors gain nothing.
-        lost = 1e-5 * float(np.linalg.norm(K)) if backend_of(K).name == "numpy" else np.inf
-        least_alpha = options.least_ridge * len(weight) * float(at.weights.sum())
-        search = LevelSearch(max(options.range[0], np.log(least_alpha)), options.range[1], curvature)
-        log_alpha, scale = float(np.log(at.alpha)), at.scale
-        for _ in range(options.ridge_steps):
-            point = replace(at, alpha=float(np.exp(log_alpha)), scale=scale)
-            ridge = point.alpha / weight
-            dtype = np.float32 if ridge.min() > lost else np.float64
-            system = RidgeSystem.of_centred(K, offset, ridge, dtype)
-            slope, scale = self.ridge_slope(point, system, options.scale_prior)
-            slope += 2.0 * options.alpha_prior * (log_alpha - options.alpha_mean)
-            slope = search.record(log_alpha, slope)
-            if abs(slope) <= options.tol * options.slope_count(self.targets):
-                break
-            log_alpha = search.next_point()
-        machine = self._machine(RidgeSystem.of_centred(K, offset, ridge), K, point)
-        if self.criterion == "evidence":
-            return point, machine, slope
-        point = replace(point, scale=self.targets.best_scale(machine.residuals, scale, options.scale_prior))
-        return point, replace(machine, value=self.targets.loss(machine.residuals, point.scale)[0]), slope
 
-    def _system(self, at: RidgePoint) -> tuple[RidgeSystem, dict[int, ArrayOrTensor], ArrayOrTensor]:
-        """Return the linear system, the matrices of the kernels whose widths are learned, and K, centred."""
-        K, own = self._combine(at)
-        return RidgeSystem.of(K, at.alpha / self.targets.weight), own, K
+def relearn_ridge(problem: RidgeProblem, point: RidgePoint, curvature: float) -> tuple[RidgePoint, RidgeMachine, float]:
+    """Return given weights with the ridge of these samples, the machine, and the slope that is left in log α.
 
-    def _combine(self, at: RidgePoint) -> tuple[ArrayOrTensor, dict[int, ArrayOrTensor]]:
-        """Return K in double precision, and the matrices of the kernels whose widths are learned."""
-        fixed = at.weights.copy()
-        fixed[list(self.widths)] = 0.0
-        K = combined_matrix(self.stack, fixed)
-        own = {m: one.matrix(at.log_widths[m]) for m, one in self.widths.items()}
-        for m, matrix in own.items():
-            backend_of(K).add_scaled(K, matrix, float(at.weights[m]))
-        return K, own
+    Every step takes a factorisation, and ends where the slope is at most `RidgeOptions.tol` per sample.
+
+    Parameters
+    ----------
+    problem : RidgeProblem
+        In matrices.
+    point : RidgePoint
+        Where to start.
+    curvature : float
+        The second derivative of the criterion in log α to start with.
+    """
+    form, targets, options = problem.form, problem.targets, problem.options
+    assert isinstance(form, MatrixForm)
+    K, _ = form.combine(point)
+    offset, weight = centre(K), targets.weight
+    # Single precision shows the slope where rounding is far below the ridge; graphics processors gain nothing.
+    least_ridge_of_single = np.inf
+    if backend_of(K).name == "numpy":
+        least_ridge_of_single = SINGLE_PRECISION_FROM * float(np.linalg.norm(K))
+    least_alpha = options.least_ridge * len(weight) * float(point.weights.sum())
+    search = LevelSearch(max(options.range[0], np.log(least_alpha)), options.range[1], curvature)
+    log_alpha, scale = float(np.log(point.alpha)), point.scale
+    for _ in range(options.ridge_steps):
+        point = replace(point, alpha=float(np.exp(log_alpha)), scale=scale)
+        ridge = point.alpha / weight
+        dtype = np.float32 if ridge.min() > least_ridge_of_single else np.float64
+        system = MatrixLeastSquares.of_centred(K, offset, ridge, dtype)
+        slope, scale = ridge_slope(problem, point, system)
+        slope += 2.0 * options.alpha_prior * (log_alpha - options.alpha_mean)
+        slope = search.record(log_alpha, slope)
+        if abs(slope) <= options.tol * options.slope_count(targets):
+            break
+        log_alpha = search.next_point()
+    exact = MatrixLeastSquares.of_centred(K, offset, ridge)
+    machine = form.solved_machine(exact, K, point, problem.loss_of(targets))
+    if options.criterion == "evidence":
+        return point, machine, slope
+    point = replace(point, scale=targets.best_scale(machine.residuals, scale, options.scale_prior))
+    return point, replace(machine, value=targets.loss(machine.residuals, point.scale)[0]), slope
 
 
 class LevelSearch:
@@ -767,151 +722,7 @@ class LevelSearch:
         return float(np.clip(following, self.lowest, self.highest))
 
 
-class FeatureForm:
-    """The criterion by features K_m = Z_m Z_mᵀ: n r² operations, and r³ for the evidence once ZᵀZ is known.
-
-    With Φ and B of `FeatureInverse` the outputs are Φ B Φᵀ diag(w) Y, and A Φ J = diag(w) Φ B J. The leave-one-out
-    errors of `rows` are judged; every sample is learned from.
-    """
-
-    def __init__(
-        self,
-        stack: FeatureStack,
-        targets: RidgeTargets,
-        criterion: str,
-        most_rows: int = RidgeOptions.left_out_rows,
-        least_groups: int = RidgeOptions.left_out_groups,
-    ) -> None:
-        self.stack, self.targets, self.criterion = stack, targets, criterion
-        Y, weight, n = targets.Y, targets.weight, stack.n_samples
-        self.factors = stack.factors(np.ones(stack.n_kernels))
-        self.normal = stack.backend.asarray(self.factors.normal_matrix(weight, precise=True))
-        weighted = weight[:, np.newaxis] * Y
-        self.right = np.vstack([self.factors.adjoint(weighted), weighted.sum(axis=0)])
-        self.square = float(np.sum(weighted * Y))
-        self.kernel = np.repeat(np.arange(stack.n_kernels), stack.widths)
-        if targets.groups is None:
-            self.groups = None
-            self.rows = targets.spread(most_rows)
-        else:
-            order, labels = targets.content_order, targets.labels
-            numbers = choose_groups(order, targets.groups, min(n, most_rows), least_groups, labels)
-            self.groups = [targets.groups[number] for number in numbers]
-            self.rows = np.concatenate(self.groups)
-        self.judged = with_constant(self.factors, self.rows) if criterion == "loo" else None
-        labels = None if targets.labels is None else targets.labels[self.rows]
-        self.left_out = RidgeTargets(targets.Y[self.rows], targets.weight[self.rows], labels)
-
-    def _solve(self, weights: Array, alpha: float) -> tuple[FeatureInverse, Array, Array]:
-        """Return B, Φᵀ diag(w) Y and θ = B Φᵀ diag(w) Y."""
-        backend = self.stack.backend
-        inverse = FeatureInverse.of(self.normal, weights[self.kernel], self.targets.weight, alpha)
-        b = backend.to_numpy(inverse.root)[:, np.newaxis] * self.right
-        return inverse, b, backend.to_numpy(inverse.B @ backend.asarray(b))
-
-    def judge(self, at: RidgePoint) -> Judged:
-        inverse, b, theta = self._solve(at.weights, at.alpha)
-        if self.criterion == "evidence":
-            return self._evidence(inverse, b, theta)
-        return self._left_out(inverse, at.scale, theta)
-
-    def _evidence(self, inverse: FeatureInverse, b: Array, theta: Array) -> Judged:
-        (n, c), alpha, R = self.targets.Y.shape, inverse.alpha, len(theta) - 1
-        # Rounding may leave nothing of targets without noise.
-        fit = max(self.square - float(np.sum(b * theta)), np.finfo(float).eps * self.square, 1e-30) / alpha
-        value, s2 = evidence_value(fit, inverse.log_det, n, c)
-        own = 1.0 - alpha * self.stack.backend.to_numpy(inverse.B.diagonal())[:R]
-        # W_mᵀ β = (Φᵀ A Y)_m = θ_m, as A W = diag(w) Φ B.
-        per_feature = 0.5 * (c * own - np.sum(theta[:R] ** 2, axis=1) / s2)
-        residual = (self.square - float(np.sum(b * theta)) - alpha * float(np.sum(theta[:R] ** 2))) / alpha
-        slope = 0.5 * (c * (n - 1 - float(own.sum())) - residual / s2)
-        return Judged(value, self._per_kernel(per_feature), slope)
-
-    def _left_out(self, inverse: FeatureInverse, scale: float, theta: Array) -> Judged:
-        t, R, backend = self.left_out, len(theta) - 1, self.stack.backend
-        system, groups = inverse.system(self.judged, t.weight), _consecutive(self.groups)
-        beta, w = self._coefficients(system, t.Y, theta), t.weight[:, np.newaxis]
-        r = system.residuals(beta, groups)
-        value, g, own = t.loss(r, scale)
-        u = system.residuals(g, groups)
-        squares = system.squares(w * u, w * r, groups)
-        across = backend.to_numpy(system.T.T @ backend.asarray(w * u))
-        per_feature = squares[:R] - np.sum(across[:R] * theta[:R], axis=1)
-        # Σ ridge_i (A u)_i β_i = Σ u_i (β_i − w_i T_i Φᵀβ), where Φᵀβ is θ but for the constant, which is zero.
-        moved = float(np.sum(u * beta)) - float(np.sum(across[:R] * theta[:R]))
-        slope = float(np.sum(g * r)) - float(squares[:R].sum()) - moved
-        return Judged(value, self._per_kernel(per_feature), slope, own)
-
-    def _per_kernel(self, features: Array) -> Array:
-        return np.bincount(self.kernel, features, self.stack.n_kernels).astype(np.float64)
-
-    def _parts(self) -> Iterator[tuple[Indices, Groups]]:
-        """Yield all samples in parts, or all groups, with the numbers of the samples of both."""
-        if self.targets.groups is None:
-            every = np.arange(self.stack.n_samples)
-            yield from ((every[part], None) for part in self.stack.strips(copied=True))
-            return
-        groups = self.targets.groups
-        ends = np.cumsum([len(S) for S in groups])
-        most = max(self.stack.options.strip_bytes // (8 * len(self.normal)), 1)
-        cuts = np.flatnonzero(np.diff(ends // most)) + 1
-        for i, j in pairwise([0, *cuts.tolist(), len(groups)]):
-            yield np.concatenate(groups[i:j]), groups[i:j]
-
-    def _coefficients(self, system: FeatureSystem, Y: Array, theta: Array) -> Array:
-        """Return β = (Y − Φθ) w/α of the samples of a system."""
-        outputs = self.stack.backend.to_numpy(system.Phi @ self.stack.backend.asarray(theta))
-        return np.asarray((system.weight / system.alpha)[:, np.newaxis] * (Y - outputs))
-
-    def machine(self, at: RidgePoint) -> RidgeMachine:
-        t, (inverse, _, theta) = self.targets, self._solve(at.weights, at.alpha)
-        beta, residuals = np.empty_like(t.Y), np.empty_like(t.Y)
-        for rows, groups in self._parts():
-            system = inverse.system(with_constant(self.factors, rows), t.weight[rows])
-            beta[rows] = self._coefficients(system, t.Y[rows], theta)
-            residuals[rows] = system.residuals(beta[rows], _consecutive(groups))
-        # The sums of a kernel without a weight are not read.
-        root = self.stack.backend.to_numpy(inverse.root)[:-1, np.newaxis]
-        sums = theta[:-1] / np.where(root > 0, root, 1.0)
-        value = self.judge(at).value if self.criterion == "evidence" else t.loss(residuals, at.scale)[0]
-        found = RidgeMachine(beta=beta, intercept=theta[-1], residuals=residuals, value=value)
-        return replace(found, sums=sums, covariance=inverse.covariance())
-
-    def residuals_left_out(self, at: RidgePoint) -> Array:
-        """Return the residuals of samples left out."""
-        return self.machine(at).residuals
-
-    def covariance(self, weights: Array, alpha: float) -> Array:
-        """Return that of `FeatureInverse`."""
-        return self._solve(weights, alpha)[0].covariance()
-
-
-def _consecutive(groups: Groups) -> Groups:
-    """Return where the samples of groups are once all are put one after the other."""
-    return groups and np.split(np.arange(sum(map(len, groups))), np.cumsum([len(S) for S in groups[:-1]]))
-
-
-@dataclass(frozen=True)
-class LeftOutPairs:
-    """The machine of all pairs, and what is known of pairs left out.
-
-    Attributes
-    ----------
-    beta, probed : ndarray of shape (n, c) and (n, s)
-        A times the targets, and A times the random signs.
-    residuals : ndarray of shape (n, c)
-        Of pairs left out.
-    tau : float
-        The mean of A_ii / w_i.
-    unsolved : float
-        The largest relative residual of the linear systems.
-    """
-
-    beta: Array
-    probed: Array
-    residuals: Array
-    tau: float
-    unsolved: float
+# Kernels of pairs -----------------------------------------------------------------------------------------------------
 
 
 class PairForm:
@@ -923,6 +734,7 @@ class PairForm:
     """
 
     def __init__(self, stack: PairStack, targets: RidgeTargets, options: RidgeOptions) -> None:
+        self.stack, self.options = stack, options
         if options.criterion != "loo":
             raise ValueError(
                 f"criterion={options.criterion!r}: {stack.form}, but the evidence needs a matrix of all pairs; use "
@@ -933,23 +745,22 @@ class PairForm:
                 f"groups: {stack.form}, so groups of pairs cannot be left out together; choose alpha by "
                 "cross-validation with PairSplit, or fit to fewer pairs."
             )
-        self.stack, self.targets = stack, targets
+        self.Y, self.weight = targets.Y, targets.weight
         count = min(max(2, -(-options.probe_signs // stack.n_samples)), options.most_probes)
         signs = np.random.RandomState(0).choice([-1.0, 1.0], (stack.n_samples, count))
         self.probes = signs / np.sqrt(targets.weight)[:, np.newaxis]
-        self.options = options
         self.accuracy = BlockOptions(cg_steps=options.product_steps, cg_tol=options.product_tol)
         #: The largest α / Σ η so far at which the members' preconditioner left a system unsolved.
         self.unsolved_ridge = 0.0
 
-    def _solve(self, gram: PairGram, at: RidgePoint, right: Array) -> tuple[Array, Array]:
+    def _solve(self, gram: PairGram, point: RidgePoint, right: Array) -> tuple[Array, Array]:
         """Return A times the right-hand sides, and the relative residuals.
 
         The preconditioner of the members costs next to nothing, and is enough where the ridge is not small. Where it
         was not, systems of the same search with a ridge as small have the strong one at once.
         """
-        ridge, options = at.alpha / self.targets.weight, self.options
-        relative_ridge = at.alpha / float(at.weights.sum())
+        ridge, options = point.alpha / self.weight, self.options
+        relative_ridge = point.alpha / float(point.weights.sum())
 
         def times(p: Array) -> Array:
             return np.asarray(gram.products(p) + ridge[:, np.newaxis] * p)
@@ -966,46 +777,52 @@ class PairForm:
             self.unsolved_ridge = relative_ridge
         return solve(gram.strong_preconditioner(ridge), solution, options.product_rounds)
 
-    def _left_out(self, gram: PairGram, at: RidgePoint) -> LeftOutPairs:
-        """Return the machine of all pairs, and the residuals of pairs left out."""
-        t = self.targets
-        solution, unsolved = self._solve(gram, at, np.column_stack([t.Y, self.probes]))
-        beta, probed = np.split(solution, [t.Y.shape[1]], axis=1)
-        tau = max(float(np.sum(self.probes * probed)) / probed.size, np.finfo(float).tiny)
-        residuals = beta / (tau * t.weight[:, np.newaxis])
-        return LeftOutPairs(beta, probed, residuals, tau, float(unsolved.max()))
-
-    def judge(self, at: RidgePoint) -> Judged:
-        t, ridge, gram = self.targets, (at.alpha / self.targets.weight)[:, np.newaxis], self._combine(at)
-        pairs = self._left_out(gram, at)
-        beta, U, r, tau = pairs.beta, pairs.probed, pairs.residuals, pairs.tau
-        value, g, in_scale = t.loss(r, at.scale)
-        H, _ = self._solve(gram, at, g / (tau * t.weight[:, np.newaxis]))
+    def judge(self, point: RidgePoint, loss: Loss | None) -> Judged:
+        """Return the loss of the residuals of pairs left out, and its slopes."""
+        assert loss is not None
+        weight, gram = self.weight, self._combine(point)
+        ridge = (point.alpha / weight)[:, np.newaxis]
+        beta, U, tau, _ = self._solve_machine(gram, point)
+        r = beta / (tau * weight[:, np.newaxis])
+        value, g, in_scale = loss(r, point.scale)
+        H, _ = self._solve(gram, point, g / (tau * weight[:, np.newaxis]))
         # dβ = −A dM β and dτ = −Σ_j u_jᵀ dM u_j / (n s).
-        share = float(np.sum(g * r)) / (tau * U.size)
-        slopes = share * self.stack.bilinear_forms(U, U) - self.stack.bilinear_forms(H, beta)
-        in_alpha = share * float(np.sum(ridge * U * U)) - float(np.sum(ridge * H * beta))
-        return Judged(value, at.weights * slopes, in_alpha, in_scale)
+        slope_in_tau = float(np.sum(g * r)) / (tau * U.size)
+        slopes = slope_in_tau * self.stack.bilinear_forms(U, U) - self.stack.bilinear_forms(H, beta)
+        in_alpha = slope_in_tau * float(np.sum(ridge * U * U)) - float(np.sum(ridge * H * beta))
+        return Judged(value, point.weights * slopes, in_alpha, in_scale)
 
-    def residuals_left_out(self, at: RidgePoint) -> Array:
-        """Return the residuals of pairs left out, as `_left_out` approximates them."""
-        return self._left_out(self._combine(at), at).residuals
+    def residuals_left_out(self, point: RidgePoint) -> Array:
+        """Return the residuals of pairs left out, their A_ii approximated."""
+        beta, _, tau, _ = self._solve_machine(self._combine(point), point)
+        return beta / (tau * self.weight[:, np.newaxis])
 
-    def machine(self, at: RidgePoint) -> RidgeMachine:
-        t, gram = self.targets, self._combine(at)
-        pairs = self._left_out(gram, at)
-        missed = t.Y - gram.products(pairs.beta) - (at.alpha / t.weight)[:, np.newaxis] * pairs.beta
-        is_solved = pairs.unsolved <= self.options.product_residual
+    def machine(self, point: RidgePoint, loss: Loss | None) -> RidgeMachine:
+        """Return the machine, its value that of the loss of all residuals."""
+        assert loss is not None
+        gram, weight = self._combine(point), self.weight[:, np.newaxis]
+        beta, _, tau, unsolved = self._solve_machine(gram, point)
+        residuals = beta / (tau * weight)
+        missed = self.Y - gram.products(beta) - (point.alpha / weight) * beta
+        is_solved = unsolved <= self.options.product_residual
         return RidgeMachine(
-            beta=pairs.beta,
+            beta=beta,
             intercept=missed.mean(axis=0),
-            residuals=pairs.residuals,
-            value=t.loss(pairs.residuals, at.scale)[0],
-            unsolved=0.0 if is_solved else pairs.unsolved,
+            residuals=residuals,
+            value=loss(residuals, point.scale)[0],
+            unsolved=0.0 if is_solved else unsolved,
         )
 
-    def _combine(self, at: RidgePoint) -> PairGram:
-        return cast(PairGram, self.stack.combine(at.weights))
+    def _solve_machine(self, gram: PairGram, point: RidgePoint) -> tuple[Array, Array, float, float]:
+        """Return β = A Y, A times the random signs, τ, and the largest relative residual of the systems."""
+        solution, residuals = self._solve(gram, point, np.column_stack([self.Y, self.probes]))
+        beta, probed = np.split(solution, [self.Y.shape[1]], axis=1)
+        tau = max(float(np.sum(self.probes * probed)) / probed.size, np.finfo(float).tiny)
+        return beta, probed, tau, float(residuals.max())
+
+    def _combine(self, point: RidgePoint) -> PairGram:
+        """Return the kernel of all pairs at given weights."""
+        return cast(PairGram, self.stack.combine(point.weights))
 
 
 #: What judges weights, ridge and widths (`judge`), and returns the machine in the end (`machine`).
@@ -1013,15 +830,48 @@ RidgeForm = MatrixForm | FeatureForm | PairForm
 
 
 class RidgeProblem:
-    """The criterion with its priors, as a function of the logarithms of weights, ridge, scale and widths."""
+    """The criterion with its priors, as a function of the logarithms of weights, ridge, scale and widths.
+
+    Parameters
+    ----------
+    form : RidgeForm
+        The kernels, with the weights of the samples and the targets.
+    targets : RidgeTargets
+        The same targets, and what judges their outputs.
+    options : RidgeOptions
+        The criterion and its priors.
+    judged : RidgeTargets, optional
+        Those whose residuals are judged during the search; by default all.
+    widths : dict of int to RadialWidths, optional
+        The kernels that have widths to learn.
+    """
 
     def __init__(
-        self, form: RidgeForm, options: RidgeOptions, widths: Mapping[int, RadialWidths] | None = None
+        self,
+        form: RidgeForm,
+        targets: RidgeTargets,
+        options: RidgeOptions,
+        judged: RidgeTargets | None = None,
+        widths: Mapping[int, RadialWidths] | None = None,
     ) -> None:
-        self.form, self.n_kernels, self.options = form, form.stack.n_kernels, options
+        self.form, self.targets, self.options = form, targets, options
+        self.judged = targets if judged is None else judged
+        self.n_kernels = form.stack.n_kernels
         # What the log-loss multiplies outputs with.
-        self.has_scale = options.criterion == "loo" and form.targets.labels is not None
-        self.widths, self.least_ridge = dict(widths or {}), options.least_ridge * form.targets.Y.shape[0]
+        self.has_scale = options.criterion == "loo" and targets.labels is not None
+        self.widths, self.least_ridge = dict(widths or {}), options.least_ridge * targets.Y.shape[0]
+
+    def loss_of(self, targets: RidgeTargets) -> Loss | None:
+        """Return what the criterion makes of residuals of samples left out; None for the evidence."""
+        return None if self.options.criterion == "evidence" else targets.loss
+
+    def judge(self, point: RidgePoint) -> Judged:
+        """Return the criterion without its priors, and its slopes."""
+        return self.form.judge(point, self.loss_of(self.judged))
+
+    def machine(self, point: RidgePoint) -> RidgeMachine:
+        """Return the machine, its value without the priors."""
+        return self.form.machine(point, self.loss_of(self.targets))
 
     def read(self, x: Array) -> RidgePoint:
         """Return the parameters."""
@@ -1035,16 +885,17 @@ class RidgeProblem:
 
     def value(self, x: Array) -> tuple[float, Array]:
         """Return the criterion with its priors, and its slopes."""
-        at = self.read(x)
-        found, (prior, pull) = self.form.judge(at), self.prior(x)
-        by_weights = found.weights + found.alpha * self.least_ridge * at.weights / at.alpha
-        in_alpha = found.alpha * float(np.exp(x[self.n_kernels])) / at.alpha
-        in_scale = found.scale if self.has_scale else 0.0
-        return found.value + prior, np.concatenate([by_weights, [in_alpha, in_scale], *found.widths]) + pull
+        point = self.read(x)
+        judged, (prior, pull) = self.judge(point), self.prior(x)
+        by_weights = judged.weights + judged.alpha * self.least_ridge * point.weights / point.alpha
+        in_alpha = judged.alpha * float(np.exp(x[self.n_kernels])) / point.alpha
+        in_scale = judged.scale if self.has_scale else 0.0
+        slopes = np.concatenate([by_weights, [in_alpha, in_scale], *judged.widths])
+        return judged.value + prior, slopes + pull
 
-    def machine(self, x: Array, found: RidgeMachine) -> dict[str, Any]:
-        """Return the fields of the machine at x, the priors added to its criterion."""
-        return vars(replace(found, value=found.value + self.prior(x)[0]))
+    def with_prior(self, x: Array, machine: RidgeMachine) -> RidgeMachine:
+        """Return the machine at x, the priors added to its criterion."""
+        return replace(machine, value=machine.value + self.prior(x)[0])
 
     def at_mode_of_prior(self, x: Array, free: Mask) -> Array:
         """Return x with the logarithms of weights, ridge and scale that are free at their largest prior."""

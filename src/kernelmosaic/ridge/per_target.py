@@ -20,7 +20,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,19 +34,44 @@ from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.ridge.learning import RidgeOptions, centre_and_unit
-from kernelmosaic.solvers.leave_one_out import (
-    FeatureInverse,
-    FeatureSystem,
-    Groups,
-    RidgeSystem,
-    combined_matrix,
-    with_constant,
-)
+from kernelmosaic.solvers.least_squares import FeatureForm, Groups, LeastSquares, MatrixForm
 
 #: Most Σ_m γ_m tr K_m: the ridge is at least this share of n times the weights, as `RidgeOptions.least_ridge` has it.
 MOST_RATIO = 1.0 / RidgeOptions.least_ridge
 #: Most of a target, in standard deviations, that the linear system of its own ratios may leave.
 MOST_RESIDUAL = 1e-3
+#: Most steps of conjugate gradients for a target of its own: the factorised centre of its group is a close inverse.
+REFINE_STEPS = 50
+#: Power of the rounding of the targets at which these steps end, relative to their start: 2e-12 in double precision,
+#: 6e-6 in single precision.
+REFINE_POWER = 0.75
+#: Least tr(YᵀAY), in roundings of the squared size of the targets: below, no digit of it is known.
+LEAST_FIT_ROUNDINGS = 10.0
+#: Least squared error of a target whose logarithm is taken: of constant targets it is zero.
+LEAST_ERROR = 1e-30
+#: Parts in which coefficients in single precision are computed in double, so that the copies take little room.
+EXACT_PARTS = 8
+#: Bytes of a batch of targets on the host and on a device, where `TargetOptions.batch_bytes` is None.
+HOST_BATCH_BYTES, DEVICE_BATCH_BYTES = 2**25, 2**28
+#: Targets whose posterior means are computed at once.
+MEANS_AT_ONCE = 1000
+#: Added to the diagonal of the covariance of kriging, of unit variance, whose eigenvalues fall below rounding.
+KRIGING_NUGGET = 1e-6
+#: Nats above the least value within which errors of interpolation count, and their largest square, in nats².
+KRIGING_RANGE, KRIGING_CAP = 10.0, 400.0
+#: Candidates for each kernel from which the trend of kriging may have squares.
+CANDIDATES_FOR_SQUARES = 4
+#: Steps of EM from which on frequencies hardly change, and the least frequency or likelihood that is not zero:
+#: arithmetic of numbers near the smallest is slow.
+EM_STEPS, LEAST_FREQUENCY = 50, 1e-20
+#: Steps of k-means.
+KMEANS_STEPS = 20
+#: γ₀ of points, in units of the γ at which the eigenvalues of a kernel exceed one.
+POINT_KNEES = 0.3
+#: How much wider points are spread in the first round, which knows the least.
+FIRST_SPREAD = 1.5
+#: Ratios of a target without any kernel, in units of γ₀: shares need a sum.
+LEAST_RATIO = 1e-6
 
 
 @dataclass(frozen=True)
@@ -178,8 +203,12 @@ def learn_target_weights(
     TargetsLearned
     """
     targets = TargetBatches(Y, weight, stack.backend, options)
-    systems = FeatureSystems(stack, targets) if isinstance(stack, FeatureStack) else MatrixSystems(stack, targets)
-    search, none = _Candidates(systems, targets, criterion, groups), np.zeros((0, stack.n_kernels))
+    form: MatrixForm | FeatureForm
+    if isinstance(stack, FeatureStack):
+        form = FeatureForm.of_all_samples(stack, weight, targets.dtype)
+    else:
+        form = MatrixForm(stack, weight, dtype=targets.dtype)
+    search, none = _Candidates(form, targets, criterion, groups), np.zeros((0, stack.n_kernels))
     (n, T), rounds, fixed = Y.shape, list(options.sizes[1:]), not options.sizes
     if rounds and T * n**3 <= options.operations:
         rounds[-1] = T
@@ -282,7 +311,7 @@ class TargetBatches:
         n, T = Y.shape
         self.means, self.units = np.empty(T), np.empty(T)
         self.dtype: DType = np.dtype(np.float32 if backend_of(Y).dtype(Y) == np.float32 else np.float64)
-        most = options.batch_bytes or (2**25 if backend is NUMPY else 2**28)
+        most = options.batch_bytes or (HOST_BATCH_BYTES if backend is NUMPY else DEVICE_BATCH_BYTES)
         self.batches = list(row_strips(T, most // (self.dtype.itemsize * n)))
         # Beside the targets there are their coefficients.
         room = default_budget(backend) if options.kept_bytes is None else options.kept_bytes
@@ -316,68 +345,6 @@ def _placed(Y: ArrayOrTensor, backend: Backend) -> ArrayOrTensor:
 # What a candidate is judged by ----------------------------------------------------------------------------------------
 
 
-class MatrixSystems:
-    """Systems by matrices of all pairs of samples: n³ operations, and n² for a target."""
-
-    def __init__(self, stack: MatrixStack, targets: TargetBatches) -> None:
-        self.stack, self.targets = stack, targets
-        self.weight = stack.backend.asarray(targets.weight, targets.dtype)[:, None]
-
-    def sizes(self) -> tuple[Array, Array]:
-        """Return of every kernel its trace, and the sum of the squares of its entries."""
-        n, backend = self.stack.n_samples, self.stack.backend
-        traces, squares = np.zeros((2, self.stack.n_kernels))
-        for strip in self.stack.row_strips(n):
-            for m, block in self.stack.placed_blocks(range(self.stack.n_kernels), strip, slice(0, n)):
-                exact = backend.astype(block, np.float64)
-                traces[m] += float(exact[:, strip].diagonal().sum())
-                squares[m] += float((exact * exact).sum())
-        return traces, squares
-
-    @cached_property
-    def matrices(self) -> list[ArrayOrTensor]:
-        """The kernels in the precision of the targets."""
-        n, place = self.stack.n_samples, self.stack.backend.astype
-        blocks = dict(self.stack.placed_blocks(range(self.stack.n_kernels), slice(0, n), slice(0, n)))
-        return [place(blocks[m], self.targets.dtype) for m in range(self.stack.n_kernels)]
-
-    def products(self, V: ArrayOrTensor, gammas: ArrayOrTensor) -> ArrayOrTensor:
-        """Return M v for columns v of V, each with γ of its own, (P, columns)."""
-        return sum((K @ (V * gamma) for K, gamma in zip(self.matrices, gammas, strict=True)), V / self.weight)
-
-    def at(self, gamma: Array) -> RidgeSystem:
-        """Return the system of a candidate."""
-        return RidgeSystem.of(combined_matrix(self.stack, gamma), 1.0 / self.targets.weight)
-
-
-class FeatureSystems:
-    """The same by features K_m = Z_m Z_mᵀ, r of all kernels together: n r² operations, and 2 n r for a target."""
-
-    def __init__(self, stack: FeatureStack, targets: TargetBatches) -> None:
-        self.targets, self.backend, n = targets, stack.backend, stack.n_samples
-        self.kernel = np.repeat(np.arange(stack.n_kernels), stack.widths)
-        self.Z = with_constant(stack.factors(np.ones(stack.n_kernels)), np.arange(n))
-        weight = self.backend.asarray(targets.weight)[:, None]
-        self.normal = self.Z.T @ (weight * self.Z)
-        self.placed = tuple(self.backend.astype(one, targets.dtype) for one in (self.Z, weight))
-
-    def sizes(self) -> tuple[Array, Array]:
-        """As in `MatrixSystems`."""
-        products = self.backend.to_numpy(self.Z.T @ self.Z)
-        parts = [products[np.ix_(own, own)] for m in range(self.kernel.max() + 1) for own in [self.kernel == m]]
-        return np.array([one.trace() for one in parts]), np.array([(one**2).sum() for one in parts])
-
-    def products(self, V: ArrayOrTensor, gammas: ArrayOrTensor) -> ArrayOrTensor:
-        """As in `MatrixSystems`."""
-        Z = self.placed[0][:, :-1]
-        return V / self.placed[1] + Z @ (gammas[self.backend.index(self.kernel)] * (Z.T @ V))
-
-    def at(self, gamma: Array) -> FeatureSystem:
-        """As in `MatrixSystems`."""
-        weight = self.targets.weight
-        return FeatureInverse.of(self.normal, gamma[self.kernel], weight).system(self.Z, weight)
-
-
 class _Candidates:
     """The criterion of all targets at every candidate so far, and for each target the machine of the best.
 
@@ -385,16 +352,14 @@ class _Candidates:
     exceed one: tr K / ‖K‖², one over their mean, each counted by its size.
     """
 
-    def __init__(
-        self, systems: MatrixSystems | FeatureSystems, targets: TargetBatches, criterion: str, groups: Groups
-    ) -> None:
-        self.systems, self.targets, self.criterion, self.groups = systems, targets, criterion, groups
+    def __init__(self, form: MatrixForm | FeatureForm, targets: TargetBatches, criterion: str, groups: Groups) -> None:
+        self.form, self.targets, self.criterion, self.groups = form, targets, criterion, groups
         n, T = targets.Y.shape
         self.gammas: list[Array] = []
         self.found: list[Array] = []
         self.history: list[float] = []
         # Of a kernel of zeros any γ will do.
-        traces, squares = (np.where(one > n * np.finfo(float).tiny, one, n) for one in systems.sizes())
+        traces, squares = (np.where(one > n * np.finfo(float).tiny, one, n) for one in form.sizes())
         self.traces = traces
         self.units, self.knees = n / traces, traces / squares
         self.best, self.ratios = np.full(T, np.inf), np.zeros((T, len(self.units)))
@@ -407,12 +372,12 @@ class _Candidates:
     def add(self, gamma: Array) -> None:
         """Judge a candidate for all targets."""
         self.gammas.append(np.array(gamma, dtype=np.float64))
-        self.found.append(self._judge(self.systems.at(self.gammas[-1]), np.arange(len(self.best))))
+        self.found.append(self._judge(self.form.at(self.gammas[-1]), np.arange(len(self.best))))
 
     def refine(self, between: _Interpolated, z: Array, members: Indices) -> None:
         """Judge the centre of a group of targets for these, and their own posterior means from there."""
         self.gammas.append(between.ratios(z[members].mean(axis=0, keepdims=True))[0])
-        system, own = self.systems.at(self.gammas[-1]), between.ratios(z[members])
+        system, own = self.form.at(self.gammas[-1]), between.ratios(z[members])
         centre, known = self._judge(system, members), np.array([x[:, members] for x in self.found])
         at_centre = between.kriging.weights(self.gammas[-1][np.newaxis])
         found = centre + np.einsum("ts,skt->kt", between.kriging.weights(own) - at_centre, known)
@@ -420,9 +385,10 @@ class _Candidates:
         missed = np.sqrt(np.mean((centre[0] - at_centre[0] @ known[:, 0]) ** 2))
         better = np.flatnonzero(found[0] < self.best[members] - missed)
         targets, backend = self.targets, self.targets.backend
-        at, accuracy = members[better], BlockOptions(cg_steps=50, cg_tol=float(np.finfo(targets.dtype).eps) ** 0.75)
+        at = members[better]
+        accuracy = BlockOptions(cg_steps=REFINE_STEPS, cg_tol=float(np.finfo(targets.dtype).eps) ** REFINE_POWER)
         for k, some, Y in self._parts(at):
-            times = partial(self.systems.products, gammas=backend.asarray(own[better[some]].T, targets.dtype))
+            times = partial(self.form.products, gammas=backend.asarray(own[better[some]].T, targets.dtype))
             # A maps constants to zero, and a matrix near M⁻¹ does not.
             beta = conjugate_gradients(times, lambda r: system.times(r) + r.mean(0), Y, accuracy, sums=True)
             missed = Y - times(beta)
@@ -437,7 +403,7 @@ class _Candidates:
             self._keep(k, numbers, found[:, better[some]][:, solved], beta[:, columns], constants[columns])
             self.ratios[numbers], self.moved[numbers] = own[better[some]][solved], True
 
-    def _judge(self, system: RidgeSystem | FeatureSystem, numbers: Indices) -> Array:
+    def _judge(self, system: LeastSquares, numbers: Indices) -> Array:
         """Keep the machines of the last candidate where they are best; return criteria and log errors, (2, targets)."""
         targets, backend, n = self.targets, self.targets.backend, len(self.targets.weight)
         constants = backend.asarray(system.constants, targets.dtype)
@@ -449,7 +415,7 @@ class _Candidates:
             found[0, some] = 0.5 * targets.weight.sum() * found[1, some]
             if self.criterion == "evidence":
                 # Of YᵀAY no digits are left where it is below the rounding of the targets' squares.
-                least = 10.0 * float(np.finfo(targets.dtype).eps) * (Y * Y).sum(0)
+                least = LEAST_FIT_ROUNDINGS * float(np.finfo(targets.dtype).eps) * (Y * Y).sum(0)
                 fit = backend.xp.maximum((Y * beta).sum(0), least)
                 fit = np.asarray(backend.to_numpy(fit), np.float64) / (n - 1)
                 found[0, some] = 0.5 * (n - 1) * _log(fit) + 0.5 * system.log_det
@@ -464,16 +430,14 @@ class _Candidates:
                 self.ratios[at] = self.gammas[-1]
         return found
 
-    def _exact_coefficients(
-        self, system: RidgeSystem | FeatureSystem, Y: ArrayOrTensor, columns: Indices
-    ) -> ArrayOrTensor:
+    def _exact_coefficients(self, system: LeastSquares, Y: ArrayOrTensor, columns: Indices) -> ArrayOrTensor:
         """Return A Y of some columns, multiplied in double precision, in single precision.
 
         A Y is a small difference of large numbers, of which products in single precision keep too few digits.
         """
         backend = self.targets.backend
         beta = backend.zeros((len(Y), len(columns)), self.targets.dtype)
-        for strip in row_strips(len(columns), -(-len(columns) // 8)):
+        for strip in row_strips(len(columns), -(-len(columns) // EXACT_PARTS)):
             exact = backend.astype(Y[:, backend.index(columns[strip])], np.float64)
             beta[:, strip] = backend.astype(system.times(exact), self.targets.dtype)
         return beta
@@ -524,7 +488,7 @@ class _Candidates:
 
 def _log(values: Array) -> Array:
     """Return logarithms; of a constant target, whose residuals are zero, a number that is the same for all."""
-    return np.asarray(np.log(np.maximum(values, 1e-30)))
+    return np.asarray(np.log(np.maximum(values, LEAST_ERROR)))
 
 
 # Where to try next ----------------------------------------------------------------------------------------------------
@@ -575,7 +539,7 @@ class Kriging:
         z = self._read(gammas)
         self.scale = float(z.std(axis=0).mean()) or 1.0
         self.z, self.centre = z / self.scale, z.mean(axis=0) / self.scale
-        inverse = np.linalg.inv(self._covariance(self.z) + 1e-6 * np.eye(len(z)))
+        inverse = np.linalg.inv(self._covariance(self.z) + KRIGING_NUGGET * np.eye(len(z)))
         H = self._trend(self.z)
         self.by_trend = np.linalg.pinv(H.T @ inverse @ H) @ H.T @ inverse
         self.by_covariance = inverse - inverse @ H @ self.by_trend
@@ -605,13 +569,13 @@ class Kriging:
 
 def fit_kriging(gammas: Array, values: Array, knees: Array) -> Kriging:
     """Return the interpolation with the least errors where values are within ten nats of their least."""
-    near = values - values.min(axis=0) < 10.0
+    near = values - values.min(axis=0) < KRIGING_RANGE
 
     def misses(one: Kriging) -> float:
-        return float(np.mean(np.minimum(one.errors(values)[near] ** 2, 400.0)))
+        return float(np.mean(np.minimum(one.errors(values)[near] ** 2, KRIGING_CAP)))
 
     kinds = [(False, 0.2), (False, 0.6), (False, 2.0), (True, 0.3), (True, 1.0), (True, 4.0)]
-    trends = (False, True) if len(gammas) > 4 * gammas.shape[1] else (False,)
+    trends = (False, True) if len(gammas) > CANDIDATES_FOR_SQUARES * gammas.shape[1] else (False,)
     tried = (
         Kriging(gammas, factor * knees, bounded, squares, length)
         for bounded, factor in kinds
@@ -621,14 +585,14 @@ def fit_kriging(gammas: Array, values: Array, knees: Array) -> Kriging:
     return min(tried, key=misses)
 
 
-def learn_frequencies(values: Array, steps: int = 50) -> Array:
+def learn_frequencies(values: Array, steps: int = EM_STEPS) -> Array:
     """Return how frequent points are among targets, by EM, for criteria in nats of shape (points, targets)."""
     likelihoods = np.exp(values.min(axis=0) - values)
-    likelihoods[likelihoods < 1e-20] = 0.0  # arithmetic of numbers near the smallest is slow
+    likelihoods[likelihoods < LEAST_FREQUENCY] = 0.0
     found = np.full(len(values), 1.0 / len(values))
     for _ in range(steps):
         found *= likelihoods @ (1.0 / (len(likelihoods.T) * (found @ likelihoods)))
-        np.maximum(found, 1e-20, out=found)
+        np.maximum(found, LEAST_FREQUENCY, out=found)
     return found
 
 
@@ -638,7 +602,7 @@ def find_centres(z: Array, count: int, rng: np.random.RandomState) -> Array:
         return z
     # A group without points keeps its centre.
     with warnings.catch_warnings(action="ignore", category=UserWarning):
-        return np.asarray(kmeans2(z, z[rng.permutation(len(z))[:count]], 20, minit="matrix")[0])
+        return np.asarray(kmeans2(z, z[rng.permutation(len(z))[:count]], KMEANS_STEPS, minit="matrix")[0])
 
 
 class _Interpolated:
@@ -666,13 +630,13 @@ class _Interpolated:
     def __init__(
         self, search: _Candidates, rng: np.random.RandomState, options: TargetOptions, everywhere: bool
     ) -> None:
-        self.search, self.knees, gammas = search, 0.3 * search.knees, np.array(search.gammas)
+        self.search, self.knees, gammas = search, POINT_KNEES * search.knees, np.array(search.gammas)
         self.some = rng.permutation(len(search.best))[: options.learned_from]
         known = search.above_best(self.some)
         self.kriging = fit_kriging(gammas, known[:, : options.fitted_to], search.knees)
         frequent = learn_frequencies(known)
         at = rng.choice(len(gammas), options.points, p=frequent / frequent.sum())
-        spread = options.spread * (1.5 if everywhere else 1.0)
+        spread = options.spread * (FIRST_SPREAD if everywhere else 1.0)
         z = np.maximum(np.log1p(gammas[at] / self.knees) + spread * rng.normal(size=gammas[at].shape), 0.0)
         z[rng.uniform(size=z.shape) < options.zeros] = 0.0
         if everywhere:
@@ -692,7 +656,7 @@ class _Interpolated:
         weights, z = place(self.weights), place(self.z)
         prior = place(np.log(self.frequencies + np.finfo(float).tiny))[:, None]
         means = np.empty((len(targets), self.z.shape[1]))
-        for part in row_strips(len(targets), 1000):
+        for part in row_strips(len(targets), MEANS_AT_ONCE):
             odds = prior - weights @ place(self.search.above_best(targets[part]))
             odds = xp.exp(odds - xp.amax(odds, 0))
             means[part] = backend.to_numpy((odds.T @ z) / odds.sum(0)[:, None])
@@ -702,7 +666,7 @@ class _Interpolated:
         """Return γ."""
         found = self.knees * np.expm1(z)
         # Without any kernel there are no shares.
-        found[found.sum(axis=1) <= 0.0] = 1e-6 * self.knees
+        found[found.sum(axis=1) <= 0.0] = LEAST_RATIO * self.knees
         # Beyond, as targets without noise would have it, the rounding of linear systems shows in predictions.
         sizes = found @ self.search.traces
         found *= np.minimum(1.0, MOST_RATIO / sizes)[:, np.newaxis]

@@ -1,4 +1,4 @@
-"""Closed-form leave-one-out errors and evidence: n refits, finite differences, scikit-learn's own."""
+"""Systems in matrices and in features by plain algebra; leave-one-out errors and evidence by refits and differences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
-from kernelmosaic.solvers.leave_one_out import RidgeSystem, class_loss, evidence, squared_loss
+from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.solvers.least_squares import (
+    FeatureForm,
+    MatrixForm,
+    MatrixLeastSquares,
+    class_loss,
+    evidence,
+    squared_loss,
+)
 
 
 def make(seed=0, n=24, c=1):
@@ -33,7 +42,7 @@ def refitted(K, Y, ridge, left_out):
 @pytest.mark.parametrize("c", [1, 3])
 def test_residuals_are_those_of_n_refits(c):
     K, Y, _, ridge = make(1, c=c)
-    system = RidgeSystem.of(K.copy(), ridge)
+    system = MatrixLeastSquares.of(K.copy(), ridge)
     wanted = np.vstack([refitted(K, Y, ridge, [i]) for i in range(len(K))])
     assert_allclose(system.residuals(system.A @ Y), wanted, rtol=1e-8, atol=1e-9)
 
@@ -41,7 +50,7 @@ def test_residuals_are_those_of_n_refits(c):
 def test_groups_are_left_out_together():
     K, Y, _, ridge = make(2, c=2)
     groups = [np.array(g) for g in ([0, 5, 7], [1], [2, 3], list(range(8, 24)), [4, 6])]
-    system = RidgeSystem.of(K.copy(), ridge)
+    system = MatrixLeastSquares.of(K.copy(), ridge)
     wanted = np.empty_like(Y)
     for S in groups:
         wanted[S] = refitted(K, Y, ridge, S)
@@ -50,7 +59,7 @@ def test_groups_are_left_out_together():
 
 def left_out(K, ridge, Y, loss, groups):
     """Return a loss of the samples left out, and its slope in K."""
-    system = RidgeSystem.of(K.copy(), ridge)
+    system = MatrixLeastSquares.of(K.copy(), ridge)
     beta = system.times(Y)
     r = system.residuals(beta, groups)
     value, g = loss(r)[:2]
@@ -72,8 +81,8 @@ def criteria(groups):
         ),
     }
     if groups is None:
-        named["evidence"] = lambda K: evidence(RidgeSystem.of(K.copy(), ridge), Y)
-        named["evidence, given noise"] = lambda K: evidence(RidgeSystem.of(K.copy(), ridge), Y3, 0.7)
+        named["evidence"] = lambda K: evidence(MatrixLeastSquares.of(K.copy(), ridge), Y)
+        named["evidence, given noise"] = lambda K: evidence(MatrixLeastSquares.of(K.copy(), ridge), Y3, 0.7)
     return K, named
 
 
@@ -96,7 +105,7 @@ def test_the_slope_is_the_derivative_in_every_direction(groups):
 def test_the_slope_in_the_scale():
     K, Y, weight, ridge = make(4, c=3)
     labels = Y.argmax(axis=1)
-    system, Z = RidgeSystem.of(K.copy(), ridge), np.eye(3)[Y.argmax(axis=1)]
+    system, Z = MatrixLeastSquares.of(K.copy(), ridge), np.eye(3)[Y.argmax(axis=1)]
     r = system.residuals(system.times(Z))
     at = lambda a: class_loss(r, Z, labels, np.exp(a), weight)  # noqa: E731
     assert at(0.4)[2] == pytest.approx((at(0.4 + 1e-6)[0] - at(0.4 - 1e-6)[0]) / 2e-6, rel=1e-6)
@@ -109,7 +118,7 @@ def test_the_evidence_is_the_restricted_likelihood():
     Q = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, 1:]]))[0][:, 1:]
     s2 = 0.7
     density = multivariate_normal(np.zeros(n - 1), s2 * Q.T @ (K + np.diag(ridge)) @ Q).logpdf(Q.T @ Y[:, 0])
-    ours = -evidence(RidgeSystem.of(K.copy(), ridge), Y, s2)[0]
+    ours = -evidence(MatrixLeastSquares.of(K.copy(), ridge), Y, s2)[0]
     constant = -0.5 * (n - 1) * np.log(2 * np.pi) + 0.5 * np.log(n)
     assert ours + constant == pytest.approx(density, rel=1e-10)
 
@@ -122,6 +131,40 @@ def test_linear_kernels_against_ridge_cv():
     alphas = [0.1, 1.0, 10.0]
     model = RidgeCV(alphas, store_cv_results=True).fit(X, y)
     for j, alpha in enumerate(alphas):
-        system = RidgeSystem.of(X @ X.T, np.full(30, alpha))
+        system = MatrixLeastSquares.of(X @ X.T, np.full(30, alpha))
         r = system.residuals(system.A @ y[:, np.newaxis])
         assert_allclose(r[:, 0] ** 2, model.cv_results_[:, j], rtol=1e-7)
+
+
+WEIGHTS, ALPHA = np.array([0.7, 0.0, 0.3]), 0.4
+
+
+def system_of(form, Zs, weight):
+    """Return the same system in one of the forms that kernels have."""
+    if form == "matrices":
+        return MatrixForm(StoredStack(np.array([Z @ Z.T for Z in Zs])), weight).at(WEIGHTS, ALPHA)
+    stack, n = StoredFeatures(Zs), len(weight)
+    if form == "features":
+        return FeatureForm.of_all_samples(stack, weight, np.float64).at(WEIGHTS, ALPHA)
+    centred = FeatureForm.of_centred(stack, np.eye(n)[:, :1])
+    return centred.of_samples(centred.at(WEIGHTS, ALPHA), np.arange(n))
+
+
+@pytest.mark.parametrize("form", ["matrices", "features", "centred features"])
+def test_every_system_answers_as_the_bordered_matrix_does(form):
+    rng, n = np.random.default_rng(8), 30
+    Zs = [rng.normal(size=(n, width)) + 1.0 for width in (3, 2, 4)]
+    weight = np.ones(n) if form == "centred features" else rng.uniform(0.5, 2.0, n)
+    M = sum(eta * Z @ Z.T for eta, Z in zip(WEIGHTS, Zs, strict=True)) + ALPHA * np.diag(1.0 / weight)
+    bordered = np.block([[M, np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    inverse = np.linalg.inv(bordered)
+    A, system = inverse[:n, :n], system_of(form, Zs, weight)
+    V, S = rng.normal(size=(n, 2)), np.array([4, 9, 20])
+    assert_allclose(system.times(V), A @ V, atol=1e-10)
+    assert_allclose(system.diagonal, np.diag(A), rtol=1e-9)
+    assert_allclose(system.block(S), A[np.ix_(S, S)], atol=1e-10)
+    assert_allclose(system.constants, inverse[:n, n], atol=1e-10)
+    # The determinant of a bordered matrix is that of M times −1ᵀM⁻¹1.
+    assert system.log_det == pytest.approx(np.linalg.slogdet(bordered)[1], rel=1e-10)
+    r = system.residuals(A @ V, [S])
+    assert_allclose(r[S], np.linalg.solve(A[np.ix_(S, S)], (A @ V)[S]), rtol=1e-8)
