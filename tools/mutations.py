@@ -998,7 +998,7 @@ MUTATIONS = (
         "model_selection/splits.py",
         "pairs = Members.of(table).codes",
         "pairs = np.arange(n)",
-        "model_selection/test_pair_split.py",
+        "pairs/test_splits.py",
     ),
     _m(
         "other-versions-read",

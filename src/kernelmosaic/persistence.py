@@ -36,6 +36,7 @@ from kernelmosaic import __version__
 from kernelmosaic._typing import Estimator
 from kernelmosaic.estimators import HOMES as ESTIMATOR_HOMES
 from kernelmosaic.files import existing_file, write_bytes
+from kernelmosaic.kernels import HOMES as KERNEL_HOMES
 
 __all__ = ["ModelFileInfo", "info", "load", "save"]
 
@@ -297,7 +298,7 @@ def _may_hold_types(module: str) -> bool:
     homes |= {"gram.kernel_set", "gram.missing", "gram.normalizing", "gram.feature_maps"}
     homes |= {"engine.calibration", "engine.conformal", "engine.expansion", "engine.samples", "engine.tasks"}
     # A family has in its folder what its models hold, and nothing that reads files.
-    homes |= {module.partition(".")[0] for module in ESTIMATOR_HOMES.values()}
+    homes |= {module.partition(".")[0] for module in (*ESTIMATOR_HOMES.values(), *KERNEL_HOMES.values())}
     # Modules that need one of these packages hold compiled loops and the like, no part of a model.
     late = ("_numba_", "_torch_", "_dask_")
     is_home = rest in homes or rest.rpartition(".")[0] in homes

@@ -18,11 +18,11 @@ from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram, OnDemandGram, SomeRows
 from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.options import StackOptions
-from kernelmosaic.gram.pairs import make_pair_stack
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.gram.stack import StackClasses, StoredStack, make_stack
 from kernelmosaic.kernels import Linear, pairwise
 from kernelmosaic.kernels.views import lay_specs, read_kernels
+from kernelmosaic.pairs.stack import make_pair_stack
 from kernelmosaic.solvers.multiclass import ClassMatrices
 
 RNG = np.random.RandomState(0)

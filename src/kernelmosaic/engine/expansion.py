@@ -24,7 +24,6 @@ from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.kernel_set import KernelSet, Views, take_rows
 from kernelmosaic.gram.missing import MissingViews
 from kernelmosaic.gram.options import device_entries
-from kernelmosaic.gram.pairs import PairFactors
 from kernelmosaic.gram.row_blocks import open_rows
 
 #: Gates, and shares of an output's largest coefficient, below this are lost in the rounding of a sum.
@@ -117,21 +116,6 @@ class SupportSums:
         if self.beta.ndim == 2:
             return np.arange(self.beta.shape[1])
         return np.flatnonzero(np.any(self.beta[:, k] != 0, axis=0))
-
-
-@dataclass(frozen=True)
-class PairSums(SupportSums):
-    """The same of kernels of pairs that share members, by products with the matrices of the members."""
-
-    def strips(self, X: MatrixLike, device: str | None) -> Iterator[tuple[slice, Views]]:
-        if len(self.kernel_set) and self.beta.shape[-1]:
-            yield slice(0, X.shape[0]), self.views_of(X)
-
-    def products(self, strip: Views, kernels: Sequence[int], device: str | None) -> Iterator[tuple[int, Array]]:
-        factors = PairFactors(self.kernel_set.take(kernels), strip.take(kernels), self.samples.take(kernels))
-        for place, k in enumerate(kernels):
-            plan = factors.plan(np.eye(len(kernels))[place])
-            yield k, factors.times(plan, factors.table(self.of_kernel(k).T))
 
 
 @dataclass(frozen=True)

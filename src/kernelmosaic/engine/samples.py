@@ -22,7 +22,6 @@ from kernelmosaic.gram.missing import present_views
 from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
 from kernelmosaic.kernels.categorical import Clinical
-from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
 
 
@@ -321,7 +320,7 @@ def _parts_of(kernel: Kernel, kinds: Any) -> Iterator[Any]:
     """Yield the kernels of some kinds in a kernel; what reads the members of pairs is no part of it."""
     if isinstance(kernel, kinds):
         yield kernel
-    elif not isinstance(kernel, Pairwise):
+    elif not kernel.reads_pairs:
         for part in kernel.get_params(deep=False).values():
             if isinstance(part, Kernel):
                 yield from _parts_of(part, kinds)

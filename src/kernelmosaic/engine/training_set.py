@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
 from copy import copy
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -25,7 +26,6 @@ from kernelmosaic.engine.expansion import (
     ROUNDING,
     Expansion,
     FeatureSums,
-    PairSums,
     PartialExpansion,
     PartialSums,
     SupportSums,
@@ -39,12 +39,10 @@ from kernelmosaic.gram.kernel_set import Distances, KernelSet, Views, in_double,
 from kernelmosaic.gram.missing import MissingViews, present_views
 from kernelmosaic.gram.normalizing import UnitDiagonal
 from kernelmosaic.gram.options import StackOptions
-from kernelmosaic.gram.pairs import PairStack, make_pair_stack
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
 from kernelmosaic.kernels.base import is_of_user, named
 from kernelmosaic.kernels.matrices import PROVED, Precomputed, check_gram_matrix
-from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, view_names
 from kernelmosaic.learning.certificate import COLD, CombinedKernel, Start
 from kernelmosaic.learning.problem import Learner
@@ -294,10 +292,12 @@ class ExactSet(TrainingSet):
         # A matrix of 128 samples is stored under any budget: smaller working sets take seconds for what one block
         # solves in milliseconds.
         budget = None if self.budget is None else max(self.budget, 8 * 128**2)
-        if self.device is None and any(isinstance(one.kernel, Pairwise) for one in self.kernel_set.fitted):
-            pairs = make_pair_stack(self.kernel_set, self.views, budget)
-            if pairs is not None:
-                return pairs
+        stack_maker = self.kernel_set.fitted[0].kernel.stack_maker
+        if self.device is None and stack_maker is not None:
+            module, function = stack_maker
+            own_stack: GramStack | None = getattr(import_module(module), function)(self.kernel_set, self.views, budget)
+            if own_stack is not None:
+                return own_stack
         known, stores = (self.distances, self.stores) if self.present is None else (None, True)
         stack = make_stack(
             self.kernel_set, self.views, dtype=dtype, budget=budget, device=self.device, distances=known, stores=stores
@@ -372,10 +372,12 @@ class ExactSet(TrainingSet):
         return PartialExpansion(sums, eta[:, kept], kept, eta.shape[1], self.device)
 
     def _sums(self, kernel_set: KernelSet, samples: Views, beta: Array) -> SupportSums:
-        """Return the sums over support samples, by the members of pairs where the stack is made of them."""
-        pairs = any(isinstance(one.kernel, Pairwise) for one in kernel_set.fitted)  # else a stack is not made for this
-        kind = PairSums if pairs and isinstance(self.stack, PairStack) else SupportSums
-        return kind(kernel_set, samples, beta)
+        """Return the sums over support samples, in the form of the stack where it has one of its own."""
+        sums: SupportSums | None = None
+        # Other stacks have no form of their own, and are not made for this.
+        if any(fitted.kernel.reads_pairs for fitted in kernel_set.fitted):
+            sums = self.stack.support_sums(kernel_set, samples, beta)
+        return SupportSums(kernel_set, samples, beta) if sums is None else sums
 
     def _own_coefficients(
         self, beta: Array, missing: MissingViews, present: Mask, kept: Indices
@@ -417,8 +419,9 @@ class ExactSet(TrainingSet):
         sizes = self.kernel_set.diagonals(self.views)
         for size, one, X in zip(sizes, self.kernel_set.fitted, self.views, strict=True):
             rule = one.normalization
-            if size.any() and isinstance(one.kernel, Pairwise):  # entries may be differences, unless all are zero
-                lost = one.kernel.cancelled(X)
+            # Entries may be differences, unless all are zero.
+            lost = one.kernel.cancelled(X) if size.any() else None
+            if lost is not None:
                 if isinstance(rule, UnitDiagonal):
                     size += size * lost / rule.row_scale(X) ** 2
                 else:
@@ -504,7 +507,7 @@ def may_lack(specs: Sequence[KernelSpec]) -> bool:
     New samples may lack a matrix that no training sample lacks: a row of similarities that is NaN. A pair is one sample
     with two members, neither of which it may lack.
     """
-    if any(isinstance(one.kernel, Pairwise) for one in specs):
+    if any(spec.kernel.reads_pairs for spec in specs):
         return False
     if len(specs) < 2 or len({None if one.columns is None else one.columns.tobytes() for one in specs}) > 1:
         return len(specs) > 1

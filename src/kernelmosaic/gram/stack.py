@@ -82,6 +82,8 @@ class GramStack(ABC):
     has_exact: bool = False
     #: How the kernels are stored, and why; printed with `verbose`.
     form: str = ""
+    #: Whether the combined kernel can be factorised, as a matrix or in features. Others are known by products alone.
+    can_be_factorised: bool = True
 
     @abstractmethod
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
@@ -97,6 +99,13 @@ class GramStack(ABC):
 
         Of kernels that take gates, weights of shape (n, P) are these: Σ_m g_m g_mᵀ ∘ K_m is returned.
         """
+
+    def support_sums(self, kernel_set: Any, samples: Any, beta: Array) -> Any:
+        """Return the sums over support samples in a form of this stack's own; None where entries are computed.
+
+        They are as `engine.expansion.SupportSums`, which has the parameters.
+        """
+        return None
 
     def combine_classes(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         """Fill out[c] with Σ_m weights[c, m] K_m for weights of shape (classes, P), in out's precision.

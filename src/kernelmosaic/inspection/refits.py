@@ -20,7 +20,6 @@ from kernelmosaic.engine.training_set import SharedKernels, TrainingSet, active_
 from kernelmosaic.estimators._base import BaseMKL, KernelEstimator
 from kernelmosaic.estimators.cv import PathSearch
 from kernelmosaic.estimators.inputs import read_sample_weight
-from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.ridge.estimator import BaseRidge
 from kernelmosaic.stacking import are_tables, check_row_names
@@ -176,7 +175,7 @@ def leaves_out_one_by_one(model: Estimator) -> bool:
     """Whether the model learns from what it says of samples left out, and can leave copies out together."""
     if not isinstance(model, BaseRidge) or model.criterion != "loo":
         return False
-    return not any(isinstance(entry.kernel, Pairwise) for entry in model.read_kernels())
+    return not any(entry.kernel.reads_pairs for entry in model.read_kernels())
 
 
 def comparable_weights(model: Estimator) -> Array:

@@ -54,6 +54,12 @@ class Kernel(BaseEstimator, ABC):
         Whether `_block` takes tensors as well as arrays, and is evaluated where they are.
     keeps_scale : bool
         Whether its columns must not be standardised, as counts must not.
+    reads_pairs : bool
+        Whether a sample is a pair of members, which other kernels compare side by side.
+    stack_maker : tuple of str or None
+        The module and the function that keep the kernels of a fit in a form that this kind of kernel brings. The
+        function takes the kernel set, the views and the bytes that stored matrices might take, and returns a stack, or
+        None where matrices are stored, as they are for kernels without such a function.
     preparation : str
         What `prepare` does: kernels fitted to the same samples whose word is the same prepare samples alike.
     learned : str
@@ -66,6 +72,8 @@ class Kernel(BaseEstimator, ABC):
     costs_by_entries: ClassVar[bool] = False
     takes_tensors: ClassVar[bool] = False
     keeps_scale: ClassVar[bool] = False
+    reads_pairs: ClassVar[bool] = False
+    stack_maker: ClassVar[tuple[str, str] | None] = None
     preparation: ClassVar[str] = ""
     learned: ClassVar[str] = ""
     # An array times a kernel is a mistake; NumPy would make it an array of kernels.
@@ -104,6 +112,10 @@ class Kernel(BaseEstimator, ABC):
     def prepare(self, X: MatrixLike) -> MatrixLike:
         """Return validated samples as `inner` reads them."""
         return X
+
+    def cancelled(self, X: MatrixLike) -> Array | None:
+        """Return, of every sample, the size of the terms that cancel in k(x, x); None where none do."""
+        return None
 
     def _check_parameters(self) -> None:
         """Raise a ValueError if a parameter is not what it must be."""

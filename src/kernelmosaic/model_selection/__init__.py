@@ -5,7 +5,8 @@ from __future__ import annotations
 from kernelmosaic.engine.training_set import SharedKernels
 from kernelmosaic.model_selection.path_search import PathSearchCV, SplitConformal
 from kernelmosaic.model_selection.response_surface import ResponseSurface, ResponseSurfaceSearchCV
-from kernelmosaic.model_selection.splits import FiveByTwoFold, PairSplit
+from kernelmosaic.model_selection.splits import FiveByTwoFold
+from kernelmosaic.pairs.splits import PairSplit
 
 __all__ = [
     "FiveByTwoFold",

@@ -17,7 +17,6 @@ import numpy as np
 
 from kernelmosaic._typing import Array, Indices
 from kernelmosaic.gram.feature_stack import FeatureStack, StoredFeatures
-from kernelmosaic.gram.pairs import PairStack
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.ridge.learning import (
@@ -345,7 +344,7 @@ def learn_weights(
     """
     n_effective = effective_number(stack, targets.content_order)
     strength = RULE.strength(n_effective, stack.n_kernels, targets.n_units)
-    tried = candidates(options, "loo" if isinstance(stack, PairStack) else "auto", strength, False)
+    tried = candidates(options, "auto" if stack.can_be_factorised else "loo", strength, False)
 
     def search(
         fold_stack: MatrixStack | FeatureStack,

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
@@ -48,14 +49,13 @@ from kernelmosaic.estimators.inputs import NUMBERS
 from kernelmosaic.frames import is_sparse
 from kernelmosaic.gram.feature_maps import FeatureMaps, check_ranks
 from kernelmosaic.gram.feature_stack import FeatureStack, StoredFeatures
+from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.missing import present_views
 from kernelmosaic.gram.normalizing import Centered
-from kernelmosaic.gram.pairs import PairStack, side_ties
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, by_group, family
 from kernelmosaic.kernels.base import is_missing, refuse_text
 from kernelmosaic.kernels.numeric import Radial, RadialWidths
-from kernelmosaic.kernels.pairs import Pairwise
 from kernelmosaic.kernels.transformed import width_learner, with_width
 from kernelmosaic.kernels.views import Entry, PerColumn, lay_specs
 from kernelmosaic.learning.fixed import given_weights
@@ -91,6 +91,18 @@ _FEATURES = 3000
 _LEAST_FEATURES = 10
 #: The weights of more kernels are too many for a design: what some targets share is one of the candidates then.
 _COVERED = 6
+
+
+#: Weights that are products of fewer factors, by the value of `weights` that names them: the module and the function,
+#: loaded on first use, which says of the kernels what each is a product of.
+TIES = {"factorized": ("kernelmosaic.pairs.stack", "side_ties")}
+
+
+def ties_of_weights(name: str, kernel_set: KernelSet) -> Array:
+    """Return of which factors the weight of every kernel is the product, as ones and zeros, (P, factors)."""
+    module, function = TIES[name]
+    ties: Array = getattr(import_module(module), function)(kernel_set)
+    return ties
 
 
 def ridge_kernels(ranks: bool = True, squares: bool = True) -> list[Kernel]:
@@ -264,7 +276,7 @@ class BaseRidge(KernelEstimator):
         if count >= n or self.per_target or options.approximation is not None:
             return None
         # Kernels of pairs are products with the matrices of their members, whatever the number of pairs.
-        if any(isinstance(entry.kernel, Pairwise) for entry in options.entries):
+        if any(entry.kernel.reads_pairs for entry in options.entries):
             return None
         return targets.spread(max(count, 2))
 
@@ -436,7 +448,7 @@ class BaseRidge(KernelEstimator):
             expansion = data.expansion(learned.beta.T, np.arange(len(learned.beta)), eta)
         self.function_ = Function(expansion, learned.intercept)
         self._ridge, self._left_out = learned.alpha / targets.weight, learned.residuals
-        self._covariance, self._has_matrix = None, not isinstance(data.stack, FeatureStack | PairStack)
+        self._covariance, self._has_matrix = None, isinstance(data.stack, MatrixStack) and data.stack.can_be_factorised
         if isinstance(data.stack, FeatureStack):
             covariance = learned.covariance
             if covariance is None:  # the machine was that of matrices
@@ -475,7 +487,7 @@ class BaseRidge(KernelEstimator):
                 f"an alpha larger than {found.alpha:.2g}, or kernels that are less alike.",
                 ConvergenceWarning,
             )
-        if isinstance(data.stack, FeatureStack | PairStack):
+        if not self._has_matrix:
             return
         largest = float(found.weights @ np.abs(data.diagonals()).max(axis=1))
         error = np.finfo(np.float64).eps * largest * float(np.abs(found.beta).sum(axis=0).max())
@@ -519,7 +531,7 @@ class BaseRidge(KernelEstimator):
         first = start.get("start")
         if rows is not None and isinstance(data, FeatureSet) and first is not None:
             known |= {"weights": first.weights, "ties": None}
-        if rows is not None and isinstance(stack, MatrixStack) and not isinstance(stack, PairStack):
+        if rows is not None and isinstance(stack, MatrixStack) and stack.can_be_factorised:
             return learn_from_some(stack, targets, rows, **known)
         return learn_ridge(stack, targets, **known)
 
@@ -529,7 +541,7 @@ class BaseRidge(KernelEstimator):
         return {
             "alpha": None if self.alpha == "learn" else float(self.alpha) / targets.weight_unit,
             "weights": None if self.weights is None or tied else given_weights(self.weights, len(data.kernel_set)),
-            "ties": side_ties(data.kernel_set) if tied else None,
+            "ties": ties_of_weights("factorized", data.kernel_set) if tied else None,
         }
 
     @property
@@ -540,7 +552,7 @@ class BaseRidge(KernelEstimator):
     def _count_weights(self, data: TrainingSet) -> int:
         """Return how many weights, or factors of weights, are learned: none of a single kernel."""
         if self._weights_are_tied:
-            return int(side_ties(data.kernel_set).shape[1])
+            return int(ties_of_weights("factorized", data.kernel_set).shape[1])
         n_kernels = len(data.kernel_set)
         return n_kernels if self.weights is None and n_kernels > 1 else 0
 
@@ -563,7 +575,7 @@ class BaseRidge(KernelEstimator):
         else:
             strength = cross_fitting.RULE.strength(n_effective, n_weights, n_learned)
         criterion = self.criterion
-        if criterion == "auto" and isinstance(stack, PairStack):
+        if criterion == "auto" and not stack.can_be_factorised:
             criterion = "loo"  # the evidence needs a matrix of all pairs
         return cross_fitting.candidates(options, criterion, strength, is_given), n_effective
 

@@ -7,9 +7,10 @@ priors keep them finite. The problem is not convex: `stationarity` is the larges
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from functools import singledispatch
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -17,10 +18,7 @@ from scipy.optimize import minimize, minimize_scalar
 from kernelmosaic._typing import Array, ArrayOrTensor, Indices, Mask
 from kernelmosaic.backend import backend_of, threads_for
 from kernelmosaic.gram.feature_stack import FeatureStack
-from kernelmosaic.gram.linear_algebra import solve_to_residual
-from kernelmosaic.gram.options import BlockOptions
-from kernelmosaic.gram.pairs import PairGram, PairStack
-from kernelmosaic.gram.stack import MatrixStack, StoredStack
+from kernelmosaic.gram.stack import GramStack, MatrixStack, StoredStack
 from kernelmosaic.kernels.numeric import RadialWidths
 from kernelmosaic.row_order import choose_groups, spread_rows
 from kernelmosaic.solvers.least_squares import (
@@ -539,9 +537,9 @@ def make_ridge_problem(
     widths: Mapping[int, RadialWidths],
     options: RidgeOptions,
 ) -> RidgeProblem:
-    """Return the criterion in features, if the stack has them, by products of pairs, or else in matrices."""
-    if isinstance(stack, PairStack):
-        return pair_problem(stack, targets, options)
+    """Return the criterion in features, if the stack has them, in a form of the stack's own, or else in matrices."""
+    if not stack.can_be_factorised:
+        return problem_by_products(stack, targets, options)
     if not isinstance(stack, FeatureStack):
         return matrix_problem(stack.for_many_combinations(), targets, options, widths)
     if stack.n_samples <= int(np.sum(stack.widths)):
@@ -551,6 +549,12 @@ def make_ridge_problem(
         matrices = StoredStack(np.array([Z @ Z.T for Z in exact]))
         return matrix_problem(matrices.for_many_combinations(), targets, options, widths)
     return feature_problem(stack, targets, options)
+
+
+@singledispatch
+def problem_by_products(stack: GramStack, targets: RidgeTargets, options: RidgeOptions) -> RidgeProblem:
+    """Return the criterion for kernels that are known by products alone; a family registers that of its stack."""
+    raise NotImplementedError(f"{type(stack).__name__} has no criterion of least squares.")
 
 
 def matrix_problem(
@@ -583,11 +587,6 @@ def feature_problem(stack: FeatureStack, targets: RidgeTargets, options: RidgeOp
     labels = None if targets.labels is None else targets.labels[rows]
     judged = RidgeTargets(targets.Y[rows], targets.weight[rows], labels)
     return RidgeProblem(form, targets, options, judged)
-
-
-def pair_problem(stack: PairStack, targets: RidgeTargets, options: RidgeOptions) -> RidgeProblem:
-    """Return the criterion by products with kernels of pairs."""
-    return RidgeProblem(PairForm(stack, targets, options), targets, options)
 
 
 # The ridge of all samples at the weights of some ----------------------------------------------------------------------
@@ -722,111 +721,21 @@ class LevelSearch:
         return float(np.clip(following, self.lowest, self.highest))
 
 
-# Kernels of pairs -----------------------------------------------------------------------------------------------------
+class RidgeForm(Protocol):
+    """Kernels and targets in the form in which a criterion is computed: matrices, features, or products alone."""
 
-
-class PairForm:
-    """The criterion by products with kernels of pairs: conjugate gradients, and traces by random signs.
-
-    A is not written down, and so its diagonal is not known: A_ii counts as w_i τ, where τ is the mean of A_ii / w_i, as
-    in generalised cross-validation. τ = Σ_j z_jᵀ A z_j / (n s) of s vectors z_j of random signs over √w, which stay the
-    same during a search: what is minimised is a smooth function, and its slopes are exact.
-    """
-
-    def __init__(self, stack: PairStack, targets: RidgeTargets, options: RidgeOptions) -> None:
-        self.stack, self.options = stack, options
-        if options.criterion != "loo":
-            raise ValueError(
-                f"criterion={options.criterion!r}: {stack.form}, but the evidence needs a matrix of all pairs; use "
-                "criterion='loo'."
-            )
-        if targets.groups is not None:
-            raise ValueError(
-                f"groups: {stack.form}, so groups of pairs cannot be left out together; choose alpha by "
-                "cross-validation with PairSplit, or fit to fewer pairs."
-            )
-        self.Y, self.weight = targets.Y, targets.weight
-        count = min(max(2, -(-options.probe_signs // stack.n_samples)), options.most_probes)
-        signs = np.random.RandomState(0).choice([-1.0, 1.0], (stack.n_samples, count))
-        self.probes = signs / np.sqrt(targets.weight)[:, np.newaxis]
-        self.accuracy = BlockOptions(cg_steps=options.product_steps, cg_tol=options.product_tol)
-        #: The largest α / Σ η so far at which the members' preconditioner left a system unsolved.
-        self.unsolved_ridge = 0.0
-
-    def _solve(self, gram: PairGram, point: RidgePoint, right: Array) -> tuple[Array, Array]:
-        """Return A times the right-hand sides, and the relative residuals.
-
-        The preconditioner of the members costs next to nothing, and is enough where the ridge is not small. Where it
-        was not, systems of the same search with a ridge as small have the strong one at once.
-        """
-        ridge, options = point.alpha / self.weight, self.options
-        relative_ridge = point.alpha / float(point.weights.sum())
-
-        def times(p: Array) -> Array:
-            return np.asarray(gram.products(p) + ridge[:, np.newaxis] * p)
-
-        def solve(near: Callable[[Array], Array], start: Array | None, rounds: int) -> tuple[Array, Array]:
-            goal = options.product_residual
-            return solve_to_residual(times, near, right, self.accuracy, goal, start=start, rounds=rounds)
-
-        solution = None
-        if relative_ridge > self.unsolved_ridge:
-            solution, residuals = solve(gram.preconditioner(ridge), None, 1)
-            if np.all(residuals <= options.product_residual):
-                return solution, residuals
-            self.unsolved_ridge = relative_ridge
-        return solve(gram.strong_preconditioner(ridge), solution, options.product_rounds)
+    @property
+    def stack(self) -> Any:
+        """The kernels."""
 
     def judge(self, point: RidgePoint, loss: Loss | None) -> Judged:
-        """Return the loss of the residuals of pairs left out, and its slopes."""
-        assert loss is not None
-        weight, gram = self.weight, self._combine(point)
-        ridge = (point.alpha / weight)[:, np.newaxis]
-        beta, U, tau, _ = self._solve_machine(gram, point)
-        r = beta / (tau * weight[:, np.newaxis])
-        value, g, in_scale = loss(r, point.scale)
-        H, _ = self._solve(gram, point, g / (tau * weight[:, np.newaxis]))
-        # dβ = −A dM β and dτ = −Σ_j u_jᵀ dM u_j / (n s).
-        slope_in_tau = float(np.sum(g * r)) / (tau * U.size)
-        slopes = slope_in_tau * self.stack.bilinear_forms(U, U) - self.stack.bilinear_forms(H, beta)
-        in_alpha = slope_in_tau * float(np.sum(ridge * U * U)) - float(np.sum(ridge * H * beta))
-        return Judged(value, point.weights * slopes, in_alpha, in_scale)
-
-    def residuals_left_out(self, point: RidgePoint) -> Array:
-        """Return the residuals of pairs left out, their A_ii approximated."""
-        beta, _, tau, _ = self._solve_machine(self._combine(point), point)
-        return beta / (tau * self.weight[:, np.newaxis])
+        """Return the criterion and its slopes at a point; without a loss it is the evidence."""
 
     def machine(self, point: RidgePoint, loss: Loss | None) -> RidgeMachine:
-        """Return the machine, its value that of the loss of all residuals."""
-        assert loss is not None
-        gram, weight = self._combine(point), self.weight[:, np.newaxis]
-        beta, _, tau, unsolved = self._solve_machine(gram, point)
-        residuals = beta / (tau * weight)
-        missed = self.Y - gram.products(beta) - (point.alpha / weight) * beta
-        is_solved = unsolved <= self.options.product_residual
-        return RidgeMachine(
-            beta=beta,
-            intercept=missed.mean(axis=0),
-            residuals=residuals,
-            value=loss(residuals, point.scale)[0],
-            unsolved=0.0 if is_solved else unsolved,
-        )
+        """Return the machine at a point."""
 
-    def _solve_machine(self, gram: PairGram, point: RidgePoint) -> tuple[Array, Array, float, float]:
-        """Return β = A Y, A times the random signs, τ, and the largest relative residual of the systems."""
-        solution, residuals = self._solve(gram, point, np.column_stack([self.Y, self.probes]))
-        beta, probed = np.split(solution, [self.Y.shape[1]], axis=1)
-        tau = max(float(np.sum(self.probes * probed)) / probed.size, np.finfo(float).tiny)
-        return beta, probed, tau, float(residuals.max())
-
-    def _combine(self, point: RidgePoint) -> PairGram:
-        """Return the kernel of all pairs at given weights."""
-        return cast(PairGram, self.stack.combine(point.weights))
-
-
-#: What judges weights, ridge and widths (`judge`), and returns the machine in the end (`machine`).
-RidgeForm = MatrixForm | FeatureForm | PairForm
+    def residuals_left_out(self, point: RidgePoint) -> Array:
+        """Return the residuals of samples that are left out."""
 
 
 class RidgeProblem:

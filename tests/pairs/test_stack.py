@@ -11,9 +11,9 @@ from numpy.testing import assert_allclose
 
 from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.options import StackOptions
-from kernelmosaic.gram.pairs import PairFactors, PairStack, make_pair_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Spectrum, pairwise
 from kernelmosaic.kernels.views import lay_specs, read_kernels
+from kernelmosaic.pairs.stack import PairFactors, PairStack, make_pair_stack
 
 rng = np.random.RandomState(0)
 ALWAYS = StackOptions(few_pairs=0, pair_share=2.0)

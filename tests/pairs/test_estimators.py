@@ -22,14 +22,14 @@ from kernelmosaic import (
     load,
     save,
 )
-from kernelmosaic.engine.expansion import PairSums
 from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.options import StackOptions
-from kernelmosaic.gram.pairs import make_pair_stack
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, pairwise
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.model_selection import PairSplit
-from kernelmosaic.ridge.learning import RidgeOptions, RidgeProblem, RidgeTargets, pair_problem
+from kernelmosaic.pairs.ridge import pair_problem
+from kernelmosaic.pairs.stack import PairSums, make_pair_stack
+from kernelmosaic.ridge.learning import RidgeOptions, RidgeProblem, RidgeTargets
 from kernelmosaic.solvers.least_squares import RidgePoint
 
 rng = np.random.RandomState(0)

@@ -122,6 +122,10 @@ class Pairwise(Kernel):
         self.split = split
         self.mode = mode
 
+    reads_pairs: ClassVar[bool] = True
+    # With the stack comes how the ridge estimators solve its linear systems.
+    stack_maker: ClassVar[tuple[str, str] | None] = ("kernelmosaic.pairs.ridge", "make_pair_stack")
+
     @property
     def input_kind(self) -> str:  # type: ignore[override]
         self._check_parameters()

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from kernelmosaic import MKLRegressor
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum, pairwise, per_column
-from kernelmosaic.kernels.pairs import Members, Pairwise
+from kernelmosaic.pairs.kernels import Members, Pairwise
 
 rng = np.random.RandomState(0)
 LEFT, RIGHT = rng.normal(size=(4, 2)), rng.normal(size=(3, 3))

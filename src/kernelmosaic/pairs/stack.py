@@ -6,15 +6,17 @@ the vec trick of Airola and Pahikkala (2018), of the order of n (m + q) operatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices, RowIndex
+from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices, MatrixLike, RowIndex
 from kernelmosaic.backend import default_budget, format_bytes
+from kernelmosaic.engine.expansion import SupportSums
 from kernelmosaic.gram.gram import DenseGram, Gram
 from kernelmosaic.gram.kernel_set import Kernels, KernelSet, Views
 from kernelmosaic.gram.linear_algebra import Cholesky, NystromInverse
@@ -23,7 +25,7 @@ from kernelmosaic.gram.options import BlockOptions, StackOptions
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.kernels.base import Kernel
-from kernelmosaic.kernels.pairs import MODES, TERMS, Members, Pairwise, compare, number_of
+from kernelmosaic.pairs.kernels import MODES, TERMS, Members, Pairwise, compare, number_of
 
 Codes = Indices
 #: What multiplies a table of coefficients: the sign of the exchange, and A and B of A V Bᵀ.
@@ -214,6 +216,21 @@ def _members(kernel_set: KernelSet, views: Views) -> tuple[tuple[Codes, Codes], 
     return (left, right), values
 
 
+@dataclass(frozen=True)
+class PairSums(SupportSums):
+    """The sums over support pairs that share members, by products with the matrices of the members."""
+
+    def strips(self, X: MatrixLike, device: str | None) -> Iterator[tuple[slice, Views]]:
+        if len(self.kernel_set) and self.beta.shape[-1]:
+            yield slice(0, X.shape[0]), self.views_of(X)
+
+    def products(self, strip: Views, kernels: Sequence[int], device: str | None) -> Iterator[tuple[int, Array]]:
+        factors = PairFactors(self.kernel_set.take(kernels), strip.take(kernels), self.samples.take(kernels))
+        for place, k in enumerate(kernels):
+            plan = factors.plan(np.eye(len(kernels))[place])
+            yield k, factors.times(plan, factors.table(self.of_kernel(k).T))
+
+
 class PairStack(MatrixStack):
     """The Gram matrices of pairs that share members: those of the members are stored, none of all pairs is.
 
@@ -228,6 +245,7 @@ class PairStack(MatrixStack):
     """
 
     writes_matrices = stores_combined = False
+    can_be_factorised = False
     dtype = np.dtype(np.float64)
     #: Some of the pairs have most of the members: their products cost what those of all pairs do.
     part_samples = 0
@@ -237,6 +255,9 @@ class PairStack(MatrixStack):
         self.n_kernels, self.n_samples = diagonals.shape
         self.entries = options.on_demand_bytes // 8
         self.nbytes = sum(K.nbytes for K in (*factors.A, *factors.B))
+
+    def support_sums(self, kernel_set: KernelSet, samples: Views, beta: Array) -> PairSums:
+        return PairSums(kernel_set, samples, beta)
 
     def take(self, rows: Indices, stored: bool = False) -> PairStack:
         factors = copy(self.factors)
