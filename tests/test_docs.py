@@ -184,17 +184,14 @@ def test_the_flowchart_is_that_of_its_script_and_names_estimators():
 # The page on the architecture ----------------------------------------------------------------------------------------
 
 ARCHITECTURE = DOCS / "architecture.md"
-#: Folders of the page that are not in the tree yet.
-COMING = {"pairs/"}
 
 
 def test_the_architecture_is_one_page_with_its_picture():
     assert len(ARCHITECTURE.read_text(encoding="utf-8").split()) <= 1500
     picture = (DOCS / "images" / "architecture.svg").read_text(encoding="utf-8")
     assert picture == architecture_picture.draw()
-    drawn = {name for row in architecture_picture.FAMILIES for name in row} - COMING
-    assert drawn - {f"{family}/" for family in FAMILIES} == set()
-    assert {f"{family}/" for family in FAMILIES} <= drawn | COMING
+    drawn = {name for row in architecture_picture.FAMILIES for name in row}
+    assert drawn == {f"{family}/" for family in FAMILIES}
 
 
 def unknown_names(text: str) -> Iterator[str]:
@@ -206,7 +203,7 @@ def unknown_names(text: str) -> Iterator[str]:
         name = code.removesuffix("()")
         if re.fullmatch(r"[\w/]+/|[\w/]+\.py", name):
             places = (library, TOP, TOP / "tests" / "contracts")
-            if name not in COMING and not any((place / name).exists() for place in places):
+            if not any((place / name).exists() for place in places):
                 yield code
         elif re.fullmatch(r"[A-Za-z_][\w.]*", name) and not set(name.rstrip(".").split(".")) <= words:
             yield code

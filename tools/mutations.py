@@ -995,7 +995,7 @@ MUTATIONS = (
     _m(
         "repeated-pairs-on-both-sides",
         "a pair given twice in both parts of a split",
-        "model_selection/splits.py",
+        "pairs/splits.py",
         "pairs = Members.of(table).codes",
         "pairs = np.arange(n)",
         "pairs/test_splits.py",
