@@ -13,6 +13,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone, is_regressor
+from sklearn.datasets import make_classification
 from sklearn.model_selection import GridSearchCV
 from tests.sweeps import later, thinned
 
@@ -37,7 +38,7 @@ from kernelmosaic.gram.feature_stack import StackFactors, StoredFeatures
 from kernelmosaic.gram.gram import DenseGram
 from kernelmosaic.gram.options import FitOptions
 from kernelmosaic.gram.row_blocks import open_rows
-from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum, family
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.learning.problem import LearnerOptions
 from kernelmosaic.localized.method import GateInputs
@@ -845,3 +846,14 @@ def test_files_that_hold_no_samples_are_named(tmp_path):
         model.fit(tmp_path / "objects.npy", Y)
     with pytest.raises(ValueError, match="there is no such file"):
         model.fit(str(tmp_path / "nothing.npy"), Y)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_steps_that_lower_the_value_of_kernels_in_features_are_gone_on_with(seed):
+    """The bound may follow the value a step later: interior points take three times as many steps there."""
+    X, y = make_classification(n_samples=600, n_features=10, n_informative=6, random_state=seed)
+    kernels = family(Gaussian(), width=[0.5, 1, 2, 4, 8])
+    model = MKLClassifier(kernels, approximation="nystroem", rank=30, random_state=0).fit(X, y)
+    assert model.converged_
+    assert model.solver_ == "newton"
+    assert model.n_iter_ <= 9

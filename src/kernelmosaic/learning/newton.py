@@ -138,16 +138,24 @@ class NewtonSearch(SearchWithSuccessor):
         if (self.hands_over_first or self._is_at_a_kink()) and self.hand_over():
             self.n_flat = 0
             return True
-        gap_before = self.gap
+        gap_before, value_before = self.gap, self.best.upper
         goes_on = self._newton_step()
-        self.n_flat = 0 if self.gap < self.problem.options.closer * gap_before else self.n_flat + 1
+        closer = self.problem.options.closer
+        # Where the value falls by a good part of the gap, the bound may follow a step later.
+        value_to_fall = (1.0 - closer) * gap_before * abs(value_before)
+        if self.gap < closer * gap_before or value_before - self.best.upper > value_to_fall:
+            self.n_flat = 0
+        else:
+            self.n_flat += 1
         return goes_on
 
     def _is_at_a_kink(self) -> bool:
         """Whether so many steps hardly closed the gap that interior points take less time than more of them."""
-        if self.successor is None or self.n_flat == 0 or self.successor.is_last_resort:
+        options = self.problem.options
+        # To look for factors takes as long as some machines, so a single step of that kind is no reason.
+        if self.successor is None or self.n_flat < options.n_flat_factored or self.successor.is_last_resort:
             return False
-        return self.n_flat >= self.problem.options.n_flat or self.successor.factors is not None
+        return self.n_flat >= options.n_flat or self.successor.factors is not None
 
     def _newton_step(self) -> bool:
         """Lower the value by a Newton step, or find out why none does; False if nothing is left to try."""

@@ -79,6 +79,7 @@ class LearnerOptions:
     closer: float = 0.9  # factor of the gap that counts as progress where rounding hides the value
     n_idle: int = 20  # iterations in a row that leave the gap as it was: rounding is reached
     n_flat: int = 5  # Newton steps in a row that hardly close the gap: the value may have a kink
+    n_flat_factored: int = 3  # the same for kernels of few features, whose interior points cost less
     least_path: int = 8  # iterations: interior points need more of them
     path_steps: int = 30  # iterations: interior points need no more of them
     path_solves: int = 60  # machines solved: interior points take some 30 steps of twice the cost
